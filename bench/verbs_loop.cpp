@@ -198,8 +198,8 @@ struct Loop {
     const auto here = reinterpret_cast<uintptr_t>(local.memory);
     std::unique_ptr<Transport::PersistentRequest> prepared[kWindow];
     for (uint32_t k = 0; k < window; ++k) {
-      prepared[k] =
-          is_put ? from.prepare_put(1, there, here, 8) : from.prepare_get(1, there, here, 8);
+      prepared[k] = is_put ? from.make_persistent_put(1, there, here, 8)
+                           : from.make_persistent_get(1, there, here, 8);
       if (prepared[k] == nullptr) give_up("cannot prepare an operation");
     }
     Transport::Completion completion{&told_of};

@@ -59,8 +59,10 @@ class CompositeTransport final : public Transport {
     return to(peer).write(peer, dest, source, bytes);
   }
 
-  uint32_t abilities() const noexcept override { return near_->abilities() | far_->abilities(); }
-  uint32_t peer_capabilities(Rank peer) const noexcept override { return to(peer).abilities(); }
+  uint32_t capabilities() const noexcept override {
+    return near_->capabilities() | far_->capabilities();
+  }
+  uint32_t peer_capabilities(Rank peer) const noexcept override { return to(peer).capabilities(); }
   uint32_t rails() const noexcept override { return far_->rails(); }
   uint32_t rails_with(Rank peer) const noexcept override { return to(peer).rails_with(peer); }
   // (Operations of the near one complete at once.)
@@ -99,13 +101,15 @@ class CompositeTransport final : public Transport {
   size_t get_pinned_list(Rank peer, std::span<const PinnedOperation> list) noexcept override {
     return far_->get_pinned_list(peer, list);
   }
-  std::unique_ptr<PersistentRequest> prepare_put(Rank peer, uintptr_t remote, uintptr_t local,
-                                                 size_t bytes) noexcept override {
-    return far_->prepare_put(peer, remote, local, bytes);
+  std::unique_ptr<PersistentRequest> make_persistent_put(Rank peer, uintptr_t remote,
+                                                         uintptr_t local,
+                                                         size_t bytes) noexcept override {
+    return far_->make_persistent_put(peer, remote, local, bytes);
   }
-  std::unique_ptr<PersistentRequest> prepare_get(Rank peer, uintptr_t remote, uintptr_t local,
-                                                 size_t bytes) noexcept override {
-    return far_->prepare_get(peer, remote, local, bytes);
+  std::unique_ptr<PersistentRequest> make_persistent_get(Rank peer, uintptr_t remote,
+                                                         uintptr_t local,
+                                                         size_t bytes) noexcept override {
+    return far_->make_persistent_get(peer, remote, local, bytes);
   }
   Status start_atomic(Rank peer, const Pinned& remote, const Pinned& local, const Atomic& what,
                       Completion* completion) noexcept override {
@@ -124,9 +128,9 @@ class CompositeTransport final : public Transport {
   void wake_peer(Rank peer) noexcept override { to(peer).wake_peer(peer); }
   void wake() noexcept override { near_->wake(); }
   void flush(uint64_t deadline_ns) noexcept override;
-  void set_peer_lost(PeerFailedFn lost) noexcept override {
-    near_->set_peer_lost(lost);
-    far_->set_peer_lost(lost);
+  void set_peer_failed_callback(PeerFailedFn lost) noexcept override {
+    near_->set_peer_failed_callback(lost);
+    far_->set_peer_failed_callback(lost);
   }
   void disconnect(Rank peer) noexcept override {
     if (is_near(peer)) near_->disconnect(peer);

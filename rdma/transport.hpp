@@ -126,7 +126,7 @@ class Transport {
   virtual Status write(Rank peer, uintptr_t dest, const void* source, size_t bytes) noexcept = 0;
 
   // ---- one-sided operations ----
-  // Bits of abilities(), constant for the transport's life.
+  // Bits of capabilities(), constant for the transport's life.
   enum Capability : uint32_t {
     kOneSided = 1,            // put() and get() exist; without it they answer kUnsupported
     kCompletesAtOnce = 2,     // ... and are over when they return
@@ -135,9 +135,9 @@ class Transport {
     kMapped = 16,             // mapped() may answer; without it, nobody asks
     kAtomics = 32,            // start_atomic() exists
   };
-  virtual uint32_t abilities() const noexcept { return 0; }
-  // The same of one peer, for transports that are two: abilities() are then all that any peer has.
-  virtual uint32_t peer_capabilities(Rank /*peer*/) const noexcept { return abilities(); }
+  virtual uint32_t capabilities() const noexcept { return 0; }
+  // The same of one peer, for transports that are two: capabilities() are then all that any peer has.
+  virtual uint32_t peer_capabilities(Rank /*peer*/) const noexcept { return capabilities(); }
   // Ports by which long puts and gets go at once, and so many with one peer: as far as is known of it, so
   // perhaps less before it is connected.
   virtual uint32_t rails() const noexcept { return 1; }
@@ -206,14 +206,16 @@ class Transport {
                          Completion* completion) noexcept = 0;
   };
   // Null: there is nothing to be made beforehand, or no memory for it; put_pinned() and get_pinned() do it.
-  virtual std::unique_ptr<PersistentRequest> prepare_put(Rank /*peer*/, uintptr_t /*remote*/,
-                                                         uintptr_t /*local*/,
-                                                         size_t /*bytes*/) noexcept {
+  virtual std::unique_ptr<PersistentRequest> make_persistent_put(Rank /*peer*/,
+                                                                 uintptr_t /*remote*/,
+                                                                 uintptr_t /*local*/,
+                                                                 size_t /*bytes*/) noexcept {
     return nullptr;
   }
-  virtual std::unique_ptr<PersistentRequest> prepare_get(Rank /*peer*/, uintptr_t /*remote*/,
-                                                         uintptr_t /*local*/,
-                                                         size_t /*bytes*/) noexcept {
+  virtual std::unique_ptr<PersistentRequest> make_persistent_get(Rank /*peer*/,
+                                                                 uintptr_t /*remote*/,
+                                                                 uintptr_t /*local*/,
+                                                                 size_t /*bytes*/) noexcept {
     return nullptr;
   }
 
@@ -270,7 +272,7 @@ class Transport {
   // `lost` is called once for each peer that the network says is gone, by whoever finds out: perhaps in a
   // call of this class, which it may not call but for disconnect() and wake(). Set before ranks talk.
   using PeerFailedFn = void (*)(Rank peer, const char* why) noexcept;
-  virtual void set_peer_lost(PeerFailedFn /*lost*/) noexcept {}
+  virtual void set_peer_failed_callback(PeerFailedFn /*lost*/) noexcept {}
   // Nobody will hear of `peer` again: its rings are drained no more, sends to it answer kBroken, after the
   // next poll at the latest. By any thread, in the mode for one as well.
   virtual void disconnect(Rank peer) noexcept = 0;

@@ -76,7 +76,7 @@ Status wire_up(int* argc, char*** argv, bool one_node) noexcept {
     status = make_transport(*the_job.bootstrap, the_job.bootstrap_mu, the_job.single_threaded,
                             &the_job.transport);
   }
-  if (the_job.transport != nullptr) the_job.transport->set_peer_lost(peer_is_lost);
+  if (the_job.transport != nullptr) the_job.transport->set_peer_failed_callback(peer_is_lost);
   the_job.transport_to_wake.store(the_job.transport.get(), std::memory_order_release);
   choose_wait_mode(ranks_here);
   if (status == Status::kOk) status = start_extended();

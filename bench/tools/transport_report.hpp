@@ -56,11 +56,11 @@ inline Json describe_port(const ibv::PortReport& report, uint32_t rails,
   row["atomics"] = port.atomics == IBV_ATOMIC_NONE  ? Json()
                    : port.atomics == IBV_ATOMIC_HCA ? Json("adapter")
                                                     : Json("global");
-  row["most_peers"] = needs.most_peers;
+  row["most_peers"] = needs.max_peers;
   row["bytes_at_start"] = needs.bytes_at_start;
   row["bytes_per_peer"] = needs.bytes_per_peer;
   // The number of peers that memlock allows, if it applies.
-  uint64_t peers = needs.most_peers;
+  uint64_t peers = needs.max_peers;
   if (!limits.memlock_lifted && limits.memlock_bytes != kUnlimited)
     peers = needs.peers_within(limits.memlock_bytes);
   row["most_peers_by_memlock"] = peers;
@@ -70,7 +70,7 @@ inline Json describe_port(const ibv::PortReport& report, uint32_t rails,
 inline Json describe_ports(const MachineLimits& limits, Json* passed_by, std::string* why) {
   Json rows = Json::array();
   const std::string wanted(knob_text(JobKnob::kIbvPorts));
-  const ibv::PortReports reports = ibv::report_ports(wanted.c_str(), ibv::kMostRails);
+  const ibv::PortReports reports = ibv::report_ports(wanted.c_str(), ibv::kMaxRails);
   uint32_t rails = 0;
   for (const ibv::PortReport& report : reports.all) rails += report.is_chosen ? 1 : 0;
   for (const ibv::PortReport& report : reports.all)

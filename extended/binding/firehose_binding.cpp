@@ -131,7 +131,7 @@ Status make_end(Firehose& of, const hydrant_remote_options_t& wanted,
 
 void start_firehose() noexcept {
   Transport* transport = job().transport.get();
-  if (transport == nullptr || (transport->abilities() & Transport::kPinned) == 0) return;
+  if (transport == nullptr || (transport->capabilities() & Transport::kPinned) == 0) return;
   std::unique_ptr<Registrar> registrar = transport->make_registrar();
   hydrant_remote_options_t options;
   hydrant_remote_options_init(&options);

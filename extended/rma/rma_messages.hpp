@@ -1,4 +1,4 @@
-// Puts and gets by Active Messages: the path for networks without other abilities, and the fallback of
+// Puts and gets by Active Messages: the path for networks without other capabilities, and the fallback of
 // all other paths. docs/wire_format_am.md shows the messages.
 //
 //   put    Medium or Long with the data          -> done

@@ -84,26 +84,26 @@ const Paths& paths(Rank peer) noexcept { return the_paths[kind_of != nullptr ? k
 
 namespace {
 
-// Paths that depend on the transport's abilities with this kind of peer.
-void choose_paths(Paths& paths, uint32_t abilities) noexcept {
-  const bool one_sided = (abilities & Transport::kOneSided) != 0;
-  const bool at_once = (abilities & Transport::kCompletesAtOnce) != 0;
-  paths.mapped = (abilities & Transport::kMapped) != 0;
+// Paths that depend on the transport's capabilities with this kind of peer.
+void choose_paths(Paths& paths, uint32_t capabilities) noexcept {
+  const bool one_sided = (capabilities & Transport::kOneSided) != 0;
+  const bool at_once = (capabilities & Transport::kCompletesAtOnce) != 0;
+  paths.mapped = (capabilities & Transport::kMapped) != 0;
   paths.cma = one_sided && at_once;
-  paths.pinned = firehose_is_on() && (abilities & Transport::kPinned) != 0;
+  paths.pinned = firehose_is_on() && (capabilities & Transport::kPinned) != 0;
   paths.maps_files = one_sided && at_once;
   paths.direct = paths.bounce = one_sided && !at_once;
 }
 
-// Returns the kind of each rank, or null if all ranks have the abilities `first`.
+// Returns the kind of each rank, or null if all ranks have the capabilities `first`.
 const uint8_t* find_kinds(const Transport& transport, uint32_t first, uint32_t* second) noexcept {
   uint8_t* kinds = nullptr;
   for (Rank rank = 0; rank < job().size(); ++rank) {
-    const uint32_t abilities = transport.peer_capabilities(rank);
-    if (abilities == first) continue;
+    const uint32_t capabilities = transport.peer_capabilities(rank);
+    if (capabilities == first) continue;
     if (kinds == nullptr) kinds = new uint8_t[job().size()]();
     kinds[rank] = 1;
-    *second = abilities;
+    *second = capabilities;
   }
   return kinds;
 }
@@ -129,15 +129,15 @@ void choose_paths() noexcept {
   const char* nbi_limit = paths.depth == most ? limit : knob_info(JobKnob::kNetworkDepth).name;
   paths.nbi_depth = depth_of(JobKnob::kNbiThrottle, paths.depth, nbi_limit);
   const std::string_view forced = knob_choice(JobKnob::kPath);
-  uint32_t abilities[2] = {};
+  uint32_t capabilities[2] = {};
   if (transport != nullptr) {
-    abilities[0] = transport->peer_capabilities(job().rank());
+    capabilities[0] = transport->peer_capabilities(job().rank());
     delete[] kind_of;
-    kind_of = find_kinds(*transport, abilities[0], &abilities[1]);
+    kind_of = find_kinds(*transport, capabilities[0], &capabilities[1]);
   }
   for (const uint32_t kind : {0U, 1U}) {
     the_paths[kind] = paths;
-    choose_paths(the_paths[kind], abilities[kind]);
+    choose_paths(the_paths[kind], capabilities[kind]);
     if (forced != "auto") force(the_paths[kind], forced);
     the_paths[kind].quick_cma = the_paths[kind].cma && !job().debug;
     the_paths[kind].hits =

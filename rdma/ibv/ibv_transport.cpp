@@ -30,7 +30,7 @@ Status IbvTransport::reserve(Rank rank, Lane lane, uint32_t bytes, Outgoing* roo
                 options_.eager_bytes);
   Peer* const peer = peers_.find(rank);
   if (peer == nullptr) [[unlikely]]
-    return handshakes_.contact(rank);
+    return handshakes_.start_connection(rank);
   return messages_.reserve(*peer, lane, bytes, room);
 }
 
@@ -64,7 +64,7 @@ Status IbvTransport::put_pinned(Rank rank, const Pinned& remote, const Pinned& l
                                 Completion* completion) noexcept {
   Peer* const peer = peers_.find(rank);
   if (peer == nullptr) [[unlikely]]
-    return handshakes_.contact(rank);
+    return handshakes_.start_connection(rank);
   return operations_.begin<true>(*peer, remote, local, bytes, completion);
 }
 
@@ -72,7 +72,7 @@ Status IbvTransport::get_pinned(Rank rank, const Pinned& remote, const Pinned& l
                                 Completion* completion) noexcept {
   Peer* const peer = peers_.find(rank);
   if (peer == nullptr) [[unlikely]]
-    return handshakes_.contact(rank);
+    return handshakes_.start_connection(rank);
   return operations_.begin<false>(*peer, remote, local, bytes, completion);
 }
 
@@ -86,16 +86,14 @@ size_t IbvTransport::get_pinned_list(Rank rank, std::span<const PinnedOperation>
   return peer != nullptr ? operations_.begin_list<false>(*peer, list) : 0;
 }
 
-std::unique_ptr<Transport::PersistentRequest> IbvTransport::prepare_put(Rank rank, uintptr_t remote,
-                                                                        uintptr_t local,
-                                                                        size_t bytes) noexcept {
+std::unique_ptr<Transport::PersistentRequest> IbvTransport::make_persistent_put(
+    Rank rank, uintptr_t remote, uintptr_t local, size_t bytes) noexcept {
   Peer* const peer = peers_.find(rank);
   return peer != nullptr ? operations_.prepare(true, *peer, remote, local, bytes) : nullptr;
 }
 
-std::unique_ptr<Transport::PersistentRequest> IbvTransport::prepare_get(Rank rank, uintptr_t remote,
-                                                                        uintptr_t local,
-                                                                        size_t bytes) noexcept {
+std::unique_ptr<Transport::PersistentRequest> IbvTransport::make_persistent_get(
+    Rank rank, uintptr_t remote, uintptr_t local, size_t bytes) noexcept {
   Peer* const peer = peers_.find(rank);
   return peer != nullptr ? operations_.prepare(false, *peer, remote, local, bytes) : nullptr;
 }
@@ -115,7 +113,7 @@ Status IbvTransport::start_atomic(Rank rank, const Pinned& remote, const Pinned&
   if (remote.key == nullptr || local.key == nullptr)
     return fail(Status::kBadArg, "memory without a key");
   Peer* const peer = peers_.find(rank);
-  if (peer == nullptr) return handshakes_.contact(rank);
+  if (peer == nullptr) return handshakes_.start_connection(rank);
   return operations_.begin_atomic(*peer, remote, local, what, completion);
 }
 
@@ -133,7 +131,7 @@ std::unique_ptr<Registrar> IbvTransport::make_registrar() noexcept {
   const uint64_t kept =
       machine.memlock_lifted ? 0 : needs.kept_of(machine.memlock_bytes, peers_.places() - 1);
   if (rails_.count() != 0) {
-    ibv_pd* domains[ibv::kMostRails] = {};
+    ibv_pd* domains[ibv::kMaxRails] = {};
     for (uint32_t i = 0; i < rails(); ++i) domains[i] = ports_.all[i].device.pd;
     std::unique_ptr<Registrar> made;
     if (RailRegistrar::create({domains, rails()}, &made, kept) != Status::kOk) return nullptr;

@@ -82,7 +82,7 @@ class IbvTransport final : public NetworkTransport {
   void* mapped(Rank, uintptr_t, size_t) const noexcept override { return nullptr; }
   Status write(Rank peer, uintptr_t dest, const void* source, size_t bytes) noexcept override;
 
-  uint32_t abilities() const noexcept override {
+  uint32_t capabilities() const noexcept override {
     return kPutsBeforeMessages | kPinned | (has_atomics_ ? uint32_t{kAtomics} : 0);
   }
   uint32_t rails() const noexcept override { return rails_.count() + 1; }
@@ -99,10 +99,12 @@ class IbvTransport final : public NetworkTransport {
   size_t put_pinned_list(Rank peer, std::span<const PinnedOperation> list) noexcept override;
   size_t get_pinned_list(Rank peer, std::span<const PinnedOperation> list) noexcept override;
   // Null also: no contact with the peer yet, or more than one work request.
-  std::unique_ptr<PersistentRequest> prepare_put(Rank peer, uintptr_t remote, uintptr_t local,
-                                                 size_t bytes) noexcept override;
-  std::unique_ptr<PersistentRequest> prepare_get(Rank peer, uintptr_t remote, uintptr_t local,
-                                                 size_t bytes) noexcept override;
+  std::unique_ptr<PersistentRequest> make_persistent_put(Rank peer, uintptr_t remote,
+                                                         uintptr_t local,
+                                                         size_t bytes) noexcept override;
+  std::unique_ptr<PersistentRequest> make_persistent_get(Rank peer, uintptr_t remote,
+                                                         uintptr_t local,
+                                                         size_t bytes) noexcept override;
   // By the first port. kBroken also: the adapter refused it.
   Status start_atomic(Rank peer, const Pinned& remote, const Pinned& local, const Atomic& what,
                       Completion* completion) noexcept override;
@@ -118,11 +120,13 @@ class IbvTransport final : public NetworkTransport {
   }  // no rank shares memory with this one by this transport
   void wake() noexcept override { sleeper_.wake(); }
   void flush(uint64_t deadline_ns) noexcept override;
-  void set_peer_lost(PeerFailedFn lost) noexcept override { disconnector_.set_lost(lost); }
+  void set_peer_failed_callback(PeerFailedFn lost) noexcept override {
+    disconnector_.set_peer_failed_callback(lost);
+  }
   void disconnect(Rank peer) noexcept override;
 
   // ---- groups that meet (connection/joined_groups.hpp) ----
-  static constexpr size_t kMostGroupAddressBytes = ibv::kMostGroupAddressBytes;
+  static constexpr size_t kMaxGroupAddressBytes = ibv::kMaxGroupAddressBytes;
   // What a process of another group needs to connect to this one, *bytes long; after the fence. The
   // application carries it. Any thread. Errors: kBadArg: no room; those of Bootstrap::get().
   Status group_address(std::span<std::byte> blob, size_t* bytes) noexcept {
@@ -133,7 +137,7 @@ class IbvTransport final : public NetworkTransport {
   // that is not joined here is not answered, and repeated for connect_ns. disconnect() leaves one; its number
   // stays taken. Any thread. On failure no process is joined. Errors: kBadArg: no such endpoint address, or
   // one of this group; kBroken: other settings, as at first contact; kResource: more than
-  // Options::most_joined; those of Bootstrap::get().
+  // Options::max_joined; those of Bootstrap::get().
   Status join(std::span<const std::span<const std::byte>> endpoints,
               std::span<Rank> numbers) noexcept {
     return handshakes_.join(endpoints, numbers);

@@ -15,10 +15,10 @@ namespace hydrant {
 
 namespace {
 
-constexpr uint64_t kLeastHangNs = 60'000'000'000;
+constexpr uint64_t kMinStallNs = 60'000'000'000;
 // Completion queues start with room for this number of peers.
 constexpr uint32_t kPeersAtFirst = 8;
-constexpr size_t kLeastStripe = 65536;  // no share is empty, or could do without a key
+constexpr size_t kMinStripe = 65536;  // no stripe is empty, or could do without a key
 
 }  // namespace
 
@@ -35,7 +35,7 @@ Status IbvTransport::open_parts() noexcept {
   if (const Status status = ibv::check_options(options_); status != Status::kOk) return status;
   const JobTopology& topology = bootstrap_.topology();
   own_.open(topology.rank, topology.size);
-  Status status = peers_.open(topology.size + options_.most_joined);
+  Status status = peers_.open(topology.size + options_.max_joined);
   if (status == Status::kOk)
     status = operation_pool_.open(options_.operations, !options_.single_threaded);
   if (status == Status::kOk) status = open_ports();
@@ -44,16 +44,16 @@ Status IbvTransport::open_parts() noexcept {
   if (status != Status::kOk) return status;
 
   const bool threaded = !options_.single_threaded;
-  const uint32_t most_piece = std::max(port_.max_message_bytes, 1u);
-  size_t most_at_once = most_piece;
+  const uint32_t max_piece = std::max(port_.max_message_bytes, 1u);
+  size_t max_at_once = max_piece;
   if (ports_.count > 1) open_rails();
   if (rails_.count() != 0) {
     striping_.open(options_.stripe_bytes);
-    most_at_once = std::min<size_t>(most_piece, options_.stripe_bytes - 1);
+    max_at_once = std::min<size_t>(max_piece, options_.stripe_bytes - 1);
   }
   deferred_.open(threaded);
   messages_.open(options_);
-  operations_.open(options_, most_piece, most_at_once);
+  operations_.open(options_, max_piece, max_at_once);
   disconnector_.open(threaded);
   liveness_.open(options_);
   for (ibv::CellPool& pool : cells_) {
@@ -63,7 +63,7 @@ Status IbvTransport::open_parts() noexcept {
   if (status = handshakes_.open(sleeper_.channel()); status != Status::kOk) return status;
 
   log_ports();
-  std::byte bytes[ibv::kMostEndpointBytes];
+  std::byte bytes[ibv::kMaxEndpointBytes];
   ibv::encode_endpoint(own_.address(), bytes);
   return bootstrap_.put(kEndpointKey, {bytes, ibv::endpoint_bytes(rails_.count())});
 }
@@ -72,12 +72,11 @@ Status IbvTransport::open_ports() noexcept {
   if (options_.timeout == 0)
     options_.timeout = static_cast<uint8_t>(knob_number(JobKnob::kIbvTimeout));
   // An adapter may take four times the timeout before it sends a packet again.
-  if (options_.hang_ns == 0)
-    options_.hang_ns = std::max(
-        kLeastHangNs, uint64_t{4} * (ibv::kRetries + 1) * (uint64_t{4096} << options_.timeout));
+  if (options_.stall_timeout_ns == 0)
+    options_.stall_timeout_ns = std::max(
+        kMinStallNs, uint64_t{4} * (ibv::kRetries + 1) * (uint64_t{4096} << options_.timeout));
   const char* wanted = options_.ports != nullptr ? options_.ports : knob_text(JobKnob::kIbvPorts);
-  if (const Status status = ibv::open_ports(wanted, ibv::kMostRails, &ports_);
-      status != Status::kOk)
+  if (const Status status = ibv::open_ports(wanted, ibv::kMaxRails, &ports_); status != Status::kOk)
     return status;
   has_atomics_ = std::all_of(ports_.all, ports_.all + ports_.count,
                              [](const ibv::Port& port) { return port.atomics != IBV_ATOMIC_NONE; });
@@ -138,8 +137,8 @@ Status IbvTransport::measure_inline() noexcept {
 
 void IbvTransport::open_rails() noexcept {
   if (options_.stripe_bytes == 0) options_.stripe_bytes = knob_number(JobKnob::kIbvStripeMin);
-  options_.stripe_bytes = std::max(options_.stripe_bytes, kLeastStripe);
-  if (operation_pool_.open_shares() != Status::kOk) {
+  options_.stripe_bytes = std::max(options_.stripe_bytes, kMinStripe);
+  if (operation_pool_.open_stripes() != Status::kOk) {
     log_warning("no memory for several verbs ports: one is used");
     return;
   }

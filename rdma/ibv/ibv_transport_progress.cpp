@@ -28,7 +28,8 @@ uint32_t IbvTransport::poll(Receiver& receiver, uint32_t budget, bool replies_on
   (void)completions_.poll(&done);
   if (handshakes_.is_connecting() || polls % kPollsBetweenHandshakes == 0) [[unlikely]]
     poll_rarely(polls);
-  if (receiving_.has_arrivals()) done += receiving_.deliver(receiver, budget, replies_only, polls);
+  if (receiving_.has_undelivered())
+    done += receiving_.deliver(receiver, budget, replies_only, polls);
   if (!deferred_.is_empty()) [[unlikely]]
     done += run_deferred();
   return done;
@@ -57,12 +58,12 @@ bool IbvTransport::advance(Peer& peer) noexcept {
   if (peer.state.is_refused()) disconnector_.disconnect(peer, peer.state.refusal());
   const ibv::SpinGuard guard(peer.lock, !options_.single_threaded);
   if (peer.state.is_disconnected() && !disconnector_.post_tail(peer)) return false;
-  if (!peer.state.is_open()) return !ibv::Striping::has_shares(peer);
+  if (!peer.state.is_open()) return !ibv::Striping::has_stripes(peer);
   const bool is_done = messages_.advance(peer);
   operations_.advance(peer);
   if (peer.rails != nullptr) [[unlikely]]
     striping_.advance(peer);
-  return is_done && peer.pending.waiting() == nullptr && !ibv::Striping::has_shares(peer);
+  return is_done && peer.pending.waiting() == nullptr && !ibv::Striping::has_stripes(peer);
 }
 
 // ---- sleeping ----
@@ -86,13 +87,13 @@ bool IbvTransport::prepare_to_wait() noexcept {
   uint32_t ended = 0;
   // This thread may wait for any of them: credits and room in a queue have no other report.
   if (completions_.poll(&ended) != 0 || handshakes_.poll() != 0) return false;
-  return !receiving_.has_arrivals() && deferred_.is_empty() && !receiving_.has_unposted();
+  return !receiving_.has_undelivered() && deferred_.is_empty() && !receiving_.has_unposted();
 }
 
 void IbvTransport::wait(uint64_t deadline_ns) noexcept {
   uint64_t until = std::min(deadline_ns, liveness_.next_check_ns());
   if (handshakes_.is_connecting()) until = std::min(until, handshakes_.next_handshake_ns());
-  int event_fds[ibv::Sleeper::kMostEventFds];
+  int event_fds[ibv::Sleeper::kMaxEventFds];
   for (uint32_t i = 0; i < ports_.count; ++i) event_fds[i] = ports_.all[i].device.context->async_fd;
   const ibv::Sleeper::Outcome outcome = sleeper_.wait(until, {event_fds, ports_.count});
   if (!outcome.has_slept) return;
@@ -115,7 +116,7 @@ bool IbvTransport::is_quiet(Peer& peer) noexcept HYDRANT_NO_TSA {
   bool quiet = true;
   if (peer.state.is_open()) {
     quiet = peer.send.used() == 0 && peer.pending.waiting() == nullptr &&
-            !ibv::Striping::has_shares(peer) && !peer.stalled[0].is_there &&
+            !ibv::Striping::has_stripes(peer) && !peer.stalled[0].is_there &&
             !peer.stalled[1].is_there;
     if (!peer.send.is_last_signalled()) poster_.post_tail(peer);
   }

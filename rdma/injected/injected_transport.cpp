@@ -18,7 +18,7 @@ InjectedTransport::InjectedTransport(std::unique_ptr<Transport> inside,
       clock_(options.clock),
       wants_thread_(options.has_thread) {
   constexpr uint32_t kNeeded = kOneSided | kCompletesAtOnce;
-  if ((inside_->abilities() & kNeeded) == kNeeded) depth_ = network_.depth;
+  if ((inside_->capabilities() & kNeeded) == kNeeded) depth_ = network_.depth;
 }
 
 Status InjectedTransport::open(std::unique_ptr<Transport> inside, const JobTopology& topology,

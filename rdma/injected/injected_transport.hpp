@@ -69,7 +69,7 @@ class InjectedTransport final : public Transport {
   // where only pinned memory is reached.
   Status write(Rank peer, uintptr_t dest, const void* source, size_t bytes) noexcept override;
 
-  uint32_t abilities() const noexcept override {
+  uint32_t capabilities() const noexcept override {
     if (depth_ == 0) return 0;
     return (pins_ != nullptr ? kPinned : kOneSided) | kPutsBeforeMessages;
   }

@@ -39,7 +39,7 @@ class SendOnlyTransport final : public Transport {
     inside_->drop_cell(peer, lane, cell);
   }
 
-  // ---- hidden; abilities() says none, and put() and get() are the base's ----
+  // ---- hidden; capabilities() says none, and put() and get() are the base's ----
   std::byte* shared_block(Rank) const noexcept override { return nullptr; }
   Status add_segment(Rank, uintptr_t, size_t, void*) noexcept override { return Status::kOk; }
   void* mapped(Rank, uintptr_t, size_t) const noexcept override { return nullptr; }
@@ -57,7 +57,9 @@ class SendOnlyTransport final : public Transport {
   void wake_peer(Rank peer) noexcept override { inside_->wake_peer(peer); }
   void wake() noexcept override { inside_->wake(); }
   void flush(uint64_t deadline_ns) noexcept override { inside_->flush(deadline_ns); }
-  void set_peer_lost(PeerFailedFn lost) noexcept override { inside_->set_peer_lost(lost); }
+  void set_peer_failed_callback(PeerFailedFn lost) noexcept override {
+    inside_->set_peer_failed_callback(lost);
+  }
   void disconnect(Rank peer) noexcept override { inside_->disconnect(peer); }
 
  private:

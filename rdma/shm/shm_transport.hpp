@@ -54,7 +54,7 @@ class ShmTransport final : public Transport {
   Status write(Rank peer, uintptr_t dest, const void* source, size_t bytes) noexcept override;
 
   // By memcpy where the memory is mapped here, else by the kernel (peer_memory.hpp).
-  uint32_t abilities() const noexcept override {
+  uint32_t capabilities() const noexcept override {
     return kOneSided | kCompletesAtOnce | kPutsBeforeMessages | kMapped;
   }
   Status put(Rank peer, uintptr_t remote, const void* local, size_t bytes,

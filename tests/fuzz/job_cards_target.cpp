@@ -163,7 +163,7 @@ void check_attach(Input& input) {
 }
 
 // The wish of a neighbour. The store is gone after the first fence, before memory is shared with it.
-void check_wish(Input& input) {
+void check_request(Input& input) {
   constexpr uint64_t kHeapOffset = 4096;
   reset_store({0, 1}, 3);
   const std::optional<Card> card = set_card(input, 1, key_of_attach("segment-wish"));
@@ -389,7 +389,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Input input(data, size);
   switch (input.byte() % 7) {
     case 0: check_attach(input); break;
-    case 1: check_wish(input); break;
+    case 1: check_request(input); break;
     case 2: check_bound(input); break;
     case 3: check_boards(input); break;
     case 5: check_whereabouts(input); break;

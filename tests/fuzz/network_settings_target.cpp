@@ -247,7 +247,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 #if HYDRANT_HAVE_IBV
   // The variable's text has no zeros.
   const std::string ports(text.text().substr(0, text.text().find('\0')));
-  check_ports(ports.substr(0, 128), 1 + static_cast<uint32_t>(size % hydrant::ibv::kMostRails));
+  check_ports(ports.substr(0, 128), 1 + static_cast<uint32_t>(size % hydrant::ibv::kMaxRails));
 #endif
   return 0;
 }

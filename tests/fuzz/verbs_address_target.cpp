@@ -30,7 +30,7 @@ bool round_trip(const GuardedCopy& in, Parsed* parsed, Decode decode, Encode enc
 }
 
 void check_card(const EndpointAddress& endpoint) {
-  HYDRANT_FUZZ_CHECK(endpoint.rail_count < kMostRails);
+  HYDRANT_FUZZ_CHECK(endpoint.rail_count < kMaxRails);
   const AddressText text = text_of(endpoint.address);
   HYDRANT_FUZZ_CHECK(std::memchr(text.text, 0, sizeof text.text) != nullptr && text.text[0] != 0);
 }
@@ -72,7 +72,7 @@ void check_key(const GuardedCopy& in) {
         return decode_ibv_key(from.data(), from.size(), to);
       },
       encode_ibv_key, [](const IbvKeyBlob& of) { return ibv_blob_bytes(of.rail_count); });
-  if (good) HYDRANT_FUZZ_CHECK(key.range.valid() && key.rail_count < kMostRails);
+  if (good) HYDRANT_FUZZ_CHECK(key.range.valid() && key.rail_count < kMaxRails);
 }
 
 // Writes a correct checksum at the end of a group address: mutations alone would never produce one.

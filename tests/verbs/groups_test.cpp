@@ -66,7 +66,7 @@ struct Process : testing::RankProcess {
     IbvTransport::Options options;
     options.single_threaded = true;
     options.probe_ns = probe_ns;
-    options.most_joined = kGroupRanks;
+    options.max_joined = kGroupRanks;
     open(bootstrap, options);
     inbox.then = [this](const Incoming& message) {
       const auto* text = reinterpret_cast<const char*>(message.head);
@@ -87,7 +87,7 @@ struct Process : testing::RankProcess {
   // Sends this process's endpoint address to rank 0, and gets the other group's endpoint addresses, which
   // come over the socket.
   bool meet(int socket) {
-    std::byte endpoint[IbvTransport::kMostGroupAddressBytes];
+    std::byte endpoint[IbvTransport::kMaxGroupAddressBytes];
     size_t bytes = 0;
     if (transport->group_address(endpoint, &bytes) != Status::kOk) return false;
     std::string endpoints(reinterpret_cast<const char*>(endpoint), bytes);

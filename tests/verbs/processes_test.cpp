@@ -134,7 +134,7 @@ TEST(VerbsProcesses, TwoRanksUpdateWordsOfAThirdConcurrently) {
   const std::vector<int> ends = run_ranks(3, [](SharedJob& shared, Rank rank) {
     Here here(shared, rank, 3, 2'000'000'000);
     if (here.transport == nullptr) return 1;
-    if ((here.transport->abilities() & Transport::kAtomics) == 0) return 2;
+    if ((here.transport->capabilities() & Transport::kAtomics) == 0) return 2;
     PinnedMemory memory(*here.transport, Access::kRemoteAtomic | Access::kRemoteRead, 4096);
     const auto word = [&](size_t at) {
       uint64_t now = 0;

@@ -289,8 +289,9 @@ PinnedPiece* prepare_hit(RmaThread& thread, const Transfer& what,
   const auto local = reinterpret_cast<uintptr_t>(what.local);
   Transport& transport = *job().transport;
   kept.is_asked = true;
-  kept.request = what.is_put() ? transport.prepare_put(what.peer, what.remote, local, what.bytes)
-                               : transport.prepare_get(what.peer, what.remote, local, what.bytes);
+  kept.request = what.is_put()
+                     ? transport.make_persistent_put(what.peer, what.remote, local, what.bytes)
+                     : transport.make_persistent_get(what.peer, what.remote, local, what.bytes);
 }
 
 Status post_kept(KeptPiece& kept, const std::byte* local_key) noexcept {

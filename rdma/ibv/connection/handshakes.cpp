@@ -12,13 +12,13 @@ namespace hydrant::ibv {
 namespace {
 
 constexpr uint64_t kEndpointNs = 10'000'000'000;
-constexpr uint64_t kLongestIntervalNs = 500'000'000;
+constexpr uint64_t kMaxIntervalNs = 500'000'000;
 
 }  // namespace
 
 Status Handshakes::open(ibv_comp_channel* channel) noexcept {
   const MutexLock lock(mu_);
-  if (const Status status = groups_.open(parts_.options.most_joined); status != Status::kOk)
+  if (const Status status = groups_.open(parts_.options.max_joined); status != Status::kOk)
     return status;
   if (const Status status = datagrams_.open(parts_.ports.all[0], channel, parts_.rails.count());
       status != Status::kOk)
@@ -35,7 +35,7 @@ void Handshakes::close() noexcept {
 // ---- first contact ----
 
 Status Handshakes::read_endpoint(Rank rank, EndpointAddress* endpoint) noexcept {
-  std::byte bytes[kMostEndpointBytes + 1];
+  std::byte bytes[kMaxEndpointBytes + 1];
   size_t length = 0;
   const Status status =
       parts_.bootstrap.get(rank, kEndpointKey, bytes, &length, now_ns() + kEndpointNs);
@@ -50,7 +50,7 @@ Status Handshakes::read_endpoint(Rank rank, EndpointAddress* endpoint) noexcept 
              : fail(Status::kBroken, "rank %u has the endpoint address of another job", rank);
 }
 
-Status Handshakes::contact(Rank number) noexcept {
+Status Handshakes::start_connection(Rank number) noexcept {
   const CancellationDisabled guard;
   const OwnEndpoint& own = parts_.own;
   if (number == own.self())
@@ -108,7 +108,7 @@ void Handshakes::repeat(uint64_t now) noexcept {
   for (Peer** link = &connecting_; *link != nullptr;) {
     Peer& peer = **link;
     PeerConnection& connection = peer.connection;
-    if (is_over(peer, now)) {
+    if (has_timed_out(peer, now)) {
       *link = connection.next_connecting;
       connecting_count_.fetch_sub(1, std::memory_order_relaxed);
       continue;
@@ -117,7 +117,7 @@ void Handshakes::repeat(uint64_t now) noexcept {
       (void)send(peer);
       connection.next_handshake_ns = now + connection.handshake_interval_ns;
       connection.handshake_interval_ns =
-          std::min(connection.handshake_interval_ns * 2, kLongestIntervalNs);
+          std::min(connection.handshake_interval_ns * 2, kMaxIntervalNs);
     }
     next_ns = std::min({next_ns, connection.next_handshake_ns, connection.gives_up_ns});
     link = &connection.next_connecting;
@@ -126,14 +126,14 @@ void Handshakes::repeat(uint64_t now) noexcept {
 }
 
 // No further handshake is sent to the peer. A silent rank of the job is warned of, and handshakes go on.
-bool Handshakes::is_over(Peer& peer, uint64_t now) noexcept {
+bool Handshakes::has_timed_out(Peer& peer, uint64_t now) noexcept {
   PeerConnection& connection = peer.connection;
   const bool is_late = now >= connection.gives_up_ns;
   if (!peer.state.is_connecting())
-    return is_late || PeerConnector::is_settled(peer) || peer.state.is_disconnected();
+    return is_late || PeerConnector::is_handshake_done(peer) || peer.state.is_disconnected();
   if (!is_late) return false;
   const Port& port = parts_.ports.all[0];
-  const bool goes_on = peer.rank < parts_.own.ranks() && !parts_.options.gives_silent_ranks_up;
+  const bool goes_on = peer.rank < parts_.own.ranks() && !parts_.options.abandons_silent_ranks;
   log_warning("%s at %s has not answered for %llu ms: %s port %u, its handshake queue pair %u%s",
               name_of(peer).text, text_of(peer.endpoint.address).text,
               static_cast<unsigned long long>((now - connection.handshake_since_ns) / 1'000'000),
@@ -162,7 +162,7 @@ void Handshakes::receive(const Handshake* handshake) noexcept {
   const CancellationDisabled guard;
   const Rank from = handshake != nullptr ? sender_of(*handshake) : kNoRank;
   if (from != kNoRank) {
-    answer(*handshake, from);
+    handle_handshake(*handshake, from);
     return;
   }
   parts_.counters.strangers.add();
@@ -182,10 +182,10 @@ Rank Handshakes::sender_of(const Handshake& handshake) noexcept {
   }
   if (group == 0) {
     if (handshake.from < own.ranks() && handshake.from != own.self() &&
-        handshake.known_as == own.self())
+        handshake.index_at_peer == own.self())
       return handshake.from;
     (void)fail(Status::kBadArg, "a handshake from rank %u, which knows this process as rank %u",
-               handshake.from, handshake.known_as);
+               handshake.from, handshake.index_at_peer);
     return kNoRank;
   }
   const Rank number = groups_.number_of(group, handshake.from);
@@ -201,7 +201,7 @@ Rank Handshakes::sender_of(const Handshake& handshake) noexcept {
   return kNoRank;
 }
 
-void Handshakes::answer(const Handshake& handshake, Rank from) noexcept {
+void Handshakes::handle_handshake(const Handshake& handshake, Rank from) noexcept {
   if (parts_.peers.is_dead(from)) return;
   Peer* peer = parts_.peers.find(from);
   if (peer == nullptr) {
@@ -218,12 +218,12 @@ void Handshakes::answer(const Handshake& handshake, Rank from) noexcept {
     parts_.counters.strangers.add();
     return;
   }
-  if (!peer->connection.heard && connector_.connect(*peer, handshake) != Status::kOk) {
+  if (!peer->connection.can_receive && connector_.connect(*peer, handshake) != Status::kOk) {
     log_warning("%s", last_error_text());
     parts_.disconnector.disconnect(*peer, "its queue pair could not be connected");
     return;
   }
-  if (handshake.heard) {
+  if (handshake.can_receive) {
     connector_.learn_rails(*peer, handshake);
     if (peer->state.open()) parts_.counters.connected.add();
   }
@@ -251,7 +251,7 @@ Status Handshakes::group_address(std::span<std::byte> blob, size_t* bytes) noexc
   if (blob.size() < needed)
     return fail(Status::kBadArg,
                 "the group address has %zu bytes, there is room for %zu: %zu are enough", needed,
-                blob.size(), kMostGroupAddressBytes);
+                blob.size(), kMaxGroupAddressBytes);
   const MutexLock lock(mu_);
   if (const Status status = find_own_group(); status != Status::kOk) return status;
   GroupAddress made{parts_.own.self(), parts_.own.ranks(), parts_.own.address()};

@@ -53,7 +53,7 @@ class Handshakes {
 
   // Starts to connect the peer, unless it is a peer already. Always an error: kNotReady: it is connecting;
   // kBadArg: no such peer; kBroken; kResource.
-  [[gnu::cold]] Status contact(Rank number) noexcept HYDRANT_EXCLUDES(mu_);
+  [[gnu::cold]] Status start_connection(Rank number) noexcept HYDRANT_EXCLUDES(mu_);
   // Answers handshakes that have arrived, and repeats own ones that are due. Returns how many arrived.
   // Nothing if another thread does.
   uint32_t poll() noexcept HYDRANT_EXCLUDES(mu_);
@@ -78,10 +78,10 @@ class Handshakes {
   void start(Peer& peer) noexcept HYDRANT_REQUIRES(mu_);
   bool send(Peer& peer) noexcept HYDRANT_REQUIRES(mu_);
   void repeat(uint64_t now) noexcept HYDRANT_REQUIRES(mu_);
-  bool is_over(Peer& peer, uint64_t now) noexcept HYDRANT_REQUIRES(mu_);
+  bool has_timed_out(Peer& peer, uint64_t now) noexcept HYDRANT_REQUIRES(mu_);
   void receive(const Handshake* handshake) noexcept HYDRANT_REQUIRES(mu_);
   Rank sender_of(const Handshake& handshake) noexcept HYDRANT_REQUIRES(mu_);
-  void answer(const Handshake& handshake, Rank from) noexcept HYDRANT_REQUIRES(mu_);
+  void handle_handshake(const Handshake& handshake, Rank from) noexcept HYDRANT_REQUIRES(mu_);
 
   const Parts parts_;
   Mutex mu_;  // the contact lock

@@ -33,35 +33,35 @@ Status start_queue_pair(ibv_qp* queue, const Port& port) noexcept {
               errno_text(error));
 }
 
-Status connect_queue_pair(const Joint& joint) noexcept {
-  const Port& port = *joint.port;
+Status connect_queue_pair(const QueuePairConnection& connection) noexcept {
+  const Port& port = *connection.port;
   ibv_qp_attr state{};
   state.qp_state = IBV_QPS_RTR;
-  state.path_mtu = std::min(port.mtu, static_cast<ibv_mtu>(joint.mtu));
-  state.dest_qp_num = joint.number;
-  state.rq_psn = joint.sequence;
+  state.path_mtu = std::min(port.mtu, static_cast<ibv_mtu>(connection.mtu));
+  state.dest_qp_num = connection.number;
+  state.rq_psn = connection.sequence;
   state.max_dest_rd_atomic = static_cast<uint8_t>(std::clamp(port.max_reads_in, 1u, kReads));
   state.min_rnr_timer = kReceiverTimer;
-  state.ah_attr.dlid = joint.lid;
+  state.ah_attr.dlid = connection.lid;
   state.ah_attr.port_num = port.number;
   if (port.is_ethernet) {
     state.ah_attr.is_global = 1;
-    state.ah_attr.grh.dgid = joint.gid;
+    state.ah_attr.grh.dgid = connection.gid;
     state.ah_attr.grh.sgid_index = port.gid_index;
     state.ah_attr.grh.hop_limit = kHops;
   }
-  int error = ibv_modify_qp(joint.queue, &state,
+  int error = ibv_modify_qp(connection.queue, &state,
                             IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
                                 IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
   if (error == 0) {
     state.qp_state = IBV_QPS_RTS;
-    state.sq_psn = joint.own_sequence;
-    state.timeout = joint.timeout;
+    state.sq_psn = connection.own_sequence;
+    state.timeout = connection.timeout;
     state.retry_cnt = kRetries;
     state.rnr_retry = kReceiverRetries;
     state.max_rd_atomic = static_cast<uint8_t>(
         std::clamp(std::min(port.max_reads_out, port.max_reads_in), 1u, kReads));
-    error = ibv_modify_qp(joint.queue, &state,
+    error = ibv_modify_qp(connection.queue, &state,
                           IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
                               IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
   }
@@ -69,7 +69,7 @@ Status connect_queue_pair(const Joint& joint) noexcept {
   return fail(Status::kBroken,
               "%s port %u cannot connect to %s: %s (GID index %u; choose "
               "another with HYDRANT_IBV_PORTS)",
-              port.name, port.number, joint.peer, errno_text(error), port.gid_index);
+              port.name, port.number, connection.peer, errno_text(error), port.gid_index);
 }
 
 }  // namespace hydrant::ibv

@@ -24,7 +24,7 @@ uint32_t draw_sequence() noexcept;
 Status start_queue_pair(ibv_qp* queue, const Port& port) noexcept;
 
 // Both ends of a connection.
-struct Joint {
+struct QueuePairConnection {
   ibv_qp* queue = nullptr;
   const Port* port = nullptr;
   uint32_t own_sequence = 0;
@@ -37,6 +37,6 @@ struct Joint {
   uint32_t sequence = 0;
 };
 // Can receive and send. Errors: kBroken.
-Status connect_queue_pair(const Joint& joint) noexcept;
+Status connect_queue_pair(const QueuePairConnection& connection) noexcept;
 
 }  // namespace hydrant::ibv

@@ -46,7 +46,7 @@ Status JoinedGroups::admit(std::span<const std::byte> blob, uint32_t* count,
   if (*count == most_)
     return fail(Status::kResource,
                 "no room for more than %u processes of other groups "
-                "(IbvTransport::Options::most_joined): open the transport with more",
+                "(IbvTransport::Options::max_joined): open the transport with more",
                 most_);
   joined_[*count] = address;
   *number = own_.ranks() + (*count)++;

@@ -18,7 +18,7 @@ void OwnEndpoint::open(Rank self, Rank ranks) noexcept {
   nonce_ = std::max<uint64_t>(nonce_, 1);
 }
 
-Geometry OwnEndpoint::geometry() const noexcept {
+ConnectionParameters OwnEndpoint::connection_parameters() const noexcept {
   return {options_.message_bytes(), options_.cell_bytes, static_cast<uint16_t>(options_.credits),
           static_cast<uint16_t>(options_.receive_slots)};
 }
@@ -31,7 +31,7 @@ EndpointAddress OwnEndpoint::address(uint32_t rails) const noexcept {
   endpoint.address.mtu = static_cast<uint8_t>(port_.mtu);
   endpoint.address.is_ethernet = port_.is_ethernet ? 1 : 0;
   endpoint.address.gid = port_.gid;
-  endpoint.geometry = geometry();
+  endpoint.connection_parameters = connection_parameters();
   endpoint.rail_count = rails;
   for (uint32_t i = 0; i < rails; ++i) {
     const Port& port = rails_[i].port;

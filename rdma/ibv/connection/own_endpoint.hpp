@@ -22,7 +22,7 @@ class OwnEndpoint {
   Rank ranks() const noexcept { return ranks_; }
   // Differs between processes, and between runs.
   uint64_t nonce() const noexcept { return nonce_; }
-  Geometry geometry() const noexcept;
+  ConnectionParameters connection_parameters() const noexcept;
   // With the first `rails` of the rails.
   EndpointAddress address(uint32_t rails) const noexcept;
   EndpointAddress address() const noexcept { return address(rails_.count()); }

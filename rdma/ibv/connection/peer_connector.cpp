@@ -12,7 +12,7 @@ namespace hydrant::ibv {
 
 Status PeerConnector::connect(Peer& peer, const Handshake& handshake) noexcept {
   if (!ports_.keep_descriptors()) return device_is_closed(ports_.all[0].name);
-  const Address& there = handshake.endpoint.address;
+  const DatagramAddress& there = handshake.endpoint.address;
   const PeerName name = name_of(peer);
   const Status status = connect_queue_pair({.queue = peer.send.pair(),
                                             .port = &ports_.all[0],
@@ -25,10 +25,10 @@ Status PeerConnector::connect(Peer& peer, const Handshake& handshake) noexcept {
                                             .number = handshake.queue_pair,
                                             .sequence = handshake.sequence});
   if (status != Status::kOk) return status;
-  peer.memory.their_slots = handshake.receive_slot;
-  peer.memory.their_slot_key = handshake.slot_key;
-  peer.known_as = handshake.known_as;
-  peer.connection.heard = true;
+  peer.memory.peer_slots = handshake.receive_slot;
+  peer.memory.peer_slot_key = handshake.slot_key;
+  peer.index_at_peer = handshake.index_at_peer;
+  peer.connection.can_receive = true;
   connect_rails(peer, handshake);
   return Status::kOk;
 }
@@ -65,13 +65,13 @@ Handshake PeerConnector::describe(const Peer& peer, uint64_t group) const noexce
   handshake.to_nonce = peer.endpoint.address.nonce;
   handshake.from = own_.self();
   handshake.to = peer.connection.their_rank;
-  handshake.known_as = peer.rank;
+  handshake.index_at_peer = peer.rank;
   handshake.queue_pair = peer.send.number();
   handshake.sequence = peer.connection.first_sequence;
   handshake.receive_slot = reinterpret_cast<uintptr_t>(peer.memory.receive_slots.data());
   handshake.slot_key = peer.memory.receive_slots.rkey();
-  handshake.heard = peer.connection.heard;
-  handshake.open = is_settled(peer);
+  handshake.can_receive = peer.connection.can_receive;
+  handshake.open = is_handshake_done(peer);
   describe_rails(peer, &handshake);
   return handshake;
 }

@@ -26,7 +26,7 @@ class PeerConnector {
   // Which rails can be used: those that both sides have connected.
   void learn_rails(Peer& peer, const Handshake& handshake) noexcept;
   // No more handshakes are needed from the peer.
-  static bool is_settled(const Peer& peer) noexcept {
+  static bool is_handshake_done(const Peer& peer) noexcept {
     return peer.state.is_open() && (peer.rails == nullptr || peer.rails->is_known);
   }
 

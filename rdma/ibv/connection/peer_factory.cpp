@@ -16,8 +16,8 @@ namespace hydrant::ibv {
 
 Status PeerFactory::check_settings(const PeerName& name,
                                    const EndpointAddress& endpoint) const noexcept {
-  const Geometry theirs = endpoint.geometry;
-  const Geometry ours = own_.geometry();
+  const ConnectionParameters theirs = endpoint.connection_parameters;
+  const ConnectionParameters ours = own_.connection_parameters();
   if (theirs != ours)
     return fail(Status::kBroken,
                 "%s has other settings than this one: messages of %u bytes, not %u; cells of "
@@ -87,7 +87,7 @@ Status PeerFactory::allocate(Peer& peer) noexcept {
   status = peer.slots.open(memory.buffers.data(), slot_bytes, slots);
   if (status == Status::kOk) status = peer.credits.open(options_.credits, options_.receive_slots);
   if (status != Status::kOk) return status;
-  for (ArrivalQueue& queue : peer.arrivals) queue.set_peer(peer);
+  for (DeliveryQueue& queue : peer.delivery_queues) queue.set_peer(peer);
   PeerRequests& requests = peer.requests;
   for (SendRequest* request : {&requests.message, &requests.cell, &requests.operation}) {
     request->work.sg_list = &request->piece;

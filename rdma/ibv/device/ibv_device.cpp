@@ -117,7 +117,7 @@ Status device_is_closed(const char* name) noexcept {
               name);
 }
 
-Status read_ibv_facts(ibv_context* context, DeviceFacts* facts) noexcept {
+Status query_ibv_device(ibv_context* context, DeviceAttributes* found) noexcept {
   const char* name = ibv_get_device_name(context->device);
   ibv_device_attr_ex attributes{};
   const int error = ibv_query_device_ex(context, nullptr, &attributes);
@@ -126,7 +126,7 @@ Status read_ibv_facts(ibv_context* context, DeviceFacts* facts) noexcept {
                 errno_text(error));
   }
   const ibv_device_attr& basic = attributes.orig_attr;
-  DeviceFacts read;
+  DeviceAttributes read;
   std::snprintf(read.name, sizeof read.name, "%s", name);
   // Some drivers leave fields that mean "no limit" at zero or below.
   if (basic.max_mr > 0) read.max_regions = static_cast<uint64_t>(basic.max_mr);
@@ -139,7 +139,7 @@ Status read_ibv_facts(ibv_context* context, DeviceFacts* facts) noexcept {
   const ibv_odp_caps& paging = attributes.odp_caps;
   read.implicit_odp = (paging.general_caps & kImplicit) == kImplicit &&
                       (paging.per_transport_caps.rc_odp_caps & kPutAndGet) == kPutAndGet;
-  *facts = read;
+  *found = read;
   return Status::kOk;
 }
 

@@ -1,4 +1,4 @@
-// Finding and opening a verbs device, and the few facts of it that a registrar needs.
+// Finding and opening a verbs device, and the few attributes of it that a registrar needs.
 #pragma once
 
 #include "firehose/base/machine/file_identity.hpp"
@@ -45,7 +45,7 @@ class DeviceDescriptors {
 // kBroken, and the text for it.
 Status device_is_closed(const char* name) noexcept;
 
-struct DeviceFacts {
+struct DeviceAttributes {
   char name[64] = "";
   size_t max_region_bytes = SIZE_MAX;
   uint64_t max_regions = UINT64_MAX;
@@ -55,6 +55,6 @@ struct DeviceFacts {
 };
 
 // Errors: kUnsupported (the device does not answer).
-Status read_ibv_facts(ibv_context* context, DeviceFacts* facts) noexcept;
+Status query_ibv_device(ibv_context* context, DeviceAttributes* found) noexcept;
 
 }  // namespace hydrant

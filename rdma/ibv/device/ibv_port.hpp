@@ -37,7 +37,7 @@ struct Port {
 
 inline constexpr uint32_t kAny = UINT32_MAX;
 // So many ports are used at once, at most.
-inline constexpr uint32_t kMostRails = 4;
+inline constexpr uint32_t kMaxRails = 4;
 
 // Opens a device and asks it what all its ports have in common, and how many these are. Errors:
 // kUnsupported, with the reason.

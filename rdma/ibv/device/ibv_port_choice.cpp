@@ -16,7 +16,7 @@ namespace hydrant::ibv {
 namespace {
 
 // One item of HYDRANT_IBV_PORTS.
-struct Wanted {
+struct WantedPorts {
   std::string_view device = "*";
   uint32_t port = kAny;
   uint32_t gid_index = kAny;
@@ -43,7 +43,7 @@ std::string_view without_blanks(std::string_view text) noexcept {
   return text.substr(first, text.find_last_not_of(' ') + 1 - first);
 }
 
-Status read_wanted(std::string_view item, Wanted* wanted) noexcept {
+Status read_wanted(std::string_view item, WantedPorts* wanted) noexcept {
   std::string_view rest = without_blanks(item);
   wanted->device = take_until(&rest, ':');
   // A colon promises a number: "mlx5_0:" is no name for any of its ports.
@@ -93,7 +93,7 @@ const Port* find(const Ports& ports, const char* device, uint32_t number) noexce
 // Takes those ports of the device that `wanted` names, that can be used, that go with the first, and that
 // `fits` is content with. One that is open already is not opened again. kOk: some are taken now, or were.
 template <typename Fits>
-Status take_of_device(const Wanted& wanted, const char* name, uint32_t most, Ports* ports,
+Status take_of_device(const WantedPorts& wanted, const char* name, uint32_t most, Ports* ports,
                       const Fits& fits) noexcept {
   Port tried;
   uint32_t count = UINT8_MAX;
@@ -122,7 +122,7 @@ Status take_of_device(const Wanted& wanted, const char* name, uint32_t most, Por
   return status;
 }
 
-Status take_item(const Wanted& wanted, const Devices& devices, uint32_t most,
+Status take_item(const WantedPorts& wanted, const Devices& devices, uint32_t most,
                  Ports* ports) noexcept {
   bool any = false;
   Status status = Status::kUnsupported;
@@ -183,7 +183,7 @@ std::string distance_text(uint32_t distance) {
 }
 
 bool names(const std::string& text, const Port& port) {
-  Wanted item;
+  WantedPorts item;
   return read_wanted(text, &item) == Status::kOk && item.names(port.name) &&
          item.names(port.number);
 }
@@ -254,8 +254,9 @@ void read_all(PortReports* reports, const char* root) {
       continue;
     }
     const OpenDevice device = report.port.device;
-    DeviceFacts facts;
-    report.on_demand = read_ibv_facts(device.context, &facts) == Status::kOk && facts.implicit_odp;
+    DeviceAttributes attributes;
+    report.on_demand =
+        query_ibv_device(device.context, &attributes) == Status::kOk && attributes.implicit_odp;
     for (uint32_t number = 1; number <= count; ++number) {
       report.port.device = device;
       report.is_usable = read_port(number, kAny, &report.port) == Status::kOk;
@@ -281,7 +282,7 @@ Status open_ports(const char* wanted, uint32_t most, Ports* ports, const char* r
   Ports taken;
   Status status = Status::kUnsupported;
   while (!rest.empty()) {
-    Wanted item;
+    WantedPorts item;
     status = read_wanted(take_until(&rest, ','), &item);
     if (status != Status::kOk) {
       close_ports(taken);

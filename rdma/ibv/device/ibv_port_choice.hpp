@@ -20,7 +20,7 @@ namespace hydrant::ibv {
 
 // Those of one device share its context and protection domain.
 struct Ports {
-  Port all[kMostRails];
+  Port all[kMaxRails];
   uint32_t count = 0;
 
   // Before calls of libibverbs that use descriptors. False: the program has closed one; see

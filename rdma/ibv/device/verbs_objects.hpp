@@ -11,11 +11,11 @@
 
 namespace hydrant::ibv {
 
-template <auto kGiveBack>
-struct GiveBack {
+template <auto kDestroy>
+struct VerbsDeleter {
   template <typename Object>
   void operator()(Object* object) const noexcept {
-    const int error = kGiveBack(object);
+    const int error = kDestroy(object);
     if (error != 0) {
       log_warning("a verbs object could not be given back: %s",
                   errno_text(error > 0 ? error : errno));
@@ -23,11 +23,11 @@ struct GiveBack {
   }
 };
 
-using Channel = std::unique_ptr<ibv_comp_channel, GiveBack<ibv_destroy_comp_channel>>;
-using CompletionQueue = std::unique_ptr<ibv_cq, GiveBack<ibv_destroy_cq>>;
-using SharedReceives = std::unique_ptr<ibv_srq, GiveBack<ibv_destroy_srq>>;
-using QueuePair = std::unique_ptr<ibv_qp, GiveBack<ibv_destroy_qp>>;
-using AddressHandle = std::unique_ptr<ibv_ah, GiveBack<ibv_destroy_ah>>;
-using Registration = std::unique_ptr<ibv_mr, GiveBack<ibv_dereg_mr>>;
+using Channel = std::unique_ptr<ibv_comp_channel, VerbsDeleter<ibv_destroy_comp_channel>>;
+using CompletionQueue = std::unique_ptr<ibv_cq, VerbsDeleter<ibv_destroy_cq>>;
+using SharedReceives = std::unique_ptr<ibv_srq, VerbsDeleter<ibv_destroy_srq>>;
+using QueuePair = std::unique_ptr<ibv_qp, VerbsDeleter<ibv_destroy_qp>>;
+using AddressHandle = std::unique_ptr<ibv_ah, VerbsDeleter<ibv_destroy_ah>>;
+using Registration = std::unique_ptr<ibv_mr, VerbsDeleter<ibv_dereg_mr>>;
 
 }  // namespace hydrant::ibv

@@ -20,10 +20,10 @@ Status OperationPool::open(uint32_t count, bool threaded) noexcept {
   return Status::kOk;
 }
 
-Status OperationPool::open_shares() noexcept {
-  shares_.reset(new (std::nothrow) Share[size_t{count_} * kSharesEach]);
-  if (shares_ != nullptr) return Status::kOk;
-  return fail(Status::kResource, "no memory for shares of %u operations", count_);
+Status OperationPool::open_stripes() noexcept {
+  stripes_.reset(new (std::nothrow) Stripe[size_t{count_} * kStripesEach]);
+  if (stripes_ != nullptr) return Status::kOk;
+  return fail(Status::kResource, "no memory for stripes of %u operations", count_);
 }
 
 Operation* OperationPool::take() noexcept {

@@ -1,4 +1,4 @@
-// Puts and gets that need more than one work request, or wait for room, and the shares of those that are cut
+// Puts and gets that need more than one work request, or wait for room, and the stripes of those that are cut
 // over several ports.
 //
 // Invariant: an operation is either free or taken. A taken operation becomes free exactly once: when it is
@@ -28,7 +28,7 @@ struct Operation {
   size_t left = 0;  // bytes that are not posted yet
   uint32_t lkey = 0;
   uint32_t rkey = 0;
-  uint32_t under_way = 0;  // posted pieces, and shares, that have not ended
+  uint32_t under_way = 0;  // posted pieces, and stripes, that have not ended
   bool is_put = false;
   bool is_posted = false;  // all of it
   Status status = Status::kOk;
@@ -38,7 +38,7 @@ struct Operation {
 // The part of a long put or get that one further port carries. It ends when the last request posted for it
 // ends: for a put that is a fence, an RDMA read of eight bytes. The answer of the fence shows that the data
 // has reached memory, whichever adapter a later message arrives by.
-struct Share {
+struct Stripe {
   Operation* operation = nullptr;
   uintptr_t local = 0;
   uintptr_t remote = 0;
@@ -50,17 +50,17 @@ struct Share {
 
 class OperationPool {
  public:
-  static constexpr uint32_t kSharesEach = kMostRails - 1;
+  static constexpr uint32_t kStripesEach = kMaxRails - 1;
 
-  // Room for `count` operations, with or without shares. Errors: kResource.
+  // Room for `count` operations, with or without stripes. Errors: kResource.
   Status open(uint32_t count, bool threaded) noexcept;
-  Status open_shares() noexcept;
+  Status open_stripes() noexcept;
 
   // A default operation; null if all are taken.
   Operation* take() noexcept;
-  // kSharesEach of them.
-  Share* shares_of(const Operation& operation) noexcept {
-    return &shares_[static_cast<size_t>(&operation - operations_.get()) * kSharesEach];
+  // kStripesEach of them.
+  Stripe* stripes_of(const Operation& operation) noexcept {
+    return &stripes_[static_cast<size_t>(&operation - operations_.get()) * kStripesEach];
   }
   // One part of the operation has ended. The first error becomes the status of the whole. The batch has room.
   void end_part(Operation& operation, Status status, CompletionBatch* batch) noexcept {
@@ -82,14 +82,14 @@ class OperationPool {
   bool threaded_ = false;
   uint32_t count_ = 0;
   std::unique_ptr<Operation[]> operations_;
-  std::unique_ptr<Share[]> shares_;
+  std::unique_ptr<Stripe[]> stripes_;
   Operation* free_ = nullptr;
 };
 
 // What of one peer's puts and gets delays its messages: a message must not overtake a put that was started
 // before it. Under the lock of the peer.
 //
-// Invariant: at most one operation waits; delays_messages() is true while one waits or a share of a put is
+// Invariant: at most one operation waits; delays_messages() is true while one waits or a stripe of a put is
 // under way.
 class PendingOperations {
  public:
@@ -102,14 +102,14 @@ class PendingOperations {
     waiting_ = nullptr;
     held_ &= ~kWaiting;
   }
-  void add_put_share() noexcept { held_ += kShare; }
-  void end_put_share() noexcept { held_ -= kShare; }
+  void add_put_stripe() noexcept { held_ += kStripe; }
+  void complete_put_stripe() noexcept { held_ -= kStripe; }
   bool delays_messages() const noexcept { return held_ != 0; }
-  bool has_put_shares() const noexcept { return held_ >= kShare; }
+  bool has_put_stripes() const noexcept { return held_ >= kStripe; }
 
  private:
   static constexpr uint64_t kWaiting = 1;
-  static constexpr uint64_t kShare = 2;
+  static constexpr uint64_t kStripe = 2;
 
   Operation* waiting_ = nullptr;
   uint64_t held_ = 0;

@@ -12,7 +12,7 @@ namespace hydrant::ibv {
 
 namespace {
 
-constexpr uint32_t kLeastDepth = 16;
+constexpr uint32_t kMinDepth = 16;
 
 }  // namespace
 
@@ -37,9 +37,9 @@ Status Rails::open_one(Rail& rail, uint32_t send_depth, uint32_t peers_at_first,
     return fail(Status::kResource, "its events cannot be read without waiting: %s",
                 errno_text(errno));
   rail.depth = std::min(send_depth, port.max_sends);
-  if (rail.depth < kLeastDepth)
+  if (rail.depth < kMinDepth)
     return fail(Status::kResource, "its send queues have %u entries, %u are the least", rail.depth,
-                kLeastDepth);
+                kMinDepth);
   // A request without a completion of its own can still complete, failed: room for each entry.
   if (const Status status = rail.completions.open({.port = &port,
                                                    .channel = nullptr,

@@ -25,7 +25,7 @@ struct Rail {
 
 class Rails {
  public:
-  static constexpr uint32_t kMost = kMostRails - 1;
+  static constexpr uint32_t kMost = kMaxRails - 1;
 
   // One for each of `ports`. Send queues of at most `send_depth`; completion queues for `peers_at_first`
   // peers. Logs a rail that cannot be opened.

@@ -16,7 +16,7 @@
 
 namespace hydrant::ibv {
 
-class ArrivalQueue {
+class DeliveryQueue {
  public:
   // ---- by the thread that claimed it ----
   // The message to deliver next; null: ReadyList::end_turn() says whether there are more.
@@ -42,8 +42,8 @@ class ArrivalQueue {
     return batch_ != nullptr;
   }
   void release_claim() noexcept { is_claimed_ = false; }
-  ArrivalQueue* next_ready() const noexcept { return next_ready_; }
-  void set_next_ready(ArrivalQueue* next) noexcept { next_ready_ = next; }
+  DeliveryQueue* next_ready() const noexcept { return next_ready_; }
+  void set_next_ready(DeliveryQueue* next) noexcept { next_ready_ = next; }
 
   // The peer whose messages these are; set once.
   Peer* peer() const noexcept { return peer_; }
@@ -53,7 +53,7 @@ class ArrivalQueue {
   ReceiveBuffer* batch_ = nullptr;  // of the thread that claimed the queue
   ReceiveBuffer* first_ = nullptr;
   ReceiveBuffer* last_ = nullptr;
-  ArrivalQueue* next_ready_ = nullptr;
+  DeliveryQueue* next_ready_ = nullptr;
   Peer* peer_ = nullptr;
   bool is_claimed_ = false;
 };
@@ -65,14 +65,14 @@ class ReadyList {
   // How many queues are ready: a hint without the lock.
   uint32_t size() const noexcept { return size_.load(std::memory_order_relaxed); }
   // A message has arrived in `queue`.
-  void add(ArrivalQueue& queue, ReceiveBuffer& buffer) noexcept {
+  void add(DeliveryQueue& queue, ReceiveBuffer& buffer) noexcept {
     const SpinGuard guard(lock_, threaded_);
     if (queue.append(buffer)) link(queue);
   }
   // Claims the queue that has been ready longest, for delivery; it is not empty. Null: none is ready.
-  ArrivalQueue* claim() noexcept {
+  DeliveryQueue* claim() noexcept {
     const SpinGuard guard(lock_, threaded_);
-    ArrivalQueue* const queue = first_;
+    DeliveryQueue* const queue = first_;
     if (queue == nullptr) return nullptr;
     first_ = queue->next_ready();
     size_.fetch_sub(1, std::memory_order_relaxed);
@@ -81,7 +81,7 @@ class ReadyList {
   }
   // The caller has emptied front(), or may deliver no more. True: it goes on with the same queue. Otherwise
   // the queue is no longer its own: it is unclaimed if it is empty, else ready again, behind the others.
-  bool end_turn(ArrivalQueue& queue, bool may_go_on) noexcept {
+  bool end_turn(DeliveryQueue& queue, bool may_go_on) noexcept {
     const SpinGuard guard(lock_, threaded_);
     const bool has_more = queue.refill();
     if (!has_more) {
@@ -93,7 +93,7 @@ class ReadyList {
   }
 
  private:
-  void link(ArrivalQueue& queue) noexcept {
+  void link(DeliveryQueue& queue) noexcept {
     queue.set_next_ready(nullptr);
     if (first_ == nullptr) {
       first_ = &queue;
@@ -106,8 +106,8 @@ class ReadyList {
 
   alignas(64) SpinLock lock_;
   bool threaded_ = false;
-  ArrivalQueue* first_ = nullptr;
-  ArrivalQueue* last_ = nullptr;
+  DeliveryQueue* first_ = nullptr;
+  DeliveryQueue* last_ = nullptr;
   std::atomic<uint32_t> size_{0};
 };
 

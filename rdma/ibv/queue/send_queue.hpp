@@ -37,7 +37,7 @@ struct SendRecord {
     kMessage,    // a send slot, and maybe a cell
     kOperation,  // a whole put or get: `completion`, which may be null
     kPiece,      // a piece of `operation`
-    kShare,      // `share` ends here
+    kStripe,     // `stripe` ends here
   };
 
   SendQueue* queue = nullptr;
@@ -45,7 +45,7 @@ struct SendRecord {
   union {
     Transport::Completion* completion = nullptr;
     Operation* operation;
-    Share* share;
+    Stripe* stripe;
   };
   uint16_t slot = kNone;
   uint16_t cell = kNone;  // of the lane below
@@ -128,7 +128,7 @@ class SendQueue {
     return post_send(*port_, pair_.get(), first, bad);
   }
   // Takes back the request that was added last: the adapter refused it.
-  SendRecord& take_back() noexcept {
+  SendRecord& undo_unposted() noexcept {
     SendRecord& record = records_[--posted_ & mask_];
     if (signalled_ > posted_) signalled_ = posted_;
     return record;

@@ -84,8 +84,8 @@ Sleeper::Outcome Sleeper::wait(uint64_t until_ns, std::span<const int> event_fds
   const int wake_fd = wake_fd_.get();
   if (!has_notices || wake_fd < 0) until_ns = std::min(until_ns, now + kNapNs);
   if (until_ns <= now) return {};
-  pollfd fds[2 + kMostEventFds] = {{wake_fd, POLLIN, 0},
-                                   {has_notices ? channel_->fd : -1, POLLIN, 0}};
+  pollfd fds[2 + kMaxEventFds] = {{wake_fd, POLLIN, 0},
+                                  {has_notices ? channel_->fd : -1, POLLIN, 0}};
   nfds_t count = 2;
   for (const int fd : event_fds) fds[count++] = {fd, POLLIN, 0};
   const uint64_t left_ns = until_ns - now;

@@ -22,7 +22,7 @@ namespace hydrant::ibv {
 
 class Sleeper {
  public:
-  static constexpr uint32_t kMostEventFds = kMostRails;
+  static constexpr uint32_t kMaxEventFds = kMaxRails;
 
   // Without a channel sleeps are short naps. Errors: kResource.
   Status open(const Port& port, bool wants_channel) noexcept;
@@ -45,7 +45,7 @@ class Sleeper {
     bool has_slept = false;
     bool has_event = false;  // one of `event_fds` is readable
   };
-  // Between enter() and leave(). `event_fds`: at most kMostEventFds.
+  // Between enter() and leave(). `event_fds`: at most kMaxEventFds.
   Outcome wait(uint64_t until_ns, std::span<const int> event_fds) noexcept;
   void leave() noexcept;
   // Waits, ever.

@@ -42,9 +42,9 @@ Status decode_ibv_key(const std::byte* blob, size_t len, IbvKeyBlob* key) noexce
                 static_cast<unsigned>(version), static_cast<unsigned>(kKeyVersion));
   }
   const auto rail_count = static_cast<uint32_t>(get(blob + 6, 2));
-  if (rail_count >= ibv::kMostRails || len != ibv_blob_bytes(rail_count)) {
+  if (rail_count >= ibv::kMaxRails || len != ibv_blob_bytes(rail_count)) {
     return fail(Status::kBadArg, "a verbs key of %u ports (%u are the most) in %zu bytes",
-                rail_count + 1, ibv::kMostRails, len);
+                rail_count + 1, ibv::kMaxRails, len);
   }
   if (get(blob + 28, 4) != 0) {
     return fail(Status::kBadArg, "a verbs key with reserved bytes that are not zero");

@@ -26,7 +26,7 @@ struct IbvKeyBlob {
   MemoryRange range;
   uint32_t rkey = 0;
   uint32_t rail_count = 0;
-  uint32_t rail_rkeys[ibv::kMostRails - 1] = {};
+  uint32_t rail_rkeys[ibv::kMaxRails - 1] = {};
 };
 
 constexpr size_t ibv_blob_bytes(uint32_t rail_count) noexcept {

@@ -140,23 +140,23 @@ Status IbvRegistrar::open_device(const char* wanted) noexcept {
 }
 
 Status IbvRegistrar::read_traits(ibv_context* context) noexcept {
-  DeviceFacts facts;
-  const Status status = read_ibv_facts(context, &facts);
+  DeviceAttributes attributes;
+  const Status status = query_ibv_device(context, &attributes);
   if (status != Status::kOk) return status;
-  std::snprintf(device_name_, sizeof device_name_, "%s", facts.name);
-  implicit_odp_ = facts.implicit_odp;
+  std::snprintf(device_name_, sizeof device_name_, "%s", attributes.name);
+  implicit_odp_ = attributes.implicit_odp;
 
   const MachineLimits machine = read_machine_limits();
   traits_.name = "ibv";
   traits_.key_bytes = sizeof(IbvKey);
   traits_.granule_bytes = machine.page_bytes;
   traits_.max_region_bytes =
-      std::max<size_t>(facts.max_region_bytes & ~(machine.page_bytes - 1), machine.page_bytes);
-  traits_.max_regions = facts.max_regions;
+      std::max<size_t>(attributes.max_region_bytes & ~(machine.page_bytes - 1), machine.page_bytes);
+  traits_.max_regions = attributes.max_regions;
   traits_.max_charge_bytes = machine.memlock_lifted ? kUnlimited : machine.memlock_bytes;
   const bool charged = traits_.max_charge_bytes != kUnlimited;
   traits_.charge_scope = charged ? ChargeScope::kProcess : ChargeScope::kNone;
-  traits_.supported = facts.atomics
+  traits_.supported = attributes.atomics
                           ? Access::kAll
                           : Access::kLocalWrite | Access::kRemoteRead | Access::kRemoteWrite;
   traits_.exports = true;
@@ -219,7 +219,7 @@ Status IbvRegistrar::register_range(void* addr, size_t len, unsigned flags, ibv_
   return Status::kOk;
 }
 
-Status IbvRegistrar::check_wish(MemoryRange range, Access access) const noexcept {
+Status IbvRegistrar::check_request(MemoryRange range, Access access) const noexcept {
   if (range.len > traits_.max_region_bytes) {
     return fail(Status::kResource, "%s registers at most %zu bytes at once, not %zu", device_name_,
                 traits_.max_region_bytes, range.len);
@@ -231,7 +231,7 @@ Status IbvRegistrar::check_wish(MemoryRange range, Access access) const noexcept
 }
 
 Status IbvRegistrar::pin(MemoryRange range, Access access, std::byte* key) noexcept {
-  Status status = check_wish(range, access);
+  Status status = check_request(range, access);
   if (status != Status::kOk) return status;
   ibv_mr* mr = nullptr;
   auto* addr = reinterpret_cast<void*>(range.addr);
@@ -243,7 +243,7 @@ Status IbvRegistrar::pin(MemoryRange range, Access access, std::byte* key) noexc
 
 Status IbvRegistrar::pin_dmabuf(int fd, uint64_t offset, MemoryRange range, Access access,
                                 std::byte* key) noexcept {
-  Status status = check_wish(range, access);
+  Status status = check_request(range, access);
   if (status != Status::kOk) return status;
   const uint64_t in_page = traits_.granule_bytes - 1;
   if (range.len == 0 || ((offset | range.addr | range.len) & in_page) != 0) {

@@ -95,7 +95,7 @@ class IbvRegistrar final : public Registrar {
   Status open_device(const char* wanted) noexcept HYDRANT_REQUIRES(mu_);
   Status current_pd(ibv_pd** pd) noexcept;
   // Whether `range` and `access` can be had of this device at all.
-  Status check_wish(MemoryRange range, Access access) const noexcept;
+  Status check_request(MemoryRange range, Access access) const noexcept;
   Status register_range(void* addr, size_t len, unsigned flags, ibv_mr** mr) noexcept;
 
   // Constant once the factory functions have returned.

@@ -13,7 +13,7 @@
 
 namespace hydrant {
 
-using ibv::kMostRails;
+using ibv::kMaxRails;
 
 namespace {
 
@@ -27,8 +27,8 @@ IbvKey load(const std::byte* key, uint32_t port) noexcept {
 
 Status RailRegistrar::create(std::span<ibv_pd* const> domains, std::unique_ptr<Registrar>* out,
                              uint64_t kept_bytes) noexcept {
-  if (domains.empty() || domains.size() > kMostRails)
-    return fail(Status::kBadArg, "a registrar of %zu ports: 1 to %u", domains.size(), kMostRails);
+  if (domains.empty() || domains.size() > kMaxRails)
+    return fail(Status::kBadArg, "a registrar of %zu ports: 1 to %u", domains.size(), kMaxRails);
   std::unique_ptr<RailRegistrar> made(new (std::nothrow) RailRegistrar);
   if (made == nullptr) return fail(Status::kResource, "no memory for a registrar");
   for (ibv_pd* domain : domains) {
@@ -70,7 +70,7 @@ void RailRegistrar::store(const IbvKey* of_devices, std::byte* key) const noexce
 
 template <typename One>
 Status RailRegistrar::pin_with_all(MemoryRange range, std::byte* key, One one) noexcept {
-  IbvKey keys[kMostRails];
+  IbvKey keys[kMaxRails];
   for (uint32_t i = 0; i < devices_; ++i) {
     auto* made = reinterpret_cast<std::byte*>(&keys[i]);
     const Status status = one(*registrars_[i], made);
@@ -143,7 +143,7 @@ Status RailRegistrar::import_key(const std::byte* blob, size_t len, std::byte* k
 }
 
 Status RailRegistrar::implicit_key(Access access, std::byte* key) noexcept {
-  IbvKey keys[kMostRails];
+  IbvKey keys[kMaxRails];
   for (uint32_t i = 0; i < devices_; ++i) {
     const Status status =
         registrars_[i]->implicit_key(access, reinterpret_cast<std::byte*>(&keys[i]));

@@ -22,7 +22,7 @@ namespace hydrant {
 
 class RailRegistrar final : public Registrar {
  public:
-  // One domain for each port, at least one and at most ibv::kMostRails; they must outlive the registrar.
+  // One domain for each port, at least one and at most ibv::kMaxRails; they must outlive the registrar.
   // `kept_bytes`: as IbvRegistrar::keep_back(). Errors: those of IbvRegistrar::create().
   static Status create(std::span<ibv_pd* const> domains, std::unique_ptr<Registrar>* out,
                        uint64_t kept_bytes = 0) noexcept;
@@ -55,9 +55,9 @@ class RailRegistrar final : public Registrar {
   RegistrarTraits traits_;
   uint32_t ports_ = 0;
   uint32_t devices_ = 0;
-  uint32_t device_of_[ibv::kMostRails] = {};   // by port
-  uint32_t first_port_[ibv::kMostRails] = {};  // by device
-  std::unique_ptr<IbvRegistrar> registrars_[ibv::kMostRails];
+  uint32_t device_of_[ibv::kMaxRails] = {};   // by port
+  uint32_t first_port_[ibv::kMaxRails] = {};  // by device
+  std::unique_ptr<IbvRegistrar> registrars_[ibv::kMaxRails];
 };
 
 }  // namespace hydrant

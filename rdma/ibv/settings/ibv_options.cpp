@@ -13,7 +13,7 @@ namespace hydrant::ibv {
 namespace {
 
 constexpr uint32_t kLineBytes = 64;
-constexpr uint32_t kMostJoined = 65536;
+constexpr uint32_t kMaxJoined = 65536;
 
 }  // namespace
 
@@ -59,9 +59,9 @@ Status check_options(const Options& o) noexcept {
                 "%u credits (4 to 4096), %u receive slots (2 to 256), %u cells (1 to 4096), a send "
                 "queue of %u (16 to 16384), %u operations (1 or more)",
                 o.credits, o.receive_slots, o.cells, o.send_depth, o.operations);
-  if (o.most_joined > kMostJoined)
+  if (o.max_joined > kMaxJoined)
     return fail(Status::kBadArg, "room for %u processes of other groups: %u are the most",
-                o.most_joined, kMostJoined);
+                o.max_joined, kMaxJoined);
   return Status::kOk;
 }
 
@@ -75,7 +75,7 @@ Needs needs_of(const Options& options, const Port& port, uint32_t ports) noexcep
       (ports - 1) * pages(1);
   needs.bytes_per_peer = pages((options.send_slots() + receives) * options.slot_bytes()) +
                          pages(uint64_t{kLaneCount} * options.receive_slots * options.cell_bytes);
-  needs.most_peers = static_cast<uint32_t>(
+  needs.max_peers = static_cast<uint32_t>(
       std::min({port.max_receives / receives,
                 uint64_t{port.max_completions} / options.completions_per_peer(),
                 uint64_t{std::max(port.max_queue_pairs, 1u) - 1}}));
@@ -88,7 +88,7 @@ uint64_t Needs::peers_within(uint64_t limit) const noexcept {
 }
 
 uint64_t Needs::kept_of(uint64_t limit, uint32_t peers) const noexcept {
-  const uint64_t wanted = bytes_at_start + uint64_t{std::min(peers, most_peers)} * bytes_per_peer;
+  const uint64_t wanted = bytes_at_start + uint64_t{std::min(peers, max_peers)} * bytes_per_peer;
   return std::min(wanted, limit - limit / kPartForPins);
 }
 

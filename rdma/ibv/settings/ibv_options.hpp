@@ -24,10 +24,10 @@ struct Options {
   // After this time without an answer to handshakes there is a warning, and a peer of another group is
   // disconnected. A rank of the job may be computing or stopped: handshakes to it go on, unless:
   uint64_t connect_ns = 60'000'000'000;
-  bool gives_silent_ranks_up = false;
+  bool abandons_silent_ranks = false;
   uint64_t probe_ns = 2'000'000'000;  // between probes of an idle peer; 0: none
   // An adapter without any completion for this time hangs. 0: a minute, or longer than its retries take.
-  uint64_t hang_ns = 0;
+  uint64_t stall_timeout_ns = 0;
   uint64_t handshake_ns = 20'000'000;  // until the first handshake is repeated
   // 4.096 us << timeout until a packet is sent again. 0: HYDRANT_IBV_TIMEOUT, 14 (67 ms) by default.
   uint8_t timeout = 0;
@@ -36,7 +36,7 @@ struct Options {
   bool has_channel = true;  // sleep() waits in the kernel; otherwise it naps
   // Processes of other groups that can be joined in the transport's life: each has a place in tables, and
   // room in the shared receive queue.
-  uint32_t most_joined = 0;
+  uint32_t max_joined = 0;
 
   // Messages that one peer can have under way to this process.
   uint32_t receives_per_peer() const noexcept;
@@ -65,7 +65,7 @@ uint32_t datagram_bytes(uint32_t rails) noexcept;
 struct Needs {
   uint64_t bytes_at_start = 0;  // registered
   uint64_t bytes_per_peer = 0;  // registered, at first contact
-  uint32_t most_peers = 0;      // limit of the port's queues
+  uint32_t max_peers = 0;       // limit of the port's queues
 
   // How many peers are possible if `limit` bytes may be registered. A part is kept for memory of puts and
   // gets (kPartForPins).

@@ -50,7 +50,7 @@ Status status_of(ibv_wc_status status) noexcept {
       report_failure(queue, completion);
   }
   if (peer.rails != nullptr && peer.state.is_disconnected()) [[unlikely]]
-    ended += disconnector_.give_up_shares(peer);
+    ended += disconnector_.fail_stripes(peer);
   return ended;
 }
 
@@ -61,7 +61,9 @@ void Completions::release(Peer& peer, SendRecord& record, Status status,
     case SendRecord::Holds::kMessage: poster_.release_message(peer, record); break;
     case SendRecord::Holds::kOperation: batch->add(record.completion, status); break;
     case SendRecord::Holds::kPiece: pool_.end_part(*record.operation, status, batch); break;
-    case SendRecord::Holds::kShare: striping_.end_share(peer, *record.share, status, batch); break;
+    case SendRecord::Holds::kStripe:
+      striping_.complete_stripe(peer, *record.stripe, status, batch);
+      break;
   }
 }
 

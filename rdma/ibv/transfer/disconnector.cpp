@@ -24,14 +24,14 @@ void Disconnector::disconnect(Peer& peer, const char* reason) noexcept {
     striping_.post_tails(peer);
     messages_.abandon(peer);
     (void)post_tail(peer);
-    operations_.give_up_waiting(peer, &batch);
+    operations_.fail_waiting(peer, &batch);
   }
   (void)batch.notify();
-  (void)give_up_shares(peer);
+  (void)fail_stripes(peer);
   // The job knows already that a buried rank is gone.
-  if (lost_ != nullptr && !peers_.is_dead(peer.rank)) {
+  if (peer_failed_ != nullptr && !peers_.is_dead(peer.rank)) {
     (void)disconnect_error(peer);
-    lost_(peer.rank, last_error_text());
+    peer_failed_(peer.rank, last_error_text());
   }
 }
 
@@ -49,11 +49,11 @@ bool Disconnector::post_tail(Peer& peer) noexcept {
   return true;
 }
 
-uint32_t Disconnector::give_up_shares(Peer& peer) noexcept {
+uint32_t Disconnector::fail_stripes(Peer& peer) noexcept {
   CompletionBatch batch;
   {
     const SpinGuard guard(peer.lock, threaded_);
-    striping_.give_up_waiting(peer, &batch);
+    striping_.fail_waiting(peer, &batch);
   }
   return batch.notify();
 }

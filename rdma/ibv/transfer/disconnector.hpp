@@ -31,7 +31,9 @@ class Disconnector {
         counters_(counters) {}
   void open(bool threaded) noexcept { threaded_ = threaded; }
   // `lost` is called for each peer that is disconnected and not buried.
-  void set_lost(Transport::PeerFailedFn lost) noexcept { lost_ = lost; }
+  void set_peer_failed_callback(Transport::PeerFailedFn callback) noexcept {
+    peer_failed_ = callback;
+  }
 
   // `reason`, for the error of later calls, is kept by reference. Only the first call for a peer counts.
   void disconnect(Peer& peer, const char* reason) noexcept;
@@ -41,8 +43,8 @@ class Disconnector {
   // Posts the last request of a disconnected peer, if it still has to be. True: it is posted. Under the lock
   // of the peer.
   bool post_tail(Peer& peer) noexcept;
-  // Gives up shares whose rail has nothing under way any more. Returns the number of operations that ended.
-  uint32_t give_up_shares(Peer& peer) noexcept;
+  // Gives up stripes whose rail has nothing under way any more. Returns the number of operations that ended.
+  uint32_t fail_stripes(Peer& peer) noexcept;
 
  private:
   PeerTable& peers_;
@@ -53,7 +55,7 @@ class Disconnector {
   DeferredWork& deferred_;
   Counters& counters_;
   bool threaded_ = true;
-  Transport::PeerFailedFn lost_ = nullptr;
+  Transport::PeerFailedFn peer_failed_ = nullptr;
 };
 
 }  // namespace hydrant::ibv

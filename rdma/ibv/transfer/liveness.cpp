@@ -17,7 +17,7 @@ void Liveness::open(const Options& options) noexcept {
   threaded_ = !options.single_threaded;
   if (options.probe_ns == 0) return;
   interval_ns_ = options.probe_ns;
-  patience_ = options.hang_ns / options.probe_ns + 1;
+  patience_ = options.stall_timeout_ns / options.probe_ns + 1;
   next_ns_.store(now_ns() + interval_ns_, std::memory_order_relaxed);
 }
 

@@ -16,9 +16,9 @@ void Messages::open(const Options& options) noexcept {
   return peer.state.is_disconnected() ? disconnect_error(peer) : Status::kNotReady;
 }
 
-// A message that waits for a put in shares has its turn before further such puts; see Striping::rails_for().
+// A message that waits for a put in stripes has its turn before further such puts; see Striping::rails_for().
 [[gnu::noinline]] Status Messages::delay(Peer& peer) noexcept {
-  if (peer.pending.has_put_shares()) {
+  if (peer.pending.has_put_stripes()) {
     peer.rails->unstriped = PeerRails::kUnstriped;
     peer.rails->messages = peer.credits.messages_sent();
   }
@@ -71,8 +71,8 @@ inline uint32_t Messages::prepare(Peer& peer, uint32_t slot, uint32_t word,
   request.piece = {reinterpret_cast<uintptr_t>(cell.data), payload_bytes,
                    cells_[static_cast<uint32_t>(lane)].lkey()};
   request.work.send_flags = 0;
-  request.work.wr.rdma.remote_addr = peer.memory.their_slots + uint64_t{receive_slot} * cell_bytes_;
-  request.work.wr.rdma.rkey = peer.memory.their_slot_key;
+  request.work.wr.rdma.remote_addr = peer.memory.peer_slots + uint64_t{receive_slot} * cell_bytes_;
+  request.work.wr.rdma.rkey = peer.memory.peer_slot_key;
   (void)peer.send.add(request.work, false);
   return true;
 }
@@ -80,7 +80,7 @@ inline uint32_t Messages::prepare(Peer& peer, uint32_t slot, uint32_t word,
 bool Messages::advance(Peer& peer) noexcept {
   bool is_done = true;
   for (const Lane lane : {Lane::kReply, Lane::kRequest}) {
-    Stalled& stalled = peer.stalled[static_cast<uint32_t>(lane)];
+    StalledMessage& stalled = peer.stalled[static_cast<uint32_t>(lane)];
     if (!stalled.is_there) continue;
     if (peer.credits.has_slot(lane) && peer.send.room() >= 2) {
       stalled.is_there = false;
@@ -110,7 +110,7 @@ bool Messages::send_report(Peer& peer) noexcept {
 void Messages::abandon(Peer& peer) noexcept {
   for (const Lane lane : {Lane::kRequest, Lane::kReply}) {
     const auto index = static_cast<uint32_t>(lane);
-    Stalled& stalled = peer.stalled[index];
+    StalledMessage& stalled = peer.stalled[index];
     if (!std::exchange(stalled.is_there, false)) continue;
     cells_[index].release(stalled.cell.index);
     peer.slots.release(stalled.slot);

@@ -93,7 +93,7 @@ inline void Messages::write_header(Peer& peer, std::byte* message, uint32_t word
                                    uint32_t head_bytes) noexcept {
   Header& header = *new (message) Header;
   header.word = word;
-  header.from = peer.known_as;
+  header.from = peer.index_at_peer;
   header.head_bytes = static_cast<uint16_t>(head_bytes);
   peer.credits.report(header.taken);
 }

@@ -6,12 +6,12 @@
 
 namespace hydrant::ibv {
 
-void Operations::open(const Options& options, uint32_t most_piece, size_t most_at_once) noexcept {
+void Operations::open(const Options& options, uint32_t max_piece, size_t max_at_once) noexcept {
   threaded_ = !options.single_threaded;
   inline_bytes_ = options.inline_bytes;
   room_ = std::max(options.send_depth, kEntriesForMessages) - kEntriesForMessages;
-  most_piece_ = most_piece;
-  most_at_once_ = most_at_once;
+  max_piece_ = max_piece;
+  max_at_once_ = max_at_once;
 }
 
 [[gnu::noinline, gnu::cold]] Status Operations::report_not_ready(const Peer& peer) noexcept {
@@ -59,7 +59,7 @@ Operation* Operations::wait(Peer& peer, bool is_put, const Pinned& remote, const
 
 // The operation that the adapter has refused last waits, and ends when its peer is disconnected, which is
 // soon.
-[[gnu::noinline, gnu::cold]] Status Operations::keep_refused(Peer& peer,
+[[gnu::noinline, gnu::cold]] Status Operations::hold_refused(Peer& peer,
                                                              const SendRequest& request) noexcept {
   Operation* const operation = pool_.take();
   if (operation == nullptr) return Status::kNotReady;
@@ -79,7 +79,7 @@ bool Operations::post_pieces(Peer& peer, Operation& operation) noexcept {
   SendRequest& request = peer.requests.operation;
   do {
     if (peer.send.room() <= kEntriesForMessages) return false;
-    const auto bytes = static_cast<uint32_t>(std::min<size_t>(operation.left, most_piece_));
+    const auto bytes = static_cast<uint32_t>(std::min<size_t>(operation.left, max_piece_));
     const bool is_last = bytes == operation.left;
     request.piece = {operation.local, bytes, operation.lkey};
     request.work.num_sge = bytes != 0 ? 1 : 0;
@@ -105,7 +105,7 @@ void Operations::advance(Peer& peer) noexcept {
   if (operation != nullptr && post_pieces(peer, *operation)) peer.pending.clear_waiting();
 }
 
-void Operations::give_up_waiting(Peer& peer, CompletionBatch* batch) noexcept {
+void Operations::fail_waiting(Peer& peer, CompletionBatch* batch) noexcept {
   Operation* const operation = peer.pending.waiting();
   if (operation == nullptr) return;
   peer.pending.clear_waiting();
@@ -144,10 +144,10 @@ Status Operations::begin_atomic(Peer& peer, const Pinned& remote, const Pinned& 
 
 // A put or get whose request is built once. Each start sets the record and the keys. Keys are always written,
 // not compared with the last ones: that costs the same, and memory may have been registered anew.
-class Operations::PreparedRequest final : public Transport::PersistentRequest {
+class Operations::IbvPersistentRequest final : public Transport::PersistentRequest {
  public:
-  PreparedRequest(Operations& operations, Peer& peer, bool is_put, uintptr_t remote,
-                  uintptr_t local, uint32_t bytes) noexcept
+  IbvPersistentRequest(Operations& operations, Peer& peer, bool is_put, uintptr_t remote,
+                       uintptr_t local, uint32_t bytes) noexcept
       : operations_(operations),
         peer_(peer),
         needs_local_key_(!is_put || bytes > operations.inline_bytes_) {
@@ -179,7 +179,7 @@ class Operations::PreparedRequest final : public Transport::PersistentRequest {
                   sizeof request_.piece.lkey);
     if (operations_.poster_.post(peer_, &request_.work, 1)) [[likely]]
       return Status::kOk;
-    return operations_.keep_refused(peer_, request_);
+    return operations_.hold_refused(peer_, request_);
   }
 
  private:
@@ -192,8 +192,8 @@ class Operations::PreparedRequest final : public Transport::PersistentRequest {
 std::unique_ptr<Transport::PersistentRequest> Operations::prepare(bool is_put, Peer& peer,
                                                                   uintptr_t remote, uintptr_t local,
                                                                   size_t bytes) noexcept {
-  if (bytes > most_at_once_) return nullptr;
-  return std::unique_ptr<Transport::PersistentRequest>(new (std::nothrow) PreparedRequest(
+  if (bytes > max_at_once_) return nullptr;
+  return std::unique_ptr<Transport::PersistentRequest>(new (std::nothrow) IbvPersistentRequest(
       *this, peer, is_put, remote, local, static_cast<uint32_t>(bytes)));
 }
 

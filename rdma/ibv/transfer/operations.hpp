@@ -36,9 +36,9 @@ class Operations {
   Operations(OperationPool& pool, Striping& striping, const Poster& poster,
              DeferredWork& deferred) noexcept
       : pool_(pool), striping_(striping), poster_(poster), deferred_(deferred) {}
-  // `most_at_once`: bytes of an operation that is one work request; not more than `most_piece`, the adapter's
+  // `max_at_once`: bytes of an operation that is one work request; not more than `max_piece`, the adapter's
   // limit.
-  void open(const Options& options, uint32_t most_piece, size_t most_at_once) noexcept;
+  void open(const Options& options, uint32_t max_piece, size_t max_at_once) noexcept;
 
   // As Transport::put_pinned() (kIsPut) and get_pinned().
   template <bool kIsPut>
@@ -58,10 +58,10 @@ class Operations {
   // Posts as much of the waiting operation as there is room for. Under the lock of the peer.
   void advance(Peer& peer) noexcept;
   // Ends the waiting operation of a disconnected peer. Under the lock of the peer.
-  void give_up_waiting(Peer& peer, CompletionBatch* batch) noexcept;
+  void fail_waiting(Peer& peer, CompletionBatch* batch) noexcept;
 
  private:
-  class PreparedRequest;
+  class IbvPersistentRequest;
 
   bool is_ready(const Peer& peer) const noexcept {
     return peer.state.is_open() && peer.pending.waiting() == nullptr && peer.send.used() < room_;
@@ -79,7 +79,7 @@ class Operations {
   [[gnu::cold]] static Status report_not_ready(const Peer& peer) noexcept;
   Operation* wait(Peer& peer, bool is_put, const Pinned& remote, const Pinned& local, size_t bytes,
                   Completion* completion) noexcept;
-  [[gnu::cold]] Status keep_refused(Peer& peer, const SendRequest& request) noexcept;
+  [[gnu::cold]] Status hold_refused(Peer& peer, const SendRequest& request) noexcept;
   bool post_pieces(Peer& peer, Operation& operation) noexcept;
 
   static IbvKey load_key(const std::byte* key) noexcept {
@@ -95,8 +95,8 @@ class Operations {
   bool threaded_ = true;
   uint32_t inline_bytes_ = 0;
   uint32_t room_ = 0;  // used entries of a send queue from which on no operation is accepted
-  uint32_t most_piece_ = 0;
-  size_t most_at_once_ = 0;
+  uint32_t max_piece_ = 0;
+  size_t max_at_once_ = 0;
 };
 
 // ---- the fast paths, inline in the transport's calls ----
@@ -123,7 +123,7 @@ template <bool kIsPut>
                                                        const Pinned& local, size_t bytes,
                                                        Completion* completion) noexcept {
   if (remote.key == nullptr || (local.key == nullptr && !is_copied<kIsPut>(bytes)) ||
-      bytes > most_at_once_) [[unlikely]]
+      bytes > max_at_once_) [[unlikely]]
     return begin_in_pieces(kIsPut, peer, remote, local, bytes, completion);
   const SpinGuard guard(peer.lock, threaded_);
   if (!is_ready(peer)) [[unlikely]]
@@ -133,7 +133,7 @@ template <bool kIsPut>
   peer.send.note_signalled();
   if (poster_.post(peer, &request.work, 1)) [[likely]]
     return Status::kOk;
-  return keep_refused(peer, request);
+  return hold_refused(peer, request);
 }
 
 template <bool kIsPut>
@@ -145,7 +145,7 @@ inline size_t Operations::begin_list(Peer& peer, std::span<const PinnedOperation
   for (; count < std::min<size_t>(list.size(), CompletionBatch::kCapacity); ++count) {
     const PinnedOperation& one = list[count];
     if (one.remote.key == nullptr || (one.local.key == nullptr && !is_copied<kIsPut>(one.bytes)) ||
-        one.bytes > most_at_once_ || !is_ready(peer))
+        one.bytes > max_at_once_ || !is_ready(peer))
       break;
     SendRequest& request = requests[count];
     request.work.sg_list = &request.piece;

@@ -24,7 +24,7 @@
 namespace hydrant::ibv {
 
 // A committed message whose payload has no receive slot yet. Later messages of its lane wait behind it.
-struct Stalled {
+struct StalledMessage {
   bool is_there = false;
   uint16_t slot = 0;
   uint32_t word = 0;
@@ -38,7 +38,7 @@ struct PeerConnection {
   AddressHandle address;
   Rank their_rank = 0;          // in its own group
   uint32_t first_sequence = 0;  // of this process's packets
-  bool heard = false;           // the peer's queue pair is known, and this side's can receive
+  bool can_receive = false;     // the peer's queue pair is known, and this side's can receive
   uint64_t next_handshake_ns = 0;
   uint64_t handshake_interval_ns = 0;
   uint64_t handshake_since_ns = 0;
@@ -52,8 +52,8 @@ struct PeerMemory {
   VerbsMemory buffers;        // send slots, then receive buffers
   VerbsMemory receive_slots;  // the peer writes cells here: for requests, then for replies
   std::unique_ptr<ReceiveBuffer[]> received;
-  uintptr_t their_slots = 0;
-  uint32_t their_slot_key = 0;
+  uintptr_t peer_slots = 0;
+  uint32_t peer_slot_key = 0;
 };
 
 // Prebuilt requests to one peer. Under the lock of the peer.
@@ -64,8 +64,9 @@ struct PeerRequests {
 };
 
 struct Peer : DeferredItem {
-  Rank rank = 0;      // its number in this process
-  Rank known_as = 0;  // this process's number in the peer, in each message; set by the handshake
+  Rank rank = 0;  // its number in this process
+  Rank index_at_peer =
+      0;  // this process's number in the peer, in each message; set by the handshake
   EndpointAddress endpoint;  // constant once the peer is published
   PeerState state;
   PeerConnection connection;
@@ -77,13 +78,13 @@ struct Peer : DeferredItem {
   uint64_t probed = 0;    // positions posted when the peer was last probed, or was too busy to be
   PeerRequests requests;
   SendSlots slots;
-  std::array<Stalled, kLaneCount> stalled;
+  std::array<StalledMessage, kLaneCount> stalled;
   PendingOperations pending;
   std::unique_ptr<PeerRails> rails;  // null: one port, or one of the two processes has one
   Credits credits;
 
   // ---- receiving ----
-  std::array<ArrivalQueue, kLaneCount> arrivals;
+  std::array<DeliveryQueue, kLaneCount> delivery_queues;
 
   // Last: its end is the end of the adapter's access to the memory above.
   SendQueue send;

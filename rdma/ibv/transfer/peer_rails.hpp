@@ -17,8 +17,8 @@ struct PeerRail {
   uint64_t their_fence = 0;
   uint32_t their_fence_key = 0;
   // ---- sending: under the lock of the peer ----
-  Share* waiting = nullptr;  // not all posted yet
-  SendQueue send;            // not open: there is no connection
+  Stripe* waiting = nullptr;  // not all posted yet
+  SendQueue send;             // not open: there is no connection
 };
 
 // Of one peer. Made with it, if both processes have rails.
@@ -26,13 +26,13 @@ struct PeerRails {
   bool is_known = false;  // the peer has named its ends that can receive; under the contact lock
   // Bit i: rail i is usable in both directions. Written under the lock of the peer.
   std::atomic<uint32_t> usable{0};
-  uint32_t shares = 0;  // under way
-  // A message was refused because of a put in shares; `messages` had been sent then. The next long puts, so
+  uint32_t stripes = 0;  // under way
+  // A message was refused because of a put in stripes; `messages` had been sent then. The next long puts, so
   // many, use the first port alone, where messages may follow them at once.
   static constexpr uint32_t kUnstriped = 16;
   uint32_t unstriped = 0;
   uint64_t messages = 0;
-  std::array<PeerRail, kMostRails - 1> rails;
+  std::array<PeerRail, kMaxRails - 1> rails;
 };
 
 }  // namespace hydrant::ibv

@@ -10,14 +10,14 @@
 namespace hydrant::ibv {
 
 // The adapter refused the requests from `bad` on: a queue pair that refuses one takes no later ones.
-[[gnu::noinline]] void Poster::take_back(Peer& peer, const ibv_send_wr* bad, uint32_t count,
-                                         int error) noexcept {
+[[gnu::noinline]] void Poster::undo_unposted(Peer& peer, const ibv_send_wr* bad, uint32_t count,
+                                             int error) noexcept {
   uint32_t refused = 0;
   for (const ibv_send_wr* request = bad; request != nullptr; request = request->next) ++refused;
   log_error("%s: requests to %s are refused: %s", peer.send.port().name, name_of(peer).text,
             errno_text(error));
   for (uint32_t i = std::min(refused, count); i != 0; --i) {
-    const SendRecord& record = peer.send.take_back();
+    const SendRecord& record = peer.send.undo_unposted();
     if (record.holds == SendRecord::Holds::kMessage) release_message(peer, record);
   }
   peer.state.refuse();
@@ -28,8 +28,8 @@ void Poster::post_tail(Peer& peer) noexcept {
   if (peer.send.room() == 0) return;
   ibv_send_wr request{};
   request.opcode = IBV_WR_RDMA_WRITE;
-  request.wr.rdma.remote_addr = peer.memory.their_slots;
-  request.wr.rdma.rkey = peer.memory.their_slot_key;
+  request.wr.rdma.remote_addr = peer.memory.peer_slots;
+  request.wr.rdma.rkey = peer.memory.peer_slot_key;
   (void)peer.send.add(request, true);
   (void)post(peer, &request, 1);
 }

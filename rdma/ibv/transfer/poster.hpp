@@ -24,7 +24,7 @@ class Poster {
     const int error = peer.send.post(first, &bad);
     if (error == 0) [[likely]]
       return true;
-    take_back(peer, bad != nullptr ? bad : first, count, error);
+    undo_unposted(peer, bad != nullptr ? bad : first, count, error);
     return false;
   }
   // An empty write with a completion: its end is the end of all requests before it. Nothing if the queue is
@@ -37,7 +37,7 @@ class Poster {
   }
 
  private:
-  void take_back(Peer& peer, const ibv_send_wr* bad, uint32_t count, int error) noexcept;
+  void undo_unposted(Peer& peer, const ibv_send_wr* bad, uint32_t count, int error) noexcept;
 
   DeferredWork& deferred_;
   LaneCells& cells_;

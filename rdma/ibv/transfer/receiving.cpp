@@ -1,5 +1,5 @@
 // Delivers messages, and posts buffers again whose receives failed or were refused. Tour "an Active Message":
-// a message goes from the arrival queue to the receiver here.
+// a message goes from the delivery queue to the receiver here.
 #include "rdma/ibv/transfer/receiving.hpp"
 
 #include "firehose/base/log.hpp"
@@ -18,7 +18,7 @@ Status Receiving::open(const Options& options, const Port& port, uint32_t receiv
 
 [[gnu::noinline]] void Receiving::reject(ReceiveBuffer& buffer, const ibv_wc& completion) noexcept {
   Peer* const peer = peers_.find_queue_pair(completion.qp_num);
-  recycle(buffer);
+  repost_receive(buffer);
   if (peer == nullptr || completion.status == IBV_WC_WR_FLUSH_ERR) return;
   const char* const failure =
       completion.status != IBV_WC_SUCCESS ? ibv_wc_status_str(completion.status) : nullptr;
@@ -29,7 +29,7 @@ Status Receiving::open(const Options& options, const Port& port, uint32_t receiv
 
 void Receiving::post_unposted() noexcept {
   pool_.retry_unposted([this](ReceiveBuffer& buffer) {
-    recycle(buffer);
+    repost_receive(buffer);
     Peer* const peer = buffer.peer;
     if (peer != nullptr && peer->credits.is_report_due()) deferred_.add(*peer);
   });
@@ -52,15 +52,15 @@ uint32_t Receiving::deliver_lane(Lane lane, Receiver& receiver, uint32_t budget)
   ReadyList& ready = ready_[static_cast<uint32_t>(lane)];
   uint32_t done = 0;
   for (uint32_t queues = ready.size(); queues != 0 && done < budget; --queues) {
-    ArrivalQueue* const queue = ready.claim();
+    DeliveryQueue* const queue = ready.claim();
     if (queue == nullptr) return done;
-    done += deliver_from(*queue, lane, receiver, std::min(budget - done, kMostInTurn));
+    done += deliver_from(*queue, lane, receiver, std::min(budget - done, kMaxInTurn));
   }
   return done;
 }
 
 // By the thread that claimed the queue. Other threads, and polls of this one inside a handler, skip it.
-uint32_t Receiving::deliver_from(ArrivalQueue& queue, Lane lane, Receiver& receiver,
+uint32_t Receiving::deliver_from(DeliveryQueue& queue, Lane lane, Receiver& receiver,
                                  uint32_t budget) noexcept {
   Peer& peer = *queue.peer();
   ReadyList& ready = ready_[static_cast<uint32_t>(lane)];
@@ -91,7 +91,7 @@ uint32_t Receiving::deliver_from(ArrivalQueue& queue, Lane lane, Receiver& recei
   } while ((queue.front() != nullptr && count < budget) || ready.end_turn(queue, count < budget));
   // Another thread may own the queue now. The delivered messages still belong to this thread.
   last->work.next = nullptr;
-  recycle(*first, count, &peer, static_cast<uint32_t>(lane));
+  repost_receive(*first, count, &peer, static_cast<uint32_t>(lane));
   // After add_taken(): see Credits::report().
   if (receive_slots != 0) peer.credits.add_freed_slots(lane, receive_slots);
   if (peer.credits.is_report_due()) deferred_.add(peer);

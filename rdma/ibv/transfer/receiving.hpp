@@ -2,7 +2,7 @@
 // posts their buffers again. A thread that takes replies only, or is inside a handler, delays no other thread
 // and breaks no lane's order.
 //
-// Invariant: a buffer is with the adapter, in an arrival queue, in delivery, or unposted. It is posted again
+// Invariant: a buffer is with the adapter, in a delivery queue, in delivery, or unposted. It is posted again
 // after its message was delivered; then the peer's credit for it is counted.
 //
 // Threads: accept() by the thread that reads the completion queue; the others by any.
@@ -38,12 +38,12 @@ class Receiving {
 
   // Posts the empty buffers of a new peer.
   void add_buffers(ReceiveBuffer* buffers, uint32_t count) noexcept {
-    for (uint32_t i = 0; i < count; ++i) recycle(buffers[i]);
+    for (uint32_t i = 0; i < count; ++i) repost_receive(buffers[i]);
   }
   // A receive has completed.
   void accept(const ibv_wc& completion) noexcept;
 
-  bool has_arrivals() const noexcept { return ready_[0].size() != 0 || ready_[1].size() != 0; }
+  bool has_undelivered() const noexcept { return ready_[0].size() != 0 || ready_[1].size() != 0; }
   // As Transport::poll(). `round` numbers the calls.
   uint32_t deliver(Receiver& receiver, uint32_t budget, bool replies_only, uint32_t round) noexcept;
   // Buffers that the adapter refused: tried again.
@@ -52,20 +52,21 @@ class Receiving {
 
  private:
   // Messages of one peer in a row, so that one peer cannot use up the budget of a poll.
-  static constexpr uint32_t kMostInTurn = 16;
+  static constexpr uint32_t kMaxInTurn = 16;
 
   bool is_valid(const Header& header, uint32_t bytes) const noexcept;
   void reject(ReceiveBuffer& buffer, const ibv_wc& completion) noexcept;
   uint32_t deliver_lane(Lane lane, Receiver& receiver, uint32_t budget) noexcept;
-  uint32_t deliver_from(ArrivalQueue& queue, Lane lane, Receiver& receiver,
+  uint32_t deliver_from(DeliveryQueue& queue, Lane lane, Receiver& receiver,
                         uint32_t budget) noexcept;
-  void recycle(ReceiveBuffer& first, uint32_t count, Peer* sender, uint32_t counter) noexcept {
+  void repost_receive(ReceiveBuffer& first, uint32_t count, Peer* sender,
+                      uint32_t counter) noexcept {
     const uint32_t posted = pool_.post(first, count);
     if (sender != nullptr && posted != 0) sender->credits.add_taken(counter, posted);
   }
-  void recycle(ReceiveBuffer& buffer) noexcept {
+  void repost_receive(ReceiveBuffer& buffer) noexcept {
     buffer.work.next = nullptr;
-    recycle(buffer, 1, buffer.peer, buffer.counter);
+    repost_receive(buffer, 1, buffer.peer, buffer.counter);
   }
 
   PeerTable& peers_;
@@ -101,13 +102,13 @@ inline void Receiving::accept(const ibv_wc& completion) noexcept {
   buffer.peer = peer;
   if ((header.flags() & Header::kControl) != 0) {
     buffer.counter = Credits::kControl;
-    recycle(buffer);
+    repost_receive(buffer);
     if (peer->credits.is_report_due()) deferred_.add(*peer);
     return;
   }
   const Lane lane = (header.flags() & Header::kReplyLane) != 0 ? Lane::kReply : Lane::kRequest;
   buffer.counter = static_cast<uint32_t>(lane);
-  ready_[buffer.counter].add(peer->arrivals[buffer.counter], buffer);
+  ready_[buffer.counter].add(peer->delivery_queues[buffer.counter], buffer);
 }
 
 inline bool Receiving::is_valid(const Header& header, uint32_t bytes) const noexcept {

@@ -1,4 +1,4 @@
-// Cuts long puts and gets, and posts the shares of the rails. Tour "a put": one of 128 KiB and more passes
+// Cuts long puts and gets, and posts the stripes of the rails. Tour "a put": one of 128 KiB and more passes
 // here if the process has several ports.
 #include "rdma/ibv/transfer/striping.hpp"
 
@@ -31,7 +31,7 @@ bool is_in(uint32_t rails, uint32_t index) noexcept { return (rails >> index & 1
 
 }  // namespace
 
-// Messages wait until a put in shares has ended. A message that was refused because of one must not wait
+// Messages wait until a put in stripes has ended. A message that was refused because of one must not wait
 // behind an endless series of them: the next puts use the first port, whose order holds, until a message has
 // been sent, or for kUnstriped puts.
 uint32_t Striping::usable_rails(Peer& peer, bool is_put) noexcept {
@@ -62,24 +62,24 @@ void Striping::begin(Peer& peer, Operation& operation, uint32_t rails,
     const uintptr_t cut = (remote.addr + bytes / parts * part) & ~(kCut - 1);
     return static_cast<size_t>(std::max(cut, remote.addr) - remote.addr);
   };
-  Share* const shares = pool_.shares_of(operation);
+  Stripe* const stripes = pool_.stripes_of(operation);
   operation.left = cut_of(1);
   uint32_t part = 1;
   for (uint32_t i = 0; i < Rails::kMost; ++i) {
     if (!is_in(rails, i)) continue;
     const size_t from = cut_of(part);
-    shares[i] = {.operation = &operation,
-                 .local = local.addr + from,
-                 .remote = remote.addr + from,
-                 .left = cut_of(++part) - from,
-                 .lkey = key_at(local.key, i + 1).lkey,
-                 .rkey = key_at(remote.key, i + 1).rkey,
-                 .is_put = operation.is_put};
+    stripes[i] = {.operation = &operation,
+                  .local = local.addr + from,
+                  .remote = remote.addr + from,
+                  .left = cut_of(++part) - from,
+                  .lkey = key_at(local.key, i + 1).lkey,
+                  .rkey = key_at(remote.key, i + 1).rkey,
+                  .is_put = operation.is_put};
     ++operation.under_way;
-    ++peer.rails->shares;
-    shares_under_way_.fetch_add(1, std::memory_order_relaxed);
-    if (operation.is_put) peer.pending.add_put_share();
-    peer.rails->rails[i].waiting = &shares[i];
+    ++peer.rails->stripes;
+    stripes_in_flight_.fetch_add(1, std::memory_order_relaxed);
+    if (operation.is_put) peer.pending.add_put_stripe();
+    peer.rails->rails[i].waiting = &stripes[i];
   }
   counters_.striped.add();
   advance(peer);
@@ -92,26 +92,26 @@ void Striping::advance(Peer& peer) noexcept {
   }
 }
 
-// True: the share is all posted.
+// True: the stripe is all posted.
 bool Striping::advance_rail(Peer& peer, uint32_t index) noexcept {
   const Rail& rail = rails_[index];
   PeerRail& end = peer.rails->rails[index];
-  Share& share = *end.waiting;
+  Stripe& stripe = *end.waiting;
   SendRequest request;
   request.work.sg_list = &request.piece;
   request.work.num_sge = 1;
-  while (share.left != 0) {
+  while (stripe.left != 0) {
     const auto most = std::max(rail.port.max_message_bytes, 1u);
-    const auto bytes = static_cast<uint32_t>(std::min<size_t>(share.left, most));
-    request.piece = {share.local, bytes, share.lkey};
-    request.work.opcode = share.is_put ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
-    request.work.wr.rdma.remote_addr = share.remote;
-    request.work.wr.rdma.rkey = share.rkey;
-    const bool is_last = bytes == share.left && !share.is_put;
-    if (!post(peer, end, request.work, is_last ? &share : nullptr)) return false;
-    share.local += bytes;
-    share.remote += bytes;
-    share.left -= bytes;
+    const auto bytes = static_cast<uint32_t>(std::min<size_t>(stripe.left, most));
+    request.piece = {stripe.local, bytes, stripe.lkey};
+    request.work.opcode = stripe.is_put ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
+    request.work.wr.rdma.remote_addr = stripe.remote;
+    request.work.wr.rdma.rkey = stripe.rkey;
+    const bool is_last = bytes == stripe.left && !stripe.is_put;
+    if (!post(peer, end, request.work, is_last ? &stripe : nullptr)) return false;
+    stripe.local += bytes;
+    stripe.remote += bytes;
+    stripe.left -= bytes;
     if (is_last) return true;
   }
   request.piece = {reinterpret_cast<uintptr_t>(rail.fence.data()) + kFenceBytes, kFenceBytes,
@@ -119,22 +119,22 @@ bool Striping::advance_rail(Peer& peer, uint32_t index) noexcept {
   request.work.opcode = IBV_WR_RDMA_READ;
   request.work.wr.rdma.remote_addr = end.their_fence;
   request.work.wr.rdma.rkey = end.their_fence_key;
-  return post(peer, end, request.work, &share);
+  return post(peer, end, request.work, &stripe);
 }
 
-// `ends`: the share that ends with the request. False: there is no room, or the adapter refuses requests.
-bool Striping::post(Peer& peer, PeerRail& end, ibv_send_wr& request, Share* ends) noexcept {
+// `ends`: the stripe that ends with the request. False: there is no room, or the adapter refuses requests.
+bool Striping::post(Peer& peer, PeerRail& end, ibv_send_wr& request, Stripe* ends) noexcept {
   if (end.send.room() <= kKeptEntries) return false;
   request.send_flags = 0;
   SendRecord& record = end.send.add(request, ends != nullptr);
   if (ends != nullptr) {
-    record.holds = SendRecord::Holds::kShare;
-    record.share = ends;
+    record.holds = SendRecord::Holds::kStripe;
+    record.stripe = ends;
   }
   ibv_send_wr* bad = nullptr;
   const int error = end.send.post(&request, &bad);
   if (error == 0) return true;
-  (void)end.send.take_back();
+  (void)end.send.undo_unposted();
   log_error("%s port %u: requests to %s are refused: %s", end.send.port().name,
             end.send.port().number, name_of(peer).text, errno_text(error));
   if (!peer.state.is_refused())
@@ -142,19 +142,19 @@ bool Striping::post(Peer& peer, PeerRail& end, ibv_send_wr& request, Share* ends
   return false;
 }
 
-void Striping::end_share(Peer& peer, const Share& share, Status status,
-                         CompletionBatch* batch) noexcept {
-  --peer.rails->shares;
-  shares_under_way_.fetch_sub(1, std::memory_order_relaxed);
-  if (share.is_put) peer.pending.end_put_share();
-  pool_.end_part(*share.operation, status, batch);
+void Striping::complete_stripe(Peer& peer, const Stripe& stripe, Status status,
+                               CompletionBatch* batch) noexcept {
+  --peer.rails->stripes;
+  stripes_in_flight_.fetch_sub(1, std::memory_order_relaxed);
+  if (stripe.is_put) peer.pending.complete_put_stripe();
+  pool_.end_part(*stripe.operation, status, batch);
 }
 
-void Striping::give_up_waiting(Peer& peer, CompletionBatch* batch) noexcept {
+void Striping::fail_waiting(Peer& peer, CompletionBatch* batch) noexcept {
   if (peer.rails == nullptr) return;
   for (PeerRail& end : peer.rails->rails) {
     if (end.waiting != nullptr && end.send.used() == 0)
-      end_share(peer, *std::exchange(end.waiting, nullptr), Status::kBroken, batch);
+      complete_stripe(peer, *std::exchange(end.waiting, nullptr), Status::kBroken, batch);
   }
 }
 
@@ -169,7 +169,7 @@ void Striping::post_tails(Peer& peer) noexcept {
     ibv_send_wr* bad = nullptr;
     if (end.send.post(&request, &bad) == 0) continue;
     // Completions of what was posted may never come, and are not waited for.
-    (void)end.send.take_back();
+    (void)end.send.undo_unposted();
     end.send.abandon();
   }
 }

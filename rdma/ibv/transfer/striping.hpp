@@ -1,9 +1,9 @@
 // Long puts and gets, cut over several ports: docs/verbs.md, "Rails". Messages and short operations use the
-// first port alone. A share of a put ends with a fence, so a message that is sent after the whole operation
+// first port alone. A stripe of a put ends with a fence, so a message that is sent after the whole operation
 // has ended finds all of its data in place.
 //
-// Invariant: shares_under_way() is the number of shares that were started and have not ended, over all peers.
-// A rail of a peer has at most one share that is not all posted.
+// Invariant: stripes_in_flight_ is the number of stripes that were started and have not ended, over all
+// peers. A rail of a peer has at most one stripe that is not all posted.
 //
 // Threads: everything under the lock of the peer, but where it says otherwise.
 #pragma once
@@ -30,36 +30,37 @@ class Striping {
     return bytes >= stripe_bytes_ && peer.rails != nullptr ? usable_rails(peer, is_put) : 0;
   }
   void open(size_t stripe_bytes) noexcept { stripe_bytes_ = stripe_bytes; }
-  // A share on one of these rails is not all posted yet.
+  // A stripe on one of these rails is not all posted yet.
   static bool is_busy(const Peer& peer, uint32_t rails) noexcept;
-  // Cuts the operation into equal shares. The operation itself keeps the first, which its caller posts.
+  // Cuts the operation into equal stripes. The operation itself keeps the first, which its caller posts.
   void begin(Peer& peer, Operation& operation, uint32_t rails, const Transport::Pinned& remote,
              const Transport::Pinned& local) noexcept;
-  // Posts as much of the waiting shares as there is room for.
+  // Posts as much of the waiting stripes as there is room for.
   void advance(Peer& peer) noexcept;
-  // The last request of the share has completed.
-  void end_share(Peer& peer, const Share& share, Status status, CompletionBatch* batch) noexcept;
-  // Of a disconnected peer: ends waiting shares whose rail has nothing under way.
-  void give_up_waiting(Peer& peer, CompletionBatch* batch) noexcept;
+  // The last request of the stripe has completed.
+  void complete_stripe(Peer& peer, const Stripe& stripe, Status status,
+                       CompletionBatch* batch) noexcept;
+  // Of a disconnected peer: ends waiting stripes whose rail has nothing under way.
+  void fail_waiting(Peer& peer, CompletionBatch* batch) noexcept;
   // Of a disconnected peer: posts a last request on each rail, whose end is the end of all before it.
   void post_tails(Peer& peer) noexcept;
 
-  static bool has_shares(const Peer& peer) noexcept {
-    return peer.rails != nullptr && peer.rails->shares != 0;
+  static bool has_stripes(const Peer& peer) noexcept {
+    return peer.rails != nullptr && peer.rails->stripes != 0;
   }
   // Of all peers. Any thread, without a lock.
-  bool is_idle() const noexcept { return shares_under_way_.load(std::memory_order_relaxed) == 0; }
+  bool is_idle() const noexcept { return stripes_in_flight_.load(std::memory_order_relaxed) == 0; }
 
  private:
   static uint32_t usable_rails(Peer& peer, bool is_put) noexcept;
   bool advance_rail(Peer& peer, uint32_t index) noexcept;
-  static bool post(Peer& peer, PeerRail& end, ibv_send_wr& request, Share* ends) noexcept;
+  static bool post(Peer& peer, PeerRail& end, ibv_send_wr& request, Stripe* ends) noexcept;
 
   OperationPool& pool_;
   Rails& rails_;
   Counters& counters_;
   size_t stripe_bytes_ = SIZE_MAX;
-  std::atomic<uint32_t> shares_under_way_{0};
+  std::atomic<uint32_t> stripes_in_flight_{0};
 };
 
 }  // namespace hydrant::ibv

@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint32_t kGroupMagic = 0x4d495948;
 constexpr uint16_t kGroupVersion = 1;
-constexpr size_t kCardAt = 16;
+constexpr size_t kEndpointAt = 16;
 constexpr size_t kSumBytes = 8;
 
 using little_endian::get;
@@ -35,7 +35,7 @@ Status check_frame(std::span<const std::byte> in) noexcept {
     return fail(Status::kBadArg,
                 "a group address has %zu to %zu bytes, this one %zu: hand on all of "
                 "what group_address() gave",
-                group_address_bytes(0), kMostGroupAddressBytes, in.size());
+                group_address_bytes(0), kMaxGroupAddressBytes, in.size());
   if (get(in.data(), 4) != kGroupMagic)
     return fail(Status::kBadArg, "not a group address of verbs: wrong magic number %#x",
                 static_cast<unsigned>(get(in.data(), 4)));
@@ -70,7 +70,7 @@ void encode_group_address(const GroupAddress& endpoint, std::byte* out) noexcept
   put(out + 6, bytes, 2);
   put(out + 8, endpoint.rank, 4);
   put(out + 12, endpoint.ranks, 4);
-  encode_endpoint(endpoint.endpoint, out + kCardAt);
+  encode_endpoint(endpoint.endpoint, out + kEndpointAt);
   put(out + bytes - kSumBytes, sum_of({out, bytes - kSumBytes}), kSumBytes);
 }
 
@@ -82,7 +82,8 @@ Status decode_group_address(std::span<const std::byte> in, GroupAddress* endpoin
   if (read.rank >= read.ranks)
     return fail(Status::kBadArg, "a group address of rank %u of a group of %u", read.rank,
                 read.ranks);
-  const std::span<const std::byte> inner = in.subspan(kCardAt, in.size() - kCardAt - kSumBytes);
+  const std::span<const std::byte> inner =
+      in.subspan(kEndpointAt, in.size() - kEndpointAt - kSumBytes);
   if (const Status status = decode_endpoint(inner, &read.endpoint); status != Status::kOk)
     return status;
   // A group is called what its first rank has drawn.

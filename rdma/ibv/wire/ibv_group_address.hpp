@@ -22,7 +22,7 @@ struct GroupAddress {
 constexpr size_t group_address_bytes(uint32_t rail_count) noexcept {
   return 24 + endpoint_bytes(rail_count);
 }
-inline constexpr size_t kMostGroupAddressBytes = group_address_bytes(kMostRails - 1);
+inline constexpr size_t kMaxGroupAddressBytes = group_address_bytes(kMaxRails - 1);
 // Writes group_address_bytes().
 void encode_group_address(const GroupAddress& endpoint, std::byte* out) noexcept;
 // Errors: kBadArg, with a text that says what is wrong. *endpoint address is unchanged on failure.

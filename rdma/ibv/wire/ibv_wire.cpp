@@ -6,9 +6,9 @@
 //      4  version, 2                      4  version, 2
 //      6  how many rails                  6  flags
 //      8  address (32)                    8  from, to
-//     40  geometry (12)                  16  nonce of the receiver
-//     52  group, zero (4)                24  queue pair, sequence, receive_slot key, known as
-//     64  the rails (24 each):           40  receive_slot
+//     40  parameters (12)                16  nonce of the receiver
+//     52  group, zero (4)                24  queue pair, sequence, slot key, index at peer
+//     64  the rails (24 each):           40  receive slot
 //         GID (16), LID, MTU,            48  the sender's endpoint address (64, and 24 for each rail)
 //         link layer, zero                   its rails (24 each): queue pair, sequence, fence key,
 //                                            flags, fence
@@ -22,10 +22,10 @@
 namespace hydrant::ibv {
 namespace {
 
-constexpr uint32_t kCardMagic = 0x43495948;
+constexpr uint32_t kEndpointMagic = 0x43495948;
 constexpr uint32_t kHandshakeMagic = 0x47495948;
 constexpr uint16_t kWireVersion = 2;
-constexpr uint16_t kHeard = 1;
+constexpr uint16_t kCanReceive = 1;
 constexpr uint16_t kOpen = 2;
 constexpr uint32_t kRailReady = 1;
 
@@ -81,7 +81,7 @@ Status read_frame(Reader& reader, const char* what, uint32_t magic, uint16_t* la
 
 }  // namespace
 
-AddressText text_of(const Address& address) noexcept {
+AddressText text_of(const DatagramAddress& address) noexcept {
   constexpr uint8_t kMapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
   AddressText made;
   const uint8_t* gid = address.gid.raw;
@@ -97,20 +97,20 @@ AddressText text_of(const Address& address) noexcept {
 
 void encode_endpoint(const EndpointAddress& endpoint, std::byte* out) noexcept {
   Writer writer(out);
-  writer.put(kCardMagic, 4);
+  writer.put(kEndpointMagic, 4);
   writer.put(kWireVersion, 2);
   writer.put(endpoint.rail_count, 2);
-  const Address& address = endpoint.address;
+  const DatagramAddress& address = endpoint.address;
   writer.put(address.nonce, 8);
   writer.put(address.datagram_queue, 4);
   writer.put(address.lid, 2);
   writer.put(address.mtu, 1);
   writer.put(address.is_ethernet, 1);
   writer.put_bytes(address.gid.raw, sizeof address.gid.raw);
-  writer.put(endpoint.geometry.message_bytes, 4);
-  writer.put(endpoint.geometry.cell_bytes, 4);
-  writer.put(endpoint.geometry.credits, 2);
-  writer.put(endpoint.geometry.receive_slots, 2);
+  writer.put(endpoint.connection_parameters.message_bytes, 4);
+  writer.put(endpoint.connection_parameters.cell_bytes, 4);
+  writer.put(endpoint.connection_parameters.credits, 2);
+  writer.put(endpoint.connection_parameters.receive_slots, 2);
   writer.put(endpoint.group, 8);
   writer.put(0, 4);
   for (uint32_t i = 0; i < endpoint.rail_count; ++i) {
@@ -157,28 +157,28 @@ Status decode_endpoint(std::span<const std::byte> in, EndpointAddress* endpoint)
                 kEndpointBytes, in.size());
   Reader reader(in.data());
   uint16_t rails = 0;
-  if (const Status status = read_frame(reader, "an endpoint address", kCardMagic, &rails);
+  if (const Status status = read_frame(reader, "an endpoint address", kEndpointMagic, &rails);
       status != Status::kOk)
     return status;
-  if (rails >= kMostRails)
+  if (rails >= kMaxRails)
     return fail(Status::kBadArg, "an endpoint address of verbs with %u ports; %u are the most",
-                rails + 1u, kMostRails);
+                rails + 1u, kMaxRails);
   if (in.size() != endpoint_bytes(rails))
     return fail(Status::kBadArg,
                 "an endpoint address of verbs with %u ports has %zu bytes, this one %zu",
                 rails + 1u, endpoint_bytes(rails), in.size());
   EndpointAddress read;
-  Address& address = read.address;
+  DatagramAddress& address = read.address;
   reader.get(&address.nonce);
   reader.get(&address.datagram_queue);
   reader.get(&address.lid);
   reader.get(&address.mtu);
   reader.get(&address.is_ethernet);
   reader.get_bytes(address.gid.raw, sizeof address.gid.raw);
-  reader.get(&read.geometry.message_bytes);
-  reader.get(&read.geometry.cell_bytes);
-  reader.get(&read.geometry.credits);
-  reader.get(&read.geometry.receive_slots);
+  reader.get(&read.connection_parameters.message_bytes);
+  reader.get(&read.connection_parameters.cell_bytes);
+  reader.get(&read.connection_parameters.credits);
+  reader.get(&read.connection_parameters.receive_slots);
   uint32_t last = 0;
   reader.get(&read.group);
   reader.get(&last);
@@ -202,14 +202,14 @@ void encode_handshake(const Handshake& handshake, std::byte* out) noexcept {
   Writer writer(out);
   writer.put(kHandshakeMagic, 4);
   writer.put(kWireVersion, 2);
-  writer.put((handshake.heard ? kHeard : 0u) | (handshake.open ? kOpen : 0u), 2);
+  writer.put((handshake.can_receive ? kCanReceive : 0u) | (handshake.open ? kOpen : 0u), 2);
   writer.put(handshake.from, 4);
   writer.put(handshake.to, 4);
   writer.put(handshake.to_nonce, 8);
   writer.put(handshake.queue_pair, 4);
   writer.put(handshake.sequence, 4);
   writer.put(handshake.slot_key, 4);
-  writer.put(handshake.known_as, 4);
+  writer.put(handshake.index_at_peer, 4);
   writer.put(handshake.receive_slot, 8);
   encode_endpoint(handshake.endpoint, writer.here());
   Writer rails(writer.here() + endpoint_bytes(handshake.endpoint.rail_count));
@@ -251,7 +251,7 @@ Status decode_handshake(std::span<const std::byte> in, Handshake* handshake) noe
   // For each rail there is a part in the endpoint address and one behind it; the endpoint address says how
   // many, and is checked.
   const size_t more = in.size() - kHandshakeBytes;
-  if (in.size() < kHandshakeBytes || in.size() > handshake_bytes(kMostRails - 1) ||
+  if (in.size() < kHandshakeBytes || in.size() > handshake_bytes(kMaxRails - 1) ||
       more % (kEndpointRailBytes + kHandshakeRailBytes) != 0)
     return fail(Status::kBadArg,
                 "a handshake of verbs has %zu bytes and %zu for each rail, this one %zu",
@@ -269,14 +269,14 @@ Status decode_handshake(std::span<const std::byte> in, Handshake* handshake) noe
   reader.get(&read.queue_pair);
   reader.get(&read.sequence);
   reader.get(&read.slot_key);
-  reader.get(&read.known_as);
+  reader.get(&read.index_at_peer);
   reader.get(&read.receive_slot);
-  if (flags > (kHeard | kOpen))
+  if (flags > (kCanReceive | kOpen))
     return fail(Status::kBadArg, "a handshake of verbs with reserved bits that are not zero");
   if (read.queue_pair > 0xff'ffff || read.sequence > 0xff'ffff)
     return fail(Status::kBadArg, "a handshake of verbs for a queue pair that cannot be (%#x)",
                 read.queue_pair);
-  read.heard = (flags & kHeard) != 0;
+  read.can_receive = (flags & kCanReceive) != 0;
   read.open = (flags & kOpen) != 0;
   const std::span<const std::byte> endpoint = in.subspan(kHandshakeBytes - kEndpointBytes);
   Status status = decode_endpoint(endpoint.first(endpoint_bytes(rail_count)), &read.endpoint);

@@ -18,17 +18,17 @@
 namespace hydrant::ibv {
 
 // What both ends must agree on; a rank that was started with other settings is refused with a text.
-struct Geometry {
+struct ConnectionParameters {
   uint32_t message_bytes = 0;  // of a receive buffer, header included
   uint32_t cell_bytes = 0;
   uint16_t credits = 0;        // messages of one lane under way to a peer
   uint16_t receive_slots = 0;  // cells of one lane under way to a peer
 
-  bool operator==(const Geometry&) const = default;
+  bool operator==(const ConnectionParameters&) const = default;
 };
 
 // Where a rank's datagrams go.
-struct Address {
+struct DatagramAddress {
   uint64_t nonce =
       0;  // drawn by the process: what bears another is of another job, or of a dead process
   uint32_t datagram_queue = 0;
@@ -42,7 +42,7 @@ struct Address {
 struct AddressText {
   char text[48] = "";
 };
-AddressText text_of(const Address& address) noexcept;
+AddressText text_of(const DatagramAddress& address) noexcept;
 
 // Where a port beside the first is reached (ibv_rails.hpp).
 struct RailAddress {
@@ -53,13 +53,13 @@ struct RailAddress {
 };
 
 struct EndpointAddress {
-  Address address;
-  Geometry geometry;
+  DatagramAddress address;
+  ConnectionParameters connection_parameters;
   // Of the process's group, to processes of another: what its rank 0 has drawn. 0: one job, as the launcher's
   // endpoint addresses are.
   uint64_t group = 0;
   uint32_t rail_count = 0;  // beside the first port
-  RailAddress rails[kMostRails - 1];
+  RailAddress rails[kMaxRails - 1];
 };
 
 inline constexpr size_t kEndpointBytes = 64;  // of a rank with one port
@@ -67,7 +67,7 @@ inline constexpr size_t kEndpointRailBytes = 24;
 constexpr size_t endpoint_bytes(uint32_t rail_count) noexcept {
   return kEndpointBytes + rail_count * kEndpointRailBytes;
 }
-inline constexpr size_t kMostEndpointBytes = endpoint_bytes(kMostRails - 1);
+inline constexpr size_t kMaxEndpointBytes = endpoint_bytes(kMaxRails - 1);
 // Writes endpoint_bytes().
 void encode_endpoint(const EndpointAddress& endpoint, std::byte* out) noexcept;
 // Errors: kBadArg, with a text that says what is wrong. *endpoint address is unchanged on failure.
@@ -92,11 +92,11 @@ struct Handshake {
   uint32_t queue_pair = 0;
   uint32_t sequence = 0;  // of its first packet
   uint32_t slot_key = 0;
-  Rank known_as = 0;          // the number by which the receiver is a peer of the sender
+  Rank index_at_peer = 0;     // the number by which the receiver is a peer of the sender
   uint64_t receive_slot = 0;  // address of the receive slots, first those for requests
-  bool heard = false;
+  bool can_receive = false;
   bool open = false;
-  Rail rails[kMostRails - 1];  // endpoint address.rail_count of them
+  Rail rails[kMaxRails - 1];  // endpoint address.rail_count of them
 };
 
 inline constexpr size_t kHandshakeBytes = 112;  // between ranks with one port
@@ -105,7 +105,7 @@ constexpr size_t handshake_bytes(uint32_t rail_count) noexcept {
   return kHandshakeBytes + rail_count * (kEndpointRailBytes + kHandshakeRailBytes);
 }
 // A datagram holds that much on any port.
-static_assert(handshake_bytes(kMostRails - 1) <= 256);
+static_assert(handshake_bytes(kMaxRails - 1) <= 256);
 // Writes handshake_bytes().
 void encode_handshake(const Handshake& handshake, std::byte* out) noexcept;
 Status decode_handshake(std::span<const std::byte> in, Handshake* handshake) noexcept;

@@ -42,7 +42,7 @@ class LoopNetwork : public FakeTransport {
   std::set<const Completion*> records;  // all completion objects seen
   std::vector<const void*> locals;      // local addresses of puts and gets, as posted
 
-  uint32_t abilities() const noexcept override { return one_sided ? uint32_t{kOneSided} : 0; }
+  uint32_t capabilities() const noexcept override { return one_sided ? uint32_t{kOneSided} : 0; }
   uint32_t depth() const noexcept override { return one_sided ? most : 0; }
 
   Status put(Rank, uintptr_t remote, const void* local, size_t bytes,

@@ -114,7 +114,7 @@ class PinnedLoop final : public LoopNetwork {
   uint64_t prepared_alive = 0;  // ... still exist, ...
   uint64_t again = 0;           // ... and how often they were started
 
-  uint32_t abilities() const noexcept override {
+  uint32_t capabilities() const noexcept override {
     return kPinned | (puts_are_ordered ? uint32_t{kPutsBeforeMessages} : 0) |
            (maps ? uint32_t{kMapped} : 0);
   }
@@ -156,13 +156,15 @@ class PinnedLoop final : public LoopNetwork {
     ++lists;
     return Transport::get_pinned_list(peer, list);
   }
-  std::unique_ptr<PersistentRequest> prepare_put(Rank peer, uintptr_t remote, uintptr_t local,
-                                                 size_t bytes) noexcept override {
+  std::unique_ptr<PersistentRequest> make_persistent_put(Rank peer, uintptr_t remote,
+                                                         uintptr_t local,
+                                                         size_t bytes) noexcept override {
     return prepares ? std::make_unique<LoopPrepared>(*this, true, peer, remote, local, bytes)
                     : nullptr;
   }
-  std::unique_ptr<PersistentRequest> prepare_get(Rank peer, uintptr_t remote, uintptr_t local,
-                                                 size_t bytes) noexcept override {
+  std::unique_ptr<PersistentRequest> make_persistent_get(Rank peer, uintptr_t remote,
+                                                         uintptr_t local,
+                                                         size_t bytes) noexcept override {
     return prepares ? std::make_unique<LoopPrepared>(*this, false, peer, remote, local, bytes)
                     : nullptr;
   }

@@ -62,7 +62,7 @@ class FakeNetwork final : public NetworkTransport {
   Status write(Rank, uintptr_t, const void*, size_t) noexcept override {
     return Status::kUnsupported;
   }
-  uint32_t abilities() const noexcept override { return kPinned | kPutsBeforeMessages; }
+  uint32_t capabilities() const noexcept override { return kPinned | kPutsBeforeMessages; }
   uint32_t depth() const noexcept override { return 7; }
   uint32_t rails() const noexcept override { return 3; }
   uint32_t pinned_inline_bytes() const noexcept override { return 33; }
@@ -186,10 +186,10 @@ TEST_F(Mixed, PromisesArePerPeer) {
   EXPECT_EQ(both->inline_bytes_to(1), near->inline_bytes());
   EXPECT_EQ(both->inline_bytes_to(2), 100u);
   EXPECT_EQ(both->cell_bytes(), near->cell_bytes());
-  EXPECT_EQ(both->peer_capabilities(0), near->abilities());
-  EXPECT_EQ(both->peer_capabilities(1), near->abilities());
+  EXPECT_EQ(both->peer_capabilities(0), near->capabilities());
+  EXPECT_EQ(both->peer_capabilities(1), near->capabilities());
   EXPECT_EQ(both->peer_capabilities(3), Transport::kPinned | Transport::kPutsBeforeMessages);
-  EXPECT_EQ(both->abilities(), near->abilities() | both->peer_capabilities(3));
+  EXPECT_EQ(both->capabilities(), near->capabilities() | both->peer_capabilities(3));
   EXPECT_EQ(both->depth(), 7u);
   EXPECT_EQ(both->rails(), 3u);
   EXPECT_EQ(both->rails_with(3), 3u);

@@ -13,7 +13,7 @@ TEST(SendOnly, HidesAllMemory) {
   std::string there(8, '.');
   ASSERT_EQ(pair.a.transport->add_segment(1, 0x10000, there.size(), there.data()), Status::kOk);
   SendOnlyTransport only(std::move(pair.a.transport));
-  EXPECT_EQ(only.abilities(), 0u);
+  EXPECT_EQ(only.capabilities(), 0u);
   EXPECT_EQ(only.depth(), 0u);
   EXPECT_EQ(only.mapped(1, 0x10000, 8), nullptr);
   EXPECT_EQ(only.shared_block(1), nullptr);

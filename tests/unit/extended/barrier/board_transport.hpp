@@ -72,7 +72,7 @@ class BoardTransport final : public FakeTransport {
  public:
   BoardRecords records;
 
-  uint32_t abilities() const noexcept override { return kPinned; }
+  uint32_t capabilities() const noexcept override { return kPinned; }
   uint32_t pinned_inline_bytes() const noexcept override { return sizeof(uint64_t); }
   std::unique_ptr<Registrar> make_registrar() noexcept override {
     return std::make_unique<BoardRegistrar>(records);

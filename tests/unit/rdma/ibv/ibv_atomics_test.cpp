@@ -68,7 +68,7 @@ class IbvAtomics : public testing::VerbsTest {
 
 TEST_F(IbvAtomics, AddsAndAnswersWhatWasThere) {
   Pair pair;
-  EXPECT_NE(pair.world[0].transport->abilities() & Transport::kAtomics, 0U);
+  EXPECT_NE(pair.world[0].transport->capabilities() & Transport::kAtomics, 0U);
   pair.set(64, 40);
   pair.set(72, 7);
   ASSERT_EQ(pair.carry_out(64, add(2)), Status::kOk) << last_error_text();
@@ -168,7 +168,7 @@ TEST_F(IbvAtomics, WhereTheDeviceHasNoneTheyAreNotOffered) {
   fake_verbs::reset();
   fake_verbs::add_device({.atomics = false});
   Pair pair(Access::kRemoteRead | Access::kRemoteWrite);
-  EXPECT_EQ(pair.world[0].transport->abilities() & Transport::kAtomics, 0U);
+  EXPECT_EQ(pair.world[0].transport->capabilities() & Transport::kAtomics, 0U);
   Told told;
   EXPECT_EQ(pair.start(0, add(1), &told), Status::kUnsupported);
   EXPECT_THAT(last_error_text(), AllOf(HasSubstr("fake0"), HasSubstr("atomic_cap")));
@@ -187,7 +187,7 @@ TEST_F(IbvAtomics, OneDeviceOfSeveralWithoutThemIsEnough) {
   options.ports = "fake0,fake1";
   IbvWorld world(1, options);
   ASSERT_EQ(world[0].transport->rails(), 2U);
-  EXPECT_EQ(world[0].transport->abilities() & Transport::kAtomics, 0U);
+  EXPECT_EQ(world[0].transport->capabilities() & Transport::kAtomics, 0U);
 }
 
 TEST_F(IbvAtomics, MemoryThatIsNotPinnedForThemIsRefusedAndEndsTheConnection) {

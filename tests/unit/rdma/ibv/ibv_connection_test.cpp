@@ -45,7 +45,7 @@ TEST_F(IbvConnection, NeedsAreWhatIsRegistered) {
     ASSERT_EQ(world.send(0, 1, Lane::kRequest, 1, "abcdefgh"), Status::kOk) << last_error_text();
     ASSERT_TRUE(world.arrived(1, 1));
     EXPECT_EQ(fake_verbs::registered_bytes(), 2 * (needs.bytes_at_start + needs.bytes_per_peer));
-    EXPECT_EQ(needs.most_peers, 32767U / 136U);
+    EXPECT_EQ(needs.max_peers, 32767U / 136U);
   }
 }
 
@@ -55,7 +55,7 @@ TEST_F(IbvConnection, WhatIsKeptForPeersIsWhatTheyNeed) {
   IbvTransport::Needs needs;
   needs.bytes_at_start = 544 * kKiB;
   needs.bytes_per_peer = 268 * kKiB;
-  needs.most_peers = 240;
+  needs.max_peers = 240;
   EXPECT_EQ(needs.peers_within(64 * kKiB), 0U);
   EXPECT_EQ(needs.peers_within(621 * kKiB), 0U);
   EXPECT_EQ(needs.peers_within(1024 * kKiB), 1U);
@@ -147,7 +147,7 @@ TEST_F(IbvConnection, IdleRanksHaveNoQueuePairs) {
 TEST_F(IbvConnection, WhoDoesNotAnswerIsGivenUp) {
   IbvTransport::Options options = IbvWorld::single();
   options.connect_ns = 30'000'000;
-  options.gives_silent_ranks_up = true;
+  options.abandons_silent_ranks = true;
   IbvWorld world(2, options);
   const uint64_t deadline = testing::in_seconds(10);
   Status status = Status::kNotReady;
@@ -205,7 +205,8 @@ TEST_F(IbvConnection, ForeignCardsAreRefusedWithAText) {
 
 TEST_F(IbvConnection, OtherSettingsAreRefusedWithAText) {
   IbvWorld world(2);
-  change_card(world, 1, [](ibv::EndpointAddress& endpoint) { endpoint.geometry.credits = 7; });
+  change_card(world, 1,
+              [](ibv::EndpointAddress& endpoint) { endpoint.connection_parameters.credits = 7; });
   EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kBroken);
   EXPECT_THAT(last_error_text(),
               AllOf(HasSubstr("other settings"), HasSubstr("7 credits, not 32")));
@@ -232,7 +233,7 @@ TEST_F(IbvConnection, StrayDatagramsAreCountedAndIgnored) {
   handshake.endpoint = endpoint;
   handshake.from = 0;
   handshake.to = 1;
-  handshake.known_as = 1;
+  handshake.index_at_peer = 1;
   handshake.to_nonce = endpoint.address.nonce + 1;  // of another job
   ibv::encode_handshake(handshake, bytes);
   fake_verbs::send_stray(queue, bytes, sizeof bytes);
@@ -259,7 +260,7 @@ TEST_F(IbvConnection, AHandshakeOfAProcessThatWasReplacedIsIgnored) {
   handshake.endpoint = endpoint;
   handshake.endpoint.address.nonce = 99;
   handshake.to_nonce = endpoint.address.nonce;
-  handshake.to = handshake.known_as = 1;
+  handshake.to = handshake.index_at_peer = 1;
   std::byte bytes[ibv::kHandshakeBytes];
   ibv::encode_handshake(handshake, bytes);
   fake_verbs::send_stray(endpoint.address.datagram_queue, bytes, sizeof bytes);

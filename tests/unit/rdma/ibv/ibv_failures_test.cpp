@@ -30,7 +30,7 @@ class IbvFailures : public testing::VerbsTest {
     for (Rank rank = 0; rank < 2; ++rank) {
       IbvTransport::Options options = IbvWorld::single();
       options.connect_ns = connect_ns;
-      options.gives_silent_ranks_up = true;
+      options.abandons_silent_ranks = true;
       options.probe_ns = 10'000'000;
       ranks.push_back(std::make_unique<IbvRank>(box, rank, 2, options));
       if (ranks.back()->opened != Status::kOk) return ranks.back()->opened;
@@ -185,7 +185,7 @@ TEST_F(IbvFailures, ASilentPeerThatIsGoneIsFoundByProbes) {
 TEST_F(IbvFailures, AnAdapterThatHangsIsNotWaitedForWithoutAnEnd) {
   IbvTransport::Options options = IbvWorld::single();
   options.probe_ns = 2'000'000;
-  options.hang_ns = 40'000'000;
+  options.stall_timeout_ns = 40'000'000;
   IbvWorld world(2, options);
   world.connect(0, 1);
   // For longer than that nothing goes but probes, which are carried out.
@@ -207,7 +207,7 @@ TEST_F(IbvFailures, AnAdapterThatHangsIsNotWaitedForWithoutAnEnd) {
 TEST_F(IbvFailures, WhoSendsNowAndThenIsNotTakenForOneWhoseAdapterHangs) {
   IbvTransport::Options options = IbvWorld::single();
   options.probe_ns = 1'000'000;
-  options.hang_ns = 3'000'000;
+  options.stall_timeout_ns = 3'000'000;
   IbvWorld world(2, options);
   world.connect(0, 1);
   for (uint32_t sent = 0; sent < options.send_depth; ++sent) {
@@ -468,7 +468,7 @@ std::vector<std::pair<Rank, std::string>> told_of_losses;
 TEST_F(IbvFailures, WhoeverAsksIsToldOfLosses) {
   told_of_losses.clear();
   IbvWorld world(3);
-  world[0].transport->set_peer_lost(
+  world[0].transport->set_peer_failed_callback(
       [](Rank rank, const char* why) noexcept { told_of_losses.emplace_back(rank, why); });
   for (const Rank to : {1U, 2U}) {
     ASSERT_EQ(world.send(0, to, Lane::kRequest, 1, "abcdefgh"), Status::kOk) << last_error_text();

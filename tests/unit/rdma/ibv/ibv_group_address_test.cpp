@@ -18,7 +18,7 @@ GroupAddress sample(uint32_t rails = 0) {
   made.rank = 3;
   made.ranks = 5;
   made.endpoint.address = {0x1122334455667788, 0xabcdef, 0x1234, IBV_MTU_1024, 1, {}};
-  made.endpoint.geometry = {512, 16384, 32, 4};
+  made.endpoint.connection_parameters = {512, 16384, 32, 4};
   made.endpoint.group = 0x2122232425262728;
   made.endpoint.rail_count = rails;
   for (uint32_t i = 0; i < rails; ++i)
@@ -79,7 +79,7 @@ TEST(IbvGroupAddress, LayoutIsFixed) {
 }
 
 TEST(IbvGroupAddress, ComesBackAsItWas) {
-  for (uint32_t rails = 0; rails < kMostRails; ++rails) {
+  for (uint32_t rails = 0; rails < kMaxRails; ++rails) {
     GroupAddress read;
     ASSERT_EQ(decode_group_address(bytes_of(sample(rails)), &read), Status::kOk)
         << last_error_text();
@@ -92,7 +92,7 @@ TEST(IbvGroupAddress, ComesBackAsItWas) {
 TEST(IbvGroupAddress, EveryOtherLengthIsRefused) {
   const std::vector<std::byte> bytes = bytes_of(sample(2));
   std::vector<std::byte> longer = bytes;
-  longer.resize(kMostGroupAddressBytes + 1);
+  longer.resize(kMaxGroupAddressBytes + 1);
   GroupAddress read;
   for (size_t length = 0; length <= longer.size(); ++length) {
     if (length == bytes.size()) continue;
@@ -162,7 +162,7 @@ TEST(IbvGroupAddress, AnyBytesAreDecodedOrRefused) {
   std::mt19937 random(1);
   uint32_t accepted = 0;
   for (uint32_t round = 0; round < 40000; ++round) {
-    std::vector<std::byte> bytes = bytes_of(sample(round % kMostRails));
+    std::vector<std::byte> bytes = bytes_of(sample(round % kMaxRails));
     const uint64_t changes = 1 + random() % 3;
     for (uint64_t i = 0; i < changes; ++i)
       bytes[random() % bytes.size()] = static_cast<std::byte>(random());

@@ -161,10 +161,10 @@ TEST_F(IbvGroups, ForgedHandshakesAreIgnored) {
   handshake.endpoint = from.endpoint;
   handshake.endpoint.group = 0;  // as of this group, by the other's numbers
   handshake.from = 0;
-  handshake.known_as = 2;
+  handshake.index_at_peer = 2;
   EXPECT_TRUE(ignored());
   handshake.endpoint.group = to.endpoint.group;  // as of this group, by its name
-  handshake.known_as = 1;
+  handshake.index_at_peer = 1;
   EXPECT_TRUE(ignored(true));
   handshake.endpoint.group = from.endpoint.group;  // a rank that is not joined
   handshake.from = 2;
@@ -192,7 +192,7 @@ TEST_F(IbvGroups, AProcessOfTheOtherGroupThatIsGoneIsLostAlone) {
   meeting.join_all();
   all_talk_to_all(meeting);
   IbvRank& here = meeting.a[0];
-  here.transport->set_peer_lost(&hear_loss);
+  here.transport->set_peer_failed_callback(&hear_loss);
   lost_rank = kNoRank;
   ::testing::internal::CaptureStderr();
   meeting.b.ranks[1].reset();
@@ -323,7 +323,7 @@ TEST_F(IbvGroups, ThreadsJoinAndTalkAtOnce) {
       while (done.load() < 4 && now_ns() < deadline) {
         std::vector<Rank> numbers;
         if (join(here, theirs, &numbers) != Status::kOk || numbers[1] != 3) ++failed;
-        Blob endpoint(IbvTransport::kMostGroupAddressBytes);
+        Blob endpoint(IbvTransport::kMaxGroupAddressBytes);
         size_t bytes = 0;
         if (here.transport->group_address(endpoint, &bytes) != Status::kOk) ++failed;
         sched_yield();

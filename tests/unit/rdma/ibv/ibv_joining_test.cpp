@@ -44,7 +44,7 @@ TEST_F(IbvJoining, ACardSaysWhoItIsOf) {
 TEST_F(IbvJoining, WithoutTheCardOfRank0ThereIsNone) {
   IbvWorld world(2);
   world.box.endpoints.erase("ibv0");
-  std::byte blob[IbvTransport::kMostGroupAddressBytes];
+  std::byte blob[IbvTransport::kMaxGroupAddressBytes];
   size_t bytes = 0;
   EXPECT_EQ(world[1].transport->group_address(blob, &bytes), Status::kBroken);
   EXPECT_THAT(last_error_text(),
@@ -96,7 +96,7 @@ TEST_F(IbvJoining, MoreThanThereIsRoomForAreRefused) {
   const Blob more = group_address_of(third[0]);
   EXPECT_EQ(join(meeting.a[0], {group_address_of(meeting.b[1]), more}, &numbers),
             Status::kResource);
-  EXPECT_THAT(last_error_text(), AllOf(HasSubstr("more than 2 processes"), HasSubstr("most_joined"),
+  EXPECT_THAT(last_error_text(), AllOf(HasSubstr("more than 2 processes"), HasSubstr("max_joined"),
                                        HasSubstr("endpoint address 2 of 2, nobody is joined")));
   ASSERT_EQ(meeting.a[0].try_send(3, Lane::kRequest, 1, "a"), Status::kBadArg);
   EXPECT_THAT(last_error_text(), HasSubstr("the job has 2, and 1 have been joined"));
@@ -133,7 +133,7 @@ TEST_F(IbvJoining, OtherSettingsAndLinksAreRefusedWhenJoining) {
   Meeting meeting(1, 1);
   ibv::GroupAddress endpoint = read_endpoint(group_address_of(meeting.b[0]));
   std::vector<Rank> numbers;
-  endpoint.endpoint.geometry.credits = 7;
+  endpoint.endpoint.connection_parameters.credits = 7;
   EXPECT_EQ(join(meeting.a[0], {written(endpoint)}, &numbers), Status::kBroken);
   EXPECT_THAT(last_error_text(), AllOf(HasSubstr("peer 1 (rank 0 of group"),
                                        HasSubstr("7 credits, not 32"), HasSubstr("on all ranks)")));

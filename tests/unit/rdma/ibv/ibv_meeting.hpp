@@ -19,7 +19,7 @@ namespace hydrant::testing {
 using Blob = std::vector<std::byte>;
 
 inline Blob group_address_of(IbvRank& process) {
-  Blob blob(IbvTransport::kMostGroupAddressBytes);
+  Blob blob(IbvTransport::kMaxGroupAddressBytes);
   size_t bytes = 0;
   EXPECT_EQ(process.transport->group_address(blob, &bytes), Status::kOk) << last_error_text();
   blob.resize(bytes);
@@ -52,7 +52,7 @@ inline Status join(IbvRank& process, const std::vector<Blob>& endpoints,
 }
 
 inline IbvTransport::Options joining(uint32_t most, IbvTransport::Options options) {
-  options.most_joined = most;
+  options.max_joined = most;
   return options;
 }
 

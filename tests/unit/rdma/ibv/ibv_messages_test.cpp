@@ -324,7 +324,7 @@ TEST_F(IbvMessages, SaysWhatItCanDo) {
   const IbvTransport& transport = *world[0].transport;
   EXPECT_STREQ(transport.name(), "ibv");
   // (Both the fake and rxe have atomics.)
-  EXPECT_EQ(transport.abilities(),
+  EXPECT_EQ(transport.capabilities(),
             Transport::kPinned | Transport::kPutsBeforeMessages | Transport::kAtomics);
   EXPECT_EQ(transport.shared_block(1), nullptr);
   EXPECT_EQ(transport.mapped(1, 0x1000, 8), nullptr);

@@ -35,8 +35,9 @@ class IbvPrepared : public testing::VerbsTest {
     }
     std::unique_ptr<Transport::PersistentRequest> prepare(bool is_put, size_t bytes) {
       IbvTransport& transport = *world[0].transport;
-      return is_put ? transport.prepare_put(1, there.address() + 5, here.address() + 3, bytes)
-                    : transport.prepare_get(1, there.address() + 5, here.address() + 3, bytes);
+      return is_put
+                 ? transport.make_persistent_put(1, there.address() + 5, here.address() + 3, bytes)
+                 : transport.make_persistent_get(1, there.address() + 5, here.address() + 3, bytes);
     }
     Status start(Transport::PersistentRequest& operation, Told* told) {
       return operation.start(there.imported.data(), here.key.data(), told);
@@ -261,13 +262,13 @@ TEST_F(IbvPrepared, NothingMoreIsAskedForAfterACompletion) {
 TEST_F(IbvPrepared, WhatIsNotOneRequestIsNotPrepared) {
   IbvWorld world(2);
   IbvTransport& transport = *world[0].transport;
-  EXPECT_EQ(transport.prepare_put(1, 4096, 4096, 8), nullptr) << "nobody has talked to it";
+  EXPECT_EQ(transport.make_persistent_put(1, 4096, 4096, 8), nullptr) << "nobody has talked to it";
   world.connect(0, 1);
   const size_t most = transport.port().max_message_bytes;
-  EXPECT_NE(transport.prepare_put(1, 4096, 4096, most), nullptr);
-  EXPECT_EQ(transport.prepare_put(1, 4096, 4096, most + 1), nullptr);
-  EXPECT_EQ(transport.prepare_get(1, 4096, 4096, most + 1), nullptr);
-  EXPECT_EQ(transport.prepare_get(2, 4096, 4096, 8), nullptr) << "there is no such rank";
+  EXPECT_NE(transport.make_persistent_put(1, 4096, 4096, most), nullptr);
+  EXPECT_EQ(transport.make_persistent_put(1, 4096, 4096, most + 1), nullptr);
+  EXPECT_EQ(transport.make_persistent_get(1, 4096, 4096, most + 1), nullptr);
+  EXPECT_EQ(transport.make_persistent_get(2, 4096, 4096, 8), nullptr) << "there is no such rank";
 }
 
 TEST_F(IbvPrepared, ThreadsStartTheirOwnAtOnce) {
@@ -287,10 +288,10 @@ TEST_F(IbvPrepared, ThreadsStartTheirOwnAtOnce) {
       testing::Inbox inbox;
       const size_t at = t * size_t{4096};
       auto* const word = static_cast<uint32_t*>(static_cast<void*>(pair.here.data.get() + at));
-      const auto put =
-          transport.prepare_put(1, pair.there.address() + at, pair.here.address() + at, 2048);
-      const auto get =
-          transport.prepare_get(1, pair.there.address() + at, pair.here.address() + at, 2048);
+      const auto put = transport.make_persistent_put(1, pair.there.address() + at,
+                                                     pair.here.address() + at, 2048);
+      const auto get = transport.make_persistent_get(1, pair.there.address() + at,
+                                                     pair.here.address() + at, 2048);
       const auto finish = [&](Transport::PersistentRequest& operation) {
         Flag flag;
         flag.done = [](Transport::Completion& completion, Status) noexcept {

@@ -56,7 +56,7 @@ class IbvPortChoice : public ::testing::Test {
     EXPECT_TRUE(fake_verbs::live().none());
   }
   // The names of what is opened, or the text of the error.
-  std::string open(const char* wanted, uint32_t most = kMostRails) {
+  std::string open(const char* wanted, uint32_t most = kMaxRails) {
     close_ports(ports_);
     ports_ = {};
     if (open_ports(wanted, most, &ports_, sys_.root()) != Status::kOk) return last_error_text();
@@ -206,7 +206,7 @@ TEST_F(IbvPortChoice, ReportSaysWhyTheRestIsLeftOut) {
   fake_verbs::add_device({.name = "down0", .state = IBV_PORT_DOWN});
   sys_.put("far0", 1);
   for (const char* name : {"near0", "near1"}) sys_.put(name, 0);
-  PortReports reports = report_ports("", kMostRails, sys_.root());
+  PortReports reports = report_ports("", kMaxRails, sys_.root());
   ASSERT_EQ(reports.all.size(), 5U);
   EXPECT_EQ(reports.why, "");
   EXPECT_FALSE(reports.all[0].is_chosen);
@@ -226,14 +226,14 @@ TEST_F(IbvPortChoice, ReportSaysWhyTheRestIsLeftOut) {
   EXPECT_TRUE(reports.all[2].is_chosen);
   EXPECT_THAT(reports.all[3].left_out, HasSubstr("of another kind than that of near1:1"));
 
-  reports = report_ports("near1,far0", kMostRails, sys_.root());
+  reports = report_ports("near1,far0", kMaxRails, sys_.root());
   EXPECT_EQ(reports.all[2].place, 0U);
   EXPECT_EQ(reports.all[0].place, 1U);
   EXPECT_TRUE(reports.all[0].is_chosen);
 
   EXPECT_TRUE(reports.passed_by.empty());
 
-  reports = report_ports("near1,near0:1:77,nosuch0", kMostRails, sys_.root());
+  reports = report_ports("near1,near0:1:77,nosuch0", kMaxRails, sys_.root());
   EXPECT_TRUE(reports.all[2].is_chosen);
   EXPECT_THAT(reports.all[1].left_out,
               HasSubstr("not as 'near0:1:77': near0 port 1 has no GID 77"));
@@ -242,7 +242,7 @@ TEST_F(IbvPortChoice, ReportSaysWhyTheRestIsLeftOut) {
   EXPECT_EQ(reports.passed_by[1].item, "nosuch0");
   EXPECT_THAT(reports.passed_by[1].reason, HasSubstr("no verbs device 'nosuch0'"));
 
-  reports = report_ports("none", kMostRails, sys_.root());
+  reports = report_ports("none", kMaxRails, sys_.root());
   EXPECT_THAT(reports.why, HasSubstr("'none'"));
   EXPECT_EQ(reports.all[0].left_out, reports.why);
 }

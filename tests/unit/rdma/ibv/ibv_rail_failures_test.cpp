@@ -31,14 +31,14 @@ class IbvRailFailures : public testing::RailTest {
  protected:
   // How long a rank waits for an answer of another that cannot answer.
   static constexpr uint64_t kShort = 100'000'000;
-  // Start, connection, puts and gets in shares, a message behind each. What went wrong first. No call hangs.
+  // Start, connection, puts and gets in stripes, a message behind each. What went wrong first. No call hangs.
   static Status do_everything(uint64_t connect_ns = IbvTransport::Options().connect_ns) {
     testing::CardBox box;
     std::vector<std::unique_ptr<IbvRank>> ranks;
     for (Rank rank = 0; rank < 2; ++rank) {
       IbvTransport::Options options = rail_options();
       options.connect_ns = connect_ns;
-      options.gives_silent_ranks_up = true;
+      options.abandons_silent_ranks = true;
       options.send_depth = 16;
       ranks.push_back(std::make_unique<IbvRank>(box, rank, 2, options));
       if (ranks.back()->opened != Status::kOk) return ranks.back()->opened;
@@ -191,7 +191,7 @@ TEST_F(IbvRailFailures, ARailThatOneSideCannotConnectIsUsedByNeither) {
     add_devices(2);
     IbvTransport::Options options = rail_options();
     options.connect_ns = testing::patient_ns(1'000'000'000);
-    options.gives_silent_ranks_up = true;
+    options.abandons_silent_ranks = true;
     IbvWorld world(2, options);
     ::testing::internal::CaptureStderr();
     fake_verbs::fail_call(Call::kModifyQp, EINVAL, nth);
@@ -242,7 +242,7 @@ TEST_F(IbvRailFailures, AFurtherPortThatHangsIsNotWaitedForWithoutAnEnd) {
   add_devices(2);
   IbvTransport::Options options = rail_options();
   options.probe_ns = 2'000'000;
-  options.hang_ns = 20'000'000;
+  options.stall_timeout_ns = 20'000'000;
   IbvWorld world(2, options);
   ASSERT_TRUE(settle(world, 2));
   PinnedMemory here(*world[0].transport, Access::kLocalWrite, kFailingBytes);
@@ -345,7 +345,7 @@ TEST_F(IbvRailFailures, ForkProtectionHoldsForAllDevices) {
   for (const ibv_fork_status status : {IBV_FORK_DISABLED, IBV_FORK_ENABLED}) {
     fake_verbs::set_fork_status(status);
     ibv::Ports ports;
-    ASSERT_EQ(ibv::open_ports("*", ibv::kMostRails, &ports), Status::kOk);
+    ASSERT_EQ(ibv::open_ports("*", ibv::kMaxRails, &ports), Status::kOk);
     ibv_pd* const domains[] = {ports.all[0].device.pd, ports.all[1].device.pd};
     std::unique_ptr<Registrar> registrar;
     ASSERT_EQ(RailRegistrar::create(domains, &registrar), Status::kOk) << last_error_text();
@@ -358,7 +358,7 @@ TEST_F(IbvRailFailures, ForkProtectionHoldsForAllDevices) {
 TEST_F(IbvRailFailures, ARegistrationThatOneDeviceRefusesIsUndoneWithTheOthers) {
   add_devices(3);
   ibv::Ports ports;
-  ASSERT_EQ(ibv::open_ports("*", ibv::kMostRails, &ports), Status::kOk);
+  ASSERT_EQ(ibv::open_ports("*", ibv::kMaxRails, &ports), Status::kOk);
   ibv_pd* const domains[] = {ports.all[0].device.pd, ports.all[1].device.pd,
                              ports.all[2].device.pd};
   std::unique_ptr<Registrar> registrar;
@@ -399,7 +399,7 @@ TEST_F(IbvRailFailures, ARegistrationThatOneDeviceRefusesIsUndoneWithTheOthers) 
 TEST_F(IbvRailFailures, KeysOfPeersAreCutToThePortsThatThereAre) {
   add_devices(3);
   ibv::Ports ports;
-  ASSERT_EQ(ibv::open_ports("*", ibv::kMostRails, &ports), Status::kOk);
+  ASSERT_EQ(ibv::open_ports("*", ibv::kMaxRails, &ports), Status::kOk);
   ibv_pd* const domains[] = {ports.all[0].device.pd, ports.all[1].device.pd,
                              ports.all[2].device.pd};
   std::unique_ptr<Registrar> three;

@@ -16,7 +16,7 @@ EndpointAddress sample_endpoint() {
   EndpointAddress endpoint;
   endpoint.address = {0x1122334455667788, 0xabcdef, 0x1234, IBV_MTU_1024, 1, {}};
   for (uint8_t i = 0; i < 16; ++i) endpoint.address.gid.raw[i] = i;
-  endpoint.geometry = {512, 16384, 32, 4};
+  endpoint.connection_parameters = {512, 16384, 32, 4};
   endpoint.group = 0x1112131415161718;
   return endpoint;
 }
@@ -30,9 +30,9 @@ Handshake sample_handshake() {
   handshake.queue_pair = 0x123456;
   handshake.sequence = 0x654321;
   handshake.slot_key = 0xdeadbeef;
-  handshake.known_as = 0x0a0b0c0d;
+  handshake.index_at_peer = 0x0a0b0c0d;
   handshake.receive_slot = 0x7f0012345000;
-  handshake.heard = true;
+  handshake.can_receive = true;
   return handshake;
 }
 
@@ -50,7 +50,7 @@ TEST(IbvWire, CardLayoutIsFixed) {
   EXPECT_EQ(endpoint.address.nonce, 0x1122334455667788U);
   EXPECT_EQ(endpoint.address.datagram_queue, 0xabcdefU);
   EXPECT_EQ(endpoint.address.gid.raw[15], 15);
-  EXPECT_EQ(endpoint.geometry, sample_endpoint().geometry);
+  EXPECT_EQ(endpoint.connection_parameters, sample_endpoint().connection_parameters);
 }
 
 TEST(IbvWire, HandshakeComesBackAsItWas) {
@@ -64,12 +64,12 @@ TEST(IbvWire, HandshakeComesBackAsItWas) {
   EXPECT_EQ(handshake.queue_pair, 0x123456U);
   EXPECT_EQ(handshake.sequence, 0x654321U);
   EXPECT_EQ(handshake.slot_key, 0xdeadbeefU);
-  EXPECT_EQ(handshake.known_as, 0x0a0b0c0dU);
+  EXPECT_EQ(handshake.index_at_peer, 0x0a0b0c0dU);
   EXPECT_EQ(handshake.endpoint.group, 0x1112131415161718U);
   EXPECT_EQ(handshake.receive_slot, 0x7f0012345000U);
-  EXPECT_TRUE(handshake.heard);
+  EXPECT_TRUE(handshake.can_receive);
   EXPECT_FALSE(handshake.open);
-  EXPECT_EQ(handshake.endpoint.geometry, sample_endpoint().geometry);
+  EXPECT_EQ(handshake.endpoint.connection_parameters, sample_endpoint().connection_parameters);
 }
 
 TEST(IbvWire, WrongLengthsVersionsAndMagicNumbersAreRefused) {
@@ -118,8 +118,8 @@ Handshake sample_of_rails(uint32_t rails) {
 }
 
 TEST(IbvWire, RailsComeBackAsTheyWere) {
-  for (uint32_t rails = 0; rails < kMostRails; ++rails) {
-    std::byte bytes[handshake_bytes(kMostRails - 1)];
+  for (uint32_t rails = 0; rails < kMaxRails; ++rails) {
+    std::byte bytes[handshake_bytes(kMaxRails - 1)];
     const Handshake made = sample_of_rails(rails);
     encode_handshake(made, bytes);
     Handshake read;
@@ -153,7 +153,7 @@ TEST(IbvWire, LayoutOfARailIsFixed) {
 }
 
 TEST(IbvWire, RailsThatCannotBeAreRefused) {
-  std::byte bytes[handshake_bytes(kMostRails)];
+  std::byte bytes[handshake_bytes(kMaxRails)];
   Handshake read;
   EndpointAddress endpoint;
   encode_handshake(sample_of_rails(2), bytes);
@@ -163,8 +163,8 @@ TEST(IbvWire, RailsThatCannotBeAreRefused) {
   encode_endpoint(sample_of_rails(2).endpoint, bytes);
   EXPECT_EQ(decode_endpoint({bytes, endpoint_bytes(1)}, &endpoint), Status::kBadArg);
   EXPECT_THAT(last_error_text(), HasSubstr("3 ports"));
-  bytes[6] = std::byte{kMostRails};
-  EXPECT_EQ(decode_endpoint({bytes, endpoint_bytes(kMostRails)}, &endpoint), Status::kBadArg);
+  bytes[6] = std::byte{kMaxRails};
+  EXPECT_EQ(decode_endpoint({bytes, endpoint_bytes(kMaxRails)}, &endpoint), Status::kBadArg);
   EXPECT_THAT(last_error_text(), HasSubstr("4 are the most"));
   // Any reserved bit, a packet size or a queue pair that cannot be.
   const auto refused = [&](size_t at, uint8_t value) {
@@ -186,7 +186,7 @@ TEST(IbvWire, RailsThatCannotBeAreRefused) {
 }
 
 TEST(IbvWire, AddressesAreCalledWhatPeopleCallThem) {
-  Address address;
+  DatagramAddress address;
   address.lid = 5;
   EXPECT_STREQ(text_of(address).text, "LID 5");
   address.is_ethernet = 1;
@@ -203,9 +203,9 @@ TEST(IbvWire, AnyBytesAreDecodedOrRefused) {
   std::mt19937 random(1);
   uint32_t accepted = 0;
   for (uint32_t round = 0; round < 40000; ++round) {
-    const uint32_t rails = round % kMostRails;
+    const uint32_t rails = round % kMaxRails;
     const size_t length = handshake_bytes(rails);
-    std::byte bytes[handshake_bytes(kMostRails - 1)];
+    std::byte bytes[handshake_bytes(kMaxRails - 1)];
     encode_handshake(sample_of_rails(rails), bytes);
     const uint64_t changes = 1 + random() % 3;
     for (uint64_t i = 0; i < changes; ++i)

@@ -9,7 +9,7 @@ namespace {
 
 TEST(InjectedOperations, SayWhatTheyCan) {
   InjectedNode node({.depth = 17});
-  EXPECT_EQ(node.net->abilities(), Transport::kOneSided | Transport::kPutsBeforeMessages);
+  EXPECT_EQ(node.net->capabilities(), Transport::kOneSided | Transport::kPutsBeforeMessages);
   EXPECT_EQ(node.net->depth(), 17u);
   char word[8] = {};
   const Transport::Piece piece{word, at(word), 8};
@@ -222,7 +222,7 @@ TEST(InjectedOperations, NeedOnesInside) {
                 std::move(owned), place,
                 {.network = {.delay_ns = 500}, .has_thread = false, .clock = test_clock}, &net),
             Status::kOk);
-  EXPECT_EQ(net->abilities(), 0u);
+  EXPECT_EQ(net->capabilities(), 0u);
   EXPECT_EQ(net->depth(), 0u);
   char word[8] = {};
   EXPECT_EQ(net->put(1, at(word), word, 8, nullptr), Status::kUnsupported);

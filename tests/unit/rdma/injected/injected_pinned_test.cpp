@@ -9,7 +9,7 @@ using Pinned = Transport::Pinned;
 
 TEST(InjectedPinned, SayWhatTheyCan) {
   PinnedNode node({.depth = 17});
-  EXPECT_EQ(node.net->abilities(), Transport::kPinned | Transport::kPutsBeforeMessages);
+  EXPECT_EQ(node.net->capabilities(), Transport::kPinned | Transport::kPutsBeforeMessages);
   EXPECT_EQ(node.net->depth(), 17u);
   EXPECT_EQ(node.net->pinned_inline_bytes(), 64u);
   EXPECT_EQ(node.net->put(1, at(node.theirs.data), node.mine.data, 8, nullptr),
@@ -36,7 +36,7 @@ TEST(InjectedPinned, AreNotThereWithoutPinsOrOneSidedOnesInside) {
           std::make_unique<SendOnlyTransport>(std::move(pair.a.transport)), place,
           {.network = PinnedNode::with_pins({}), .has_thread = false, .clock = test_clock}, &net),
       Status::kOk);
-  EXPECT_EQ(net->abilities(), 0u);
+  EXPECT_EQ(net->capabilities(), 0u);
   EXPECT_EQ(net->make_registrar(), nullptr);
   EXPECT_EQ(net->put_pinned(1, {}, {}, 8, nullptr), Status::kUnsupported);
 }

@@ -15,7 +15,7 @@ class Holding final : public Transport {
   const char* name() const noexcept override { return "holding"; }
   uint32_t inline_bytes() const noexcept override { return inside->inline_bytes(); }
   uint32_t cell_bytes() const noexcept override { return inside->cell_bytes(); }
-  uint32_t abilities() const noexcept override { return inside->abilities(); }
+  uint32_t capabilities() const noexcept override { return inside->capabilities(); }
   Status reserve(Rank, Lane, uint32_t, Outgoing*) noexcept override { return Status::kNotReady; }
   void commit(Outgoing&, uint32_t) noexcept override {}
   void commit_with_cell(Outgoing&, uint32_t, const Cell&, uint32_t) noexcept override {}

@@ -15,8 +15,9 @@ using Piece = Transport::Piece;
 
 TEST(ShmOneSided, SaysWhatItCan) {
   Pair pair;
-  EXPECT_EQ(pair.a.transport->abilities(), Transport::kOneSided | Transport::kCompletesAtOnce |
-                                               Transport::kPutsBeforeMessages | Transport::kMapped);
+  EXPECT_EQ(pair.a.transport->capabilities(), Transport::kOneSided | Transport::kCompletesAtOnce |
+                                                  Transport::kPutsBeforeMessages |
+                                                  Transport::kMapped);
   EXPECT_EQ(pair.a.transport->depth(), 0u);
 }
 

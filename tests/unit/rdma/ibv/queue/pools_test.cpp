@@ -95,12 +95,12 @@ TEST(OperationPool, WhatIsGivenUpEndsWithItsLastPart) {
 TEST(OperationPool, SharesOfOperationsDoNotOverlap) {
   OperationPool pool;
   ASSERT_EQ(pool.open(3, false), Status::kOk);
-  ASSERT_EQ(pool.open_shares(), Status::kOk);
-  std::set<const Share*> all;
+  ASSERT_EQ(pool.open_stripes(), Status::kOk);
+  std::set<const Stripe*> all;
   for (int i = 0; i < 3; ++i) {
     const Operation* const operation = pool.take();
-    for (uint32_t j = 0; j < OperationPool::kSharesEach; ++j)
-      EXPECT_TRUE(all.insert(pool.shares_of(*operation) + j).second);
+    for (uint32_t j = 0; j < OperationPool::kStripesEach; ++j)
+      EXPECT_TRUE(all.insert(pool.stripes_of(*operation) + j).second);
   }
 }
 
@@ -109,16 +109,16 @@ TEST(PendingOperations, DelayMessagesWhileAnythingIsPending) {
   Operation operation;
   EXPECT_FALSE(pending.delays_messages());
   pending.set_waiting(operation);
-  pending.add_put_share();
-  pending.add_put_share();
+  pending.add_put_stripe();
+  pending.add_put_stripe();
   EXPECT_EQ(pending.waiting(), &operation);
   pending.clear_waiting();
   EXPECT_TRUE(pending.delays_messages());
-  EXPECT_TRUE(pending.has_put_shares());
-  pending.end_put_share();
+  EXPECT_TRUE(pending.has_put_stripes());
+  pending.complete_put_stripe();
   pending.set_waiting(operation);
-  pending.end_put_share();
-  EXPECT_FALSE(pending.has_put_shares());
+  pending.complete_put_stripe();
+  EXPECT_FALSE(pending.has_put_stripes());
   EXPECT_TRUE(pending.delays_messages());
   pending.clear_waiting();
   EXPECT_FALSE(pending.delays_messages());

@@ -22,13 +22,13 @@ TEST(ReadyList, DeliversEachQueueInOrderAndTheLongestReadyFirst) {
   constexpr size_t kQueues = 5;
   for (uint32_t seed = 1; seed <= 50; ++seed) {
     std::mt19937 random(seed);
-    std::vector<ArrivalQueue> queues(kQueues);
+    std::vector<DeliveryQueue> queues(kQueues);
     std::vector<std::unique_ptr<ReceiveBuffer>> buffers;
     ReadyList list;
     list.open(true);
     Model model{std::vector<std::deque<uint32_t>>(kQueues), {}};
     std::vector<size_t> claimed;
-    const auto index_of = [&](const ArrivalQueue& queue) {
+    const auto index_of = [&](const DeliveryQueue& queue) {
       return static_cast<size_t>(&queue - queues.data());
     };
     const auto is_claimed = [&](size_t index) {
@@ -47,7 +47,7 @@ TEST(ReadyList, DeliversEachQueueInOrderAndTheLongestReadyFirst) {
         model.arrived[index].push_back(static_cast<uint32_t>(i));
         if (!is_claimed(index) && !is_ready(index)) model.ready.push_back(index);
       } else if (claimed.empty() || random() % 3 == 0) {
-        ArrivalQueue* const queue = list.claim();
+        DeliveryQueue* const queue = list.claim();
         ASSERT_EQ(queue == nullptr, model.ready.empty());
         if (queue == nullptr) continue;
         ASSERT_EQ(index_of(*queue), model.ready.front());
@@ -56,7 +56,7 @@ TEST(ReadyList, DeliversEachQueueInOrderAndTheLongestReadyFirst) {
       } else {
         const size_t at = random() % claimed.size();
         const size_t index = claimed[at];
-        ArrivalQueue& queue = queues[index];
+        DeliveryQueue& queue = queues[index];
         const bool may_go_on = random() % 2 == 0;
         while (queue.front() != nullptr) {
           ASSERT_EQ(queue.front()->counter, model.arrived[index].front());

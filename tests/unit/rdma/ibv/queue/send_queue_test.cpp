@@ -74,7 +74,7 @@ TEST_F(SendQueueTest, PositionsAgreeWithAModel) {
       }
       case 2:
         if (posted == completed || (!signalled.empty() && signalled.back() == posted)) break;
-        ASSERT_EQ(queue_.take_back().position, posted - 1);
+        ASSERT_EQ(queue_.undo_unposted().position, posted - 1);
         --posted;
         break;
       default:
