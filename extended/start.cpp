@@ -13,7 +13,7 @@ Status start_extended() noexcept {
   return status == Status::kOk ? start_rma() : status;
 }
 
-Status agree_on_extended() noexcept { return agree_on_barriers(); }
+Status verify_extended_settings() noexcept { return agree_on_barriers(); }
 
 void end_extended() noexcept { write_rma_statistics(); }
 

@@ -132,7 +132,7 @@ EndListener& end_listener() noexcept {
 ExitWatch* exit_watch = nullptr;
 
 // A thread that waited for others ends this process because the job is ending.
-std::atomic<bool> has_given_up{false};
+std::atomic<bool> has_abandoned{false};
 
 // Announces the end to the launcher. Returns false if another thread did so before.
 bool leave_once(int code, ExitReason how) noexcept {
@@ -143,7 +143,7 @@ bool leave_once(int code, ExitReason how) noexcept {
   the_job.ending.store(true, std::memory_order_relaxed);
   if (Transport* transport = the_job.transport_to_wake.load(std::memory_order_acquire))
     transport->flush(now_ns() + kFlushMessagesNs);
-  if (has_given_up.load(std::memory_order_relaxed)) how = ExitReason::kAbandoned;
+  if (has_abandoned.load(std::memory_order_relaxed)) how = ExitReason::kAbandoned;
   if (exit_watch != nullptr) {
     exit_watch->leave(code, how, now_ns() + kLeaveNs);
   } else if (the_job.bootstrap != nullptr) {
@@ -175,7 +175,7 @@ bool is_asked_for(const char* variable) noexcept {
 
 // Prints the line that explains the output that follows. Without such output a supervisor reports the
 // death.
-void say_fault(int number) noexcept {
+void print_fault(int number) noexcept {
   const bool shows = is_asked_for("GASNET_BACKTRACE");
   const bool is_supervised = exit_watch != nullptr && exit_watch->is_supervised();
   if (is_supervised && !shows && !is_asked_for("GASNET_FREEZE_ON_ERROR")) return;
@@ -190,24 +190,24 @@ void say_fault(int number) noexcept {
 }
 
 // The default action of a signal, which takes effect when the handler returns, if not at once.
-void die_of(int number) noexcept {
+void raise_default(int number) noexcept {
   signal(number, SIG_DFL);
   raise(number);
 }
 
 // Fault handler: reports the rank, then dies of the same signal, so that the launcher sees it.
 void on_fault(int number) {
-  if (is_forked_child()) return die_of(number);
-  say_fault(number);
+  if (is_forked_child()) return raise_default(number);
+  print_fault(number);
   flush_standard_streams();
   if (number != SIGQUIT) (void)show_the_end(false);
-  die_of(number);
+  raise_default(number);
 }
 
 // SIGQUIT: another rank ends the job while this one computes or could not be notified; or the user typed
 // ctrl-\, which is a death.
 void on_quit(int number, siginfo_t* info, void*) {
-  if (is_forked_child()) return die_of(number);
+  if (is_forked_child()) return raise_default(number);
   Job& the_job = job();
   const bool is_unheard_end = info->si_code == SI_USER && exit_watch != nullptr &&
                               exit_watch->is_unannounced_kill(info->si_pid);
@@ -223,7 +223,7 @@ void on_quit(int number, siginfo_t* info, void*) {
 // SIGINT and similar, sent to this rank only. If the client catches SIGQUIT, its handler ends the job.
 // The second signal, or the first without such a handler, kills the process.
 void on_request_to_end(int number) {
-  if (is_forked_child()) return die_of(number);
+  if (is_forked_child()) return raise_default(number);
   struct sigaction action = {};
   action.sa_handler = SIG_DFL;
   sigaction(number, &action, nullptr);
@@ -300,7 +300,7 @@ void install_quit() noexcept {
 
 }  // namespace
 
-Status watch_the_end() noexcept {
+Status start_exit_watch() noexcept {
   job_pid = getpid();
   peaceful_patience_ns =
       std::max(kPatienceNs, launch::exit_times(job().topology().size).kill_ns / 4);
@@ -322,7 +322,7 @@ bool is_forked_child() noexcept { return job_pid != 0 && getpid() != job_pid; }
 
 bool catches_signal(int number) noexcept { return !left_to_the_client(number); }
 
-void end_job(int code) noexcept {
+void exit_job(int code) noexcept {
   const CancellationDisabled guard;
   hold_back_signals();
   if (is_forked_child()) _exit(code);
@@ -340,7 +340,7 @@ void end_job(int code) noexcept {
   _exit(code);
 }
 
-void peer_is_lost(Rank rank, const char* why) noexcept {
+void on_peer_failed(Rank rank, const char* why) noexcept {
   const CancellationDisabled guard;
   const Job& the_job = job();
   if (the_job.ending.load(std::memory_order_acquire) ||
@@ -353,20 +353,20 @@ void peer_is_lost(Rank rank, const char* why) noexcept {
     exit_watch->report_peer_failure(rank, requested_code.load(std::memory_order_relaxed));
 }
 
-bool is_over() noexcept {
+bool has_exit_grace_expired() noexcept {
   if (!job().ending.load(std::memory_order_acquire)) return false;
   const uint64_t since = ending_since_ns.load(std::memory_order_relaxed);
   const bool is_peaceful = requested_code.load(std::memory_order_relaxed) == 0;
   return since != 0 && now_ns() - since > (is_peaceful ? peaceful_patience_ns : kPatienceNs);
 }
 
-void follow_the_end() noexcept {
-  has_given_up.store(true, std::memory_order_relaxed);
+void exit_with_job() noexcept {
+  has_abandoned.store(true, std::memory_order_relaxed);
   // The client's SIGQUIT handler may call gasnet_exit() itself.
   if (client_catches_quit()) raise(SIGQUIT);
-  end_job(requested_code.load(std::memory_order_relaxed));
+  exit_job(requested_code.load(std::memory_order_relaxed));
 }
 
 }  // namespace hydrant
 
-extern "C" void gasnet_exit(int exitcode) { hydrant::end_job(exitcode); }
+extern "C" void gasnet_exit(int exitcode) { hydrant::exit_job(exitcode); }

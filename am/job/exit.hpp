@@ -9,7 +9,7 @@ namespace hydrant {
 
 // Starts the control thread and installs the exit hooks: handlers for signals that have no handler, and
 // the action after a return from main.
-Status watch_the_end() noexcept;
+Status start_exit_watch() noexcept;
 
 // False if GASNET_NO_CATCH_SIGNAL names the signal: then the library must not install a handler for it.
 bool catches_signal(int number) noexcept;
@@ -21,19 +21,19 @@ bool is_forked_child() noexcept;
 // Ends this process and the job; in a forked child, this process alone, without a flush of the output
 // that it has inherited. Callable in message handlers, in the client's signal handlers, from
 // several threads, and while the job is ending.
-[[noreturn]] void end_job(int code) noexcept;
+[[noreturn]] void exit_job(int code) noexcept;
 
 // True if the shutdown grace period has expired. During that period a rank continues, because it may
 // already have received everything it waits for, and may have output to print.
-bool is_over() noexcept;
+bool has_exit_grace_expired() noexcept;
 
 // Ends the job because a transport found `rank` dead, as if the launcher had reported the death. No
 // effect if the job is ending already: then the rank has only left first. Any thread. Has the type
 // Transport::Lost.
-void peer_is_lost(Rank rank, const char* why) noexcept;
+void on_peer_failed(Rank rank, const char* why) noexcept;
 
 // For a waiting thread, when another process ends the job: raises SIGQUIT for the client's handler,
 // then ends.
-[[noreturn]] void follow_the_end() noexcept;
+[[noreturn]] void exit_with_job() noexcept;
 
 }  // namespace hydrant

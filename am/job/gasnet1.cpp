@@ -97,7 +97,7 @@ void gasnet_resume_interrupts(void) {
   const InCall in_call("gasnet_resume_interrupts", CallKind::kLocal);
   uint32_t& held = own_thread_state().held_interrupts;
   if (held == 0) fatal("gasnet_resume_interrupts without gasnet_hold_interrupts");
-  if (--held == 0 && handler_depth == 0) run_held_messages();
+  if (--held == 0 && handler_depth == 0) run_deferred_messages();
 }
 
 }  // extern "C"

@@ -55,9 +55,9 @@ Status wire_up(int* argc, char*** argv, bool one_node) noexcept {
   hydrant_job_info.rank = topology.rank;
   hydrant_job_info.size = topology.size;
   note_rank_of_job(topology.rank);
-  lend_job_to_tools();
+  register_job_with_tools();
   prepare_debugging();
-  if (const Status status = watch_the_end(); status != Status::kOk) return status;
+  if (const Status status = start_exit_watch(); status != Status::kOk) return status;
   const auto ranks_here = static_cast<uint32_t>(topology.node_ranks.size());
   Status status = choose_max_segment(ranks_here);
   if (status == Status::kOk) {
@@ -76,7 +76,7 @@ Status wire_up(int* argc, char*** argv, bool one_node) noexcept {
     status = make_transport(*the_job.bootstrap, the_job.bootstrap_mu, the_job.single_threaded,
                             &the_job.transport);
   }
-  if (the_job.transport != nullptr) the_job.transport->set_peer_failed_callback(peer_is_lost);
+  if (the_job.transport != nullptr) the_job.transport->set_peer_failed_callback(on_peer_failed);
   the_job.transport_to_wake.store(the_job.transport.get(), std::memory_order_release);
   choose_wait_mode(ranks_here);
   if (status == Status::kOk) status = start_extended();
@@ -87,7 +87,7 @@ Status wire_up(int* argc, char*** argv, bool one_node) noexcept {
     const MutexLock lock(the_job.bootstrap_mu);
     shared_environment().adopt(*the_job.bootstrap);
   }
-  if (status == Status::kOk) status = agree_on_extended();
+  if (status == Status::kOk) status = verify_extended_settings();
   return status;
 }
 
@@ -118,8 +118,8 @@ Status start_job(int* argc, char*** argv, const hydrant_client_info& info) noexc
   (void)hydrant_tools_ticks_to_ns(0);
   begin_call_checks(static_cast<int>(info.thread_mode), the_job.debug);
   the_job.state.store(JobState::kWired, std::memory_order_release);
-  show_environment();
-  say_how_to_start_more(*the_job.bootstrap);
+  print_environment();
+  print_launch_hint(*the_job.bootstrap);
   log_info("rank %u of %u by %s, %s, transport %s", the_job.rank(), the_job.size(),
            the_job.bootstrap->name(), kModeNames[info.thread_mode],
            the_job.transport != nullptr ? the_job.transport->name() : "none");

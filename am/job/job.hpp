@@ -24,7 +24,7 @@
 namespace hydrant {
 
 enum class JobState : uint32_t { kNew, kWired, kAttached };
-inline constexpr uint32_t kEverything = 2;  // value of Job::segment_mode
+inline constexpr uint32_t kSegmentEverything = 2;  // value of Job::segment_mode
 
 struct Job {
   std::atomic<JobState> state{JobState::kNew};
@@ -38,14 +38,14 @@ struct Job {
   // Handlers run with cancellation off. A SEQ program needs no guard: its only thread leaves no other behind.
   bool guards_handlers = false;
   bool checks_calls = false;  // debug: see in_call.hpp
-  // Calls that send to other ranks run check_carefully() first: set for debug clients, or if
-  // before_telling is set.
+  // Calls that send to other ranks run check_before_send() first: set for debug clients, or if
+  // before_send is set.
   bool careful = false;
   // Runs before this rank sends a message or otherwise signals other ranks, also in handlers. It makes
   // true the guarantees that they rely on after the message. Set before the job is wired; may be null.
-  void (*before_telling)() noexcept = nullptr;
-  // Returns true if before_telling has no work now. Set together with it; cheap.
-  bool (*may_tell)() noexcept = nullptr;
+  void (*before_send)() noexcept = nullptr;
+  // Returns true if before_send has no work now. Set together with it; cheap.
+  bool (*can_send)() noexcept = nullptr;
   // Puts the first `*done` bytes of a Long's payload into memory of `peer`, as many as it can. They
   // arrive before a message that is sent later, and `source` may be reused. `may_wait`: it may poll.
   // Null if no transport can do this. Errors: kBroken.

@@ -45,7 +45,7 @@ void show_knob(const KnobInfo& knob) noexcept {
 
 }  // namespace
 
-void lend_job_to_tools() noexcept { set_tools_job(&kToolsJob); }
+void register_job_with_tools() noexcept { set_tools_job(&kToolsJob); }
 
 void prepare_debugging() noexcept {
   const char* const wish = gasnet_getenv("GASNET_BACKTRACE");
@@ -56,7 +56,7 @@ void prepare_debugging() noexcept {
   }
 }
 
-void show_environment() noexcept {
+void print_environment() noexcept {
   if (displays() == 0) return;
   show_knob(knob_info(Knob::kLog));
   for (uint32_t i = 0; i < static_cast<uint32_t>(JobKnob::kEnd); ++i)
@@ -68,7 +68,7 @@ void show_environment() noexcept {
   hydrant_tools_envstr_display("GASNET_NO_CATCH_SIGNAL", uncaught, uncaught == nullptr);
 }
 
-void say_how_to_start_more(const Bootstrap& bootstrap) noexcept {
+void print_launch_hint(const Bootstrap& bootstrap) noexcept {
   const char* asked = std::getenv("GASNET_PSHM_NODES");
   if (std::string_view(bootstrap.name()) != "alone" || knob_choice(JobKnob::kBootstrap) != "auto" ||
       (asked != nullptr && *asked != '\0') || *find_launcher_hint().variable != '\0') {

@@ -7,18 +7,18 @@
 namespace hydrant {
 
 // Gives the tools this process's rank; from then on only rank 0 displays settings. Requires rank and size.
-void lend_job_to_tools() noexcept;
+void register_job_with_tools() noexcept;
 
 // Installs the signal handlers that freeze this process or print a backtrace, and prepares backtraces.
-// After lend_job_to_tools() and before watch_the_end(), which skips signals that have a handler.
+// After register_job_with_tools() and before start_exit_watch(), which skips signals that have a handler.
 void prepare_debugging() noexcept;
 
 // With GASNET_VERBOSEENV, on rank 0: prints every setting of the job on standard error, one per line,
 // with its value and whether that is the default.
-void show_environment() noexcept;
+void print_environment() noexcept;
 
 // Warns about a job of one rank that neither a launcher nor a setting requested, and tells how to start
 // more ranks.
-void say_how_to_start_more(const Bootstrap& bootstrap) noexcept;
+void print_launch_hint(const Bootstrap& bootstrap) noexcept;
 
 }  // namespace hydrant

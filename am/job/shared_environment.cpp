@@ -34,9 +34,9 @@ uint64_t checksum(std::string_view text) noexcept {
   return sum;
 }
 
-class CardKey {
+class ValueKey {
  public:
-  explicit CardKey(size_t index) noexcept {
+  explicit ValueKey(size_t index) noexcept {
     std::snprintf(text_, sizeof text_, "%s.%zu", kHead, index);
   }
   std::string_view text() const noexcept { return text_; }
@@ -74,7 +74,7 @@ Status SharedEnvironment::publish(Bootstrap& bootstrap) noexcept {
   const std::span<const std::byte> bytes = std::as_bytes(std::span(own.data(), head.bytes));
   for (size_t at = 0; at < bytes.size(); at += Bootstrap::kMaxValueBytes) {
     const size_t part = std::min(Bootstrap::kMaxValueBytes, bytes.size() - at);
-    const CardKey key(at / Bootstrap::kMaxValueBytes);
+    const ValueKey key(at / Bootstrap::kMaxValueBytes);
     if (bootstrap.put(key.text(), bytes.subspan(at, part)) == Status::kOk) continue;
     log_warning(
         "the launcher rejected the environment of rank 0: %s; gasnet_getenv() returns each "
@@ -103,7 +103,7 @@ Status SharedEnvironment::fetch(Bootstrap& bootstrap) noexcept {
        at += Bootstrap::kMaxValueBytes) {
     const size_t part = std::min(Bootstrap::kMaxValueBytes, theirs.size() - at);
     status =
-        bootstrap.get(0, CardKey(at / Bootstrap::kMaxValueBytes).text(),
+        bootstrap.get(0, ValueKey(at / Bootstrap::kMaxValueBytes).text(),
                       std::as_writable_bytes(std::span(theirs.data() + at, part)), &got, deadline);
     if (status == Status::kOk && got != part)
       return fail(Status::kBroken, "rank 0's environment is incomplete: %zu bytes of %zu", got,

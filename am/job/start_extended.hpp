@@ -9,7 +9,7 @@ namespace hydrant {
 // Defined in extended/. Called once per process, after rank, size and transport are set.
 Status start_extended() noexcept;
 // Called again after the job's fence. Errors: kBadArg: a setting differs between this rank and rank 0.
-Status agree_on_extended() noexcept;
+Status verify_extended_settings() noexcept;
 // Called once, before the process announces its end; possibly inside a message handler, or inside a
 // signal handler if the client ends the job there.
 void end_extended() noexcept;

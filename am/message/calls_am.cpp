@@ -23,11 +23,11 @@ void complete(gex_Event_t* lc_opt) noexcept {
 }
 
 // Checks common to all calls. Cheap: comparisons, and no loads beyond the job's state.
-Status check(const Sending& message, const gex_Event_t* lc_opt) noexcept {
+Status check(const OutgoingMessage& message, const gex_Event_t* lc_opt) noexcept {
   if (!is_wired()) [[unlikely]]
     return fail(Status::kNotInit, "no client is initialised");
   if (job().careful) [[unlikely]]
-    check_carefully("an Active Message is sent");
+    check_before_send("an Active Message is sent");
   if (message.nargs > kMaxArgs) [[unlikely]]
     return fail(Status::kBadArg, "%u arguments exceed the limit of %u", message.nargs, kMaxArgs);
   if (message.category == Category::kMedium && message.bytes > max_medium()) [[unlikely]]
@@ -50,19 +50,20 @@ int finish(Status status, gex_Event_t* lc_opt, const char* call) noexcept {
     return GASNET_OK;
   }
   if (status == Status::kNotReady) return GASNET_ERR_NOT_READY;
-  if (status == Status::kBroken && job().ending.load(std::memory_order_relaxed)) wait_for_the_end();
+  if (status == Status::kBroken && job().ending.load(std::memory_order_relaxed))
+    wait_for_job_exit();
   return report(status, call);
 }
 
 // With GASNET_DEBUG the target of a Long must lie in a segment.
-void check_target(const Sending& message, const char* call) noexcept {
+void check_target(const OutgoingMessage& message, const char* call) noexcept {
   if (message.category == Category::kLong && checks_segments() &&
       check_in_segment(message.peer, reinterpret_cast<uintptr_t>(message.dest), message.bytes) !=
           Status::kOk)
     fatal("%s: %s", call, last_error_text());
 }
 
-int request(Sending& message, gex_TM_t tm, gex_Rank_t rank, gex_Event_t* lc_opt,
+int request(OutgoingMessage& message, gex_TM_t tm, gex_Rank_t rank, gex_Event_t* lc_opt,
             const char* call) noexcept {
   const InCall in_call(call);
   Status status = check(message, lc_opt);
@@ -77,7 +78,8 @@ int request(Sending& message, gex_TM_t tm, gex_Rank_t rank, gex_Event_t* lc_opt,
   return finish(status, lc_opt, call);
 }
 
-int reply(Sending& message, hydrant_token* token, gex_Event_t* lc_opt, const char* call) noexcept {
+int reply(OutgoingMessage& message, hydrant_token* token, gex_Event_t* lc_opt,
+          const char* call) noexcept {
   const InCall in_call(call, CallKind::kReply);
   Status status = check(message, lc_opt);
   if (status == Status::kOk && lc_opt == GEX_EVENT_GROUP) [[unlikely]]
@@ -103,7 +105,7 @@ int reply(Sending& message, hydrant_token* token, gex_Event_t* lc_opt, const cha
 // All other messages, and Shorts without room, take the general path.
 bool is_plain(const Job& the_job, unsigned nargs) noexcept {
   const bool is_careful =
-      the_job.careful && (the_job.debug || the_job.may_tell == nullptr || !the_job.may_tell());
+      the_job.careful && (the_job.debug || the_job.can_send == nullptr || !the_job.can_send());
   return the_job.state.load(std::memory_order_acquire) != JobState::kNew && !is_careful &&
          nargs <= kMaxArgs;
 }
@@ -115,8 +117,8 @@ Status post_short(const Job& the_job, Rank peer, Lane lane, gex_AM_Index_t handl
   return the_job.transport->post(peer, lane, tag.pack(), args, 4 * nargs);
 }
 
-Sending describe(Category category, gex_AM_Index_t handler, gex_Flags_t flags, unsigned nargs,
-                 const gex_AM_Arg_t* args) noexcept {
+OutgoingMessage describe(Category category, gex_AM_Index_t handler, gex_Flags_t flags,
+                         unsigned nargs, const gex_AM_Arg_t* args) noexcept {
   return {.category = category,
           .handler = handler,
           .nargs = nargs,
@@ -141,14 +143,14 @@ int hydrant_request_short(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler, 
     else
       return finish(status, nullptr, "gex_AM_RequestShort");
   }
-  Sending message = describe(Category::kShort, handler, flags, nargs, args);
+  OutgoingMessage message = describe(Category::kShort, handler, flags, nargs, args);
   return request(message, tm, rank, nullptr, "gex_AM_RequestShort");
 }
 
 int hydrant_request_medium(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler, const void* source,
                            size_t nbytes, gex_Event_t* lc_opt, gex_Flags_t flags, unsigned nargs,
                            const gex_AM_Arg_t* args) {
-  Sending message = describe(Category::kMedium, handler, flags, nargs, args);
+  OutgoingMessage message = describe(Category::kMedium, handler, flags, nargs, args);
   message.source = source;
   message.bytes = nbytes;
   return request(message, tm, rank, lc_opt, "gex_AM_RequestMedium");
@@ -157,7 +159,7 @@ int hydrant_request_medium(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler,
 int hydrant_request_long(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler, const void* source,
                          size_t nbytes, void* dest, gex_Event_t* lc_opt, gex_Flags_t flags,
                          unsigned nargs, const gex_AM_Arg_t* args) {
-  Sending message = describe(Category::kLong, handler, flags, nargs, args);
+  OutgoingMessage message = describe(Category::kLong, handler, flags, nargs, args);
   message.source = source;
   message.bytes = nbytes;
   message.dest = dest;
@@ -178,14 +180,14 @@ int hydrant_reply_short(gex_Token_t token, gex_AM_Index_t handler, gex_Flags_t f
     else
       return finish(status, nullptr, "gex_AM_ReplyShort");
   }
-  Sending message = describe(Category::kShort, handler, flags, nargs, args);
+  OutgoingMessage message = describe(Category::kShort, handler, flags, nargs, args);
   return reply(message, token, nullptr, "gex_AM_ReplyShort");
 }
 
 int hydrant_reply_medium(gex_Token_t token, gex_AM_Index_t handler, const void* source,
                          size_t nbytes, gex_Event_t* lc_opt, gex_Flags_t flags, unsigned nargs,
                          const gex_AM_Arg_t* args) {
-  Sending message = describe(Category::kMedium, handler, flags, nargs, args);
+  OutgoingMessage message = describe(Category::kMedium, handler, flags, nargs, args);
   message.source = source;
   message.bytes = nbytes;
   return reply(message, token, lc_opt, "gex_AM_ReplyMedium");
@@ -194,7 +196,7 @@ int hydrant_reply_medium(gex_Token_t token, gex_AM_Index_t handler, const void* 
 int hydrant_reply_long(gex_Token_t token, gex_AM_Index_t handler, const void* source, size_t nbytes,
                        void* dest, gex_Event_t* lc_opt, gex_Flags_t flags, unsigned nargs,
                        const gex_AM_Arg_t* args) {
-  Sending message = describe(Category::kLong, handler, flags, nargs, args);
+  OutgoingMessage message = describe(Category::kLong, handler, flags, nargs, args);
   message.source = source;
   message.bytes = nbytes;
   message.dest = dest;
@@ -214,7 +216,7 @@ uint32_t hydrant_am_poll(void) {
   const InCall in_call("GASNET_BLOCKUNTIL or a try_sync");
   return poll_all();
 }
-int hydrant_spin_or_yield(uint32_t misses) { return give_way(misses) ? 1 : 0; }
+int hydrant_spin_or_yield(uint32_t misses) { return spin_or_yield(misses) ? 1 : 0; }
 void hydrant_sleep(int needed) {
   const InCall in_call("GASNET_BLOCKUNTIL");
   sleep_announced(needed != 0);

@@ -23,7 +23,7 @@ namespace {
 // Requests and replies use different buffers, as they use different descriptors.
 constexpr size_t own_buffer(bool is_reply) noexcept { return is_reply ? 3 : 2; }
 
-struct Preparing {
+struct NegotiatedRequest {
   const char* call = nullptr;
   bool is_reply = false;
   bool is_long = false;
@@ -37,99 +37,105 @@ struct Preparing {
   uint32_t nargs = 0;
 };
 
-size_t limit(const Preparing& want) noexcept {
-  return want.is_long && want.client_buffer != nullptr ? kMaxLong
-         : want.is_long                                ? ThreadState::kBufferBytes
-                                                       : max_medium();
+size_t limit(const NegotiatedRequest& request) noexcept {
+  return request.is_long && request.client_buffer != nullptr ? kMaxLong
+         : request.is_long                                   ? ThreadState::kBufferBytes
+                                                             : max_medium();
 }
 
-Status check(const Preparing& want, const SourceDescriptor& source) noexcept {
+Status check(const NegotiatedRequest& request, const SourceDescriptor& source) noexcept {
   if (!is_wired()) return fail(Status::kNotInit, "no client is initialised");
-  if (job().careful) check_carefully("an Active Message is prepared");
+  if (job().careful) check_before_send("an Active Message is prepared");
   if (source.in_use) {
     return fail(Status::kBadArg, "this thread has prepared a %s already; commit or cancel it first",
-                want.is_reply ? "reply" : "request");
+                request.is_reply ? "reply" : "request");
   }
-  if (want.nargs > kMaxArgs)
-    return fail(Status::kBadArg, "%u arguments exceed the limit of %u", want.nargs, kMaxArgs);
-  if (want.least > want.most || want.least > limit(want)) {
+  if (request.nargs > kMaxArgs)
+    return fail(Status::kBadArg, "%u arguments exceed the limit of %u", request.nargs, kMaxArgs);
+  if (request.least > request.most || request.least > limit(request)) {
     return fail(Status::kBadArg, "least_payload is %zu, most_payload %zu; the limit is %zu",
-                want.least, want.most, limit(want));
+                request.least, request.most, limit(request));
   }
-  if ((want.client_buffer == nullptr) != (want.lc_opt == nullptr)) {
+  if ((request.client_buffer == nullptr) != (request.lc_opt == nullptr)) {
     return fail(Status::kBadArg, "lc_opt belongs to client_buf: both or neither may be NULL");
   }
-  if (want.lc_opt == GEX_EVENT_DEFER || (want.is_reply && want.lc_opt == GEX_EVENT_GROUP)) {
+  if (request.lc_opt == GEX_EVENT_DEFER ||
+      (request.is_reply && request.lc_opt == GEX_EVENT_GROUP)) {
     return fail(Status::kBadArg, "GEX_EVENT_%s is not allowed for %s",
-                want.lc_opt == GEX_EVENT_DEFER ? "DEFER" : "GROUP",
-                want.is_reply ? "replies" : "Active Messages");
+                request.lc_opt == GEX_EVENT_DEFER ? "DEFER" : "GROUP",
+                request.is_reply ? "replies" : "Active Messages");
   }
-  if (want.is_reply && (want.token == nullptr || !want.token->is_request))
+  if (request.is_reply && (request.token == nullptr || !request.token->is_request))
     return fail(Status::kBadArg, "only the handler of a request may reply");
-  if (want.is_reply && want.token->replied)
+  if (request.is_reply && request.token->replied)
     return fail(Status::kBadArg,
                 "the handler has replied already; a request gets at most one reply");
-  if (!want.is_reply && handler_depth != 0)
+  if (!request.is_reply && handler_depth != 0)
     return fail(Status::kBadArg, "a handler must not send requests; it may send one reply");
   return Status::kOk;
 }
 
 // Finds a buffer for the payload: a cell for a Medium to another rank, else the thread's buffer.
-Status find_room(const Preparing& want, size_t bytes, SourceDescriptor* source) noexcept {
+Status find_room(const NegotiatedRequest& request, size_t bytes,
+                 SourceDescriptor* source) noexcept {
   source->has_cell = false;
-  if (want.client_buffer != nullptr) {
-    source->addr = const_cast<void*>(want.client_buffer);
+  if (request.client_buffer != nullptr) {
+    source->addr = const_cast<void*>(request.client_buffer);
     source->size = bytes;
     return Status::kOk;
   }
   Transport* transport = job().transport.get();
-  if (!want.is_long && want.peer != job().rank() && bytes > transport->inline_bytes_to(want.peer)) {
-    const Lane lane = want.is_reply ? Lane::kReply : Lane::kRequest;
-    Waiter waiter;
+  if (!request.is_long && request.peer != job().rank() &&
+      bytes > transport->inline_bytes_to(request.peer)) {
+    const Lane lane = request.is_reply ? Lane::kReply : Lane::kRequest;
+    Backoff backoff;
     Status status =
-        transport->take_cell(want.peer, lane, static_cast<uint32_t>(bytes), &source->cell);
-    while (status == Status::kNotReady && !want.immediate) {
-      waiter.polled(want.is_reply ? poll_replies() : poll_all());
-      status = transport->take_cell(want.peer, lane, static_cast<uint32_t>(bytes), &source->cell);
+        transport->take_cell(request.peer, lane, static_cast<uint32_t>(bytes), &source->cell);
+    while (status == Status::kNotReady && !request.immediate) {
+      backoff.polled(request.is_reply ? poll_replies() : poll_all());
+      status =
+          transport->take_cell(request.peer, lane, static_cast<uint32_t>(bytes), &source->cell);
     }
     if (status != Status::kOk) return status;
     source->has_cell = true;
     source->addr = source->cell.data;
-    source->size = std::min<size_t>(source->cell.bytes, want.most);
+    source->size = std::min<size_t>(source->cell.bytes, request.most);
     return Status::kOk;
   }
-  source->addr = own_thread_state().buffer(own_buffer(want.is_reply));
+  source->addr = own_thread_state().buffer(own_buffer(request.is_reply));
   source->size = bytes;
   return source->addr != nullptr ? Status::kOk : fail(Status::kResource, "no memory for a message");
 }
 
-gex_AM_SrcDesc_t prepare(Preparing& want) noexcept {
+gex_AM_SrcDesc_t prepare(NegotiatedRequest& request) noexcept {
   // Here, and not in the public calls, which need no registers that survive a call.
-  const InCall in_call(want.call, want.is_reply ? CallKind::kReply : CallKind::kCommunicates);
-  SourceDescriptor* const own = own_thread_state().prepared(want.is_reply);
-  if (own == nullptr) fatal("%s: no memory for a message", want.call);
+  const InCall in_call(request.call, request.is_reply ? CallKind::kReply : CallKind::kCommunicates);
+  SourceDescriptor* const own = own_thread_state().prepared(request.is_reply);
+  if (own == nullptr) fatal("%s: no memory for a message", request.call);
   SourceDescriptor& source = *own;
-  Status status = check(want, source);
-  if (want.is_reply && status == Status::kOk) want.peer = want.token->from;
-  if (status == Status::kOk) status = find_room(want, std::min(want.most, limit(want)), &source);
+  Status status = check(request, source);
+  if (request.is_reply && status == Status::kOk) request.peer = request.token->from;
+  if (status == Status::kOk)
+    status = find_room(request, std::min(request.most, limit(request)), &source);
   if (status == Status::kNotReady) return GEX_AM_SRCDESC_NO_OP;
   if (status != Status::kOk) {
     if (status == Status::kBroken && job().ending.load(std::memory_order_relaxed))
-      wait_for_the_end();
+      wait_for_job_exit();
     // prepare cannot return a status: the descriptor "no operation" means "not now".
-    fatal("%s: %s", want.call, last_error_text());
+    fatal("%s: %s", request.call, last_error_text());
   }
   source.in_use = true;
-  source.is_long = want.is_long;
-  source.nargs = want.nargs;
-  source.peer = want.peer;
-  source.token = want.token;
-  source.lc_opt = want.lc_opt;
+  source.is_long = request.is_long;
+  source.nargs = request.nargs;
+  source.peer = request.peer;
+  source.token = request.token;
+  source.lc_opt = request.lc_opt;
   return &source;
 }
 
-Preparing describe(const char* call, bool is_long, const void* client_buf, size_t least,
-                   size_t most, gex_Event_t* lc_opt, gex_Flags_t flags, unsigned nargs) noexcept {
+NegotiatedRequest describe(const char* call, bool is_long, const void* client_buf, size_t least,
+                           size_t most, gex_Event_t* lc_opt, gex_Flags_t flags,
+                           unsigned nargs) noexcept {
   return {.call = call,
           .is_long = is_long,
           .client_buffer = client_buf,
@@ -140,18 +146,18 @@ Preparing describe(const char* call, bool is_long, const void* client_buf, size_
           .nargs = nargs};
 }
 
-gex_AM_SrcDesc_t prepare_request(gex_TM_t tm, gex_Rank_t rank, Preparing want) noexcept {
-  if (!is_wired()) fatal("%s: no client is initialised", want.call);
-  if (const Status status = resolve(tm, rank, &want.peer); status != Status::kOk) {
-    fatal("%s: %s", want.call, last_error_text());
+gex_AM_SrcDesc_t prepare_request(gex_TM_t tm, gex_Rank_t rank, NegotiatedRequest request) noexcept {
+  if (!is_wired()) fatal("%s: no client is initialised", request.call);
+  if (const Status status = resolve(tm, rank, &request.peer); status != Status::kOk) {
+    fatal("%s: %s", request.call, last_error_text());
   }
-  return prepare(want);
+  return prepare(request);
 }
 
-gex_AM_SrcDesc_t prepare_reply(gex_Token_t token, Preparing want) noexcept {
-  want.is_reply = true;
-  want.token = token;
-  return prepare(want);
+gex_AM_SrcDesc_t prepare_reply(gex_Token_t token, NegotiatedRequest request) noexcept {
+  request.is_reply = true;
+  request.token = token;
+  return prepare(request);
 }
 
 int cancel(gex_AM_SrcDesc_t sd, bool is_reply, bool is_long) noexcept {
@@ -240,7 +246,8 @@ int hydrant_commit(gex_AM_SrcDesc_t sd, int is_reply, int is_long, gex_AM_Index_
     source = kept;
     return GASNET_ERR_NOT_READY;
   }
-  if (status == Status::kBroken && job().ending.load(std::memory_order_relaxed)) wait_for_the_end();
+  if (status == Status::kBroken && job().ending.load(std::memory_order_relaxed))
+    wait_for_job_exit();
   if (status != Status::kOk) fatal("gex_AM_Commit: %s", last_error_text());
   if (kept.token != nullptr) kept.token->replied = true;
   if (reinterpret_cast<uintptr_t>(kept.lc_opt) > reinterpret_cast<uintptr_t>(GEX_EVENT_GROUP)) {

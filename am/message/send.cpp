@@ -20,32 +20,32 @@ namespace hydrant {
 namespace {
 
 // Polls, so that `lane` may get room; kBroken if the job's grace period is over.
-Status wait_for_room(Lane lane, Waiter& waiter) noexcept {
-  if (is_over()) return fail(Status::kBroken, "the job is ending");
+Status wait_for_room(Lane lane, Backoff& backoff) noexcept {
+  if (has_exit_grace_expired()) return fail(Status::kBroken, "the job is ending");
   const uint32_t events = lane == Lane::kRequest ? poll_all() : poll_replies();
-  waiter.polled(events);
+  backoff.polled(events);
   return Status::kOk;
 }
 
 // Repeats `attempt` until it returns anything but kNotReady.
 template <typename Attempt>
-Status insist(const Sending& message, Attempt attempt) noexcept {
+Status insist(const OutgoingMessage& message, Attempt attempt) noexcept {
   Status status = attempt();
   if (status != Status::kNotReady || message.immediate) [[likely]]
     return status;
-  Waiter waiter;
+  Backoff backoff;
   while (status == Status::kNotReady) {
-    if (const Status room = wait_for_room(message.lane, waiter); room != Status::kOk) return room;
+    if (const Status room = wait_for_room(message.lane, backoff); room != Status::kOk) return room;
     status = attempt();
   }
   return status;
 }
 
-Tag tag_of(const Sending& message) noexcept {
+Tag tag_of(const OutgoingMessage& message) noexcept {
   return {.handler = message.handler, .nargs = message.nargs, .category = message.category};
 }
 
-Status send_short(Transport& transport, const Sending& message) noexcept {
+Status send_short(Transport& transport, const OutgoingMessage& message) noexcept {
   Outgoing room;
   const Status status = insist(message, [&] {
     return transport.reserve(message.peer, message.lane, 4 * message.nargs, &room);
@@ -58,8 +58,8 @@ Status send_short(Transport& transport, const Sending& message) noexcept {
 }
 
 // Reserves room, writes the head, and the payload too if it is sent inline.
-Status reserve_and_write(Transport& transport, const Sending& message, uint32_t inline_payload,
-                         Outgoing* room) noexcept {
+Status reserve_and_write(Transport& transport, const OutgoingMessage& message,
+                         uint32_t inline_payload, Outgoing* room) noexcept {
   const uint32_t offset = payload_offset(message.category, message.nargs);
   const uint32_t bytes =
       inline_payload != 0 ? offset + inline_payload : head_bytes(message.category, message.nargs);
@@ -77,7 +77,8 @@ Status reserve_and_write(Transport& transport, const Sending& message, uint32_t 
 }
 
 // Sends `message` with its payload, behind the head or in a cell.
-Status send_with_payload(Transport& transport, const Sending& message, const Tag& tag) noexcept {
+Status send_with_payload(Transport& transport, const OutgoingMessage& message,
+                         const Tag& tag) noexcept {
   Outgoing room;
   const auto bytes = static_cast<uint32_t>(message.bytes);
   const uint32_t inline_bytes = payload_offset(message.category, message.nargs) + bytes;
@@ -110,10 +111,10 @@ Status send_with_payload(Transport& transport, const Sending& message, const Tag
 
 // Sends the payload of a Long whose destination only the owner can access: in pieces without a handler,
 // which the receiver copies to the destination in the lane's order.
-Status deposit(Transport& transport, const Sending& message) noexcept {
+Status deposit(Transport& transport, const OutgoingMessage& message) noexcept {
   const size_t most = transport.cell_bytes();
   for (size_t done = 0; done < message.bytes; done += most) {
-    Sending piece = message;
+    OutgoingMessage piece = message;
     piece.handler = 0;
     piece.nargs = 0;
     piece.immediate = message.immediate && done == 0;
@@ -129,7 +130,7 @@ Status deposit(Transport& transport, const Sending& message) noexcept {
 }
 
 // Lets the adapter put as much of the payload as it can; deposits the rest.
-Status put_or_deposit(Transport& transport, const Sending& message) noexcept {
+Status put_or_deposit(Transport& transport, const OutgoingMessage& message) noexcept {
   size_t done = 0;
   if (job().put_long != nullptr) {
     const bool may_wait = !message.immediate && handler_depth == 0;
@@ -139,7 +140,7 @@ Status put_or_deposit(Transport& transport, const Sending& message) noexcept {
     if (status != Status::kOk) return status;
   }
   if (done == message.bytes) return Status::kOk;
-  Sending rest = message;
+  OutgoingMessage rest = message;
   // After a partial put the message must be completed, so the rest waits for room.
   rest.immediate = message.immediate && done == 0;
   rest.source = static_cast<const std::byte*>(message.source) + done;
@@ -149,7 +150,7 @@ Status put_or_deposit(Transport& transport, const Sending& message) noexcept {
 }
 
 // Ends the job: the range leaves the segment, so the owner would fault.
-[[noreturn, gnu::cold]] void refuse_long(const Sending& message) noexcept {
+[[noreturn, gnu::cold]] void refuse_long(const OutgoingMessage& message) noexcept {
   char relation[kSegmentRelationText];
   const auto dest = reinterpret_cast<uintptr_t>(message.dest);
   fatal("cannot write a Long of %zu bytes to %#zx of rank %u%s", message.bytes,
@@ -159,9 +160,9 @@ Status put_or_deposit(Transport& transport, const Sending& message) noexcept {
 
 // The payload reaches the peer's memory before the message that runs its handler. An immediate Long
 // returns kNotReady only if no byte was written; after a partial write it waits for room.
-Status send_long(Transport& transport, const Sending& message) noexcept {
-  const Sending* head = &message;
-  Sending patient;
+Status send_long(Transport& transport, const OutgoingMessage& message) noexcept {
+  const OutgoingMessage* head = &message;
+  OutgoingMessage patient;
   Outgoing room;
   bool has_room = false;
   if (message.bytes != 0) {
@@ -205,8 +206,8 @@ Status fail_no_memory_to_hold() noexcept {
 }
 
 // In a no-interrupt section: copies the payload and queues the message until the section ends.
-Status hold(const Sending& message) noexcept {
-  std::unique_ptr<HeldMessage> held(new (std::nothrow) HeldMessage);
+Status hold(const OutgoingMessage& message) noexcept {
+  std::unique_ptr<DeferredMessage> held(new (std::nothrow) DeferredMessage);
   if (held == nullptr) return fail_no_memory_to_hold();
   held->tag = tag_of(message);
   held->dest = message.dest;
@@ -219,7 +220,7 @@ Status hold(const Sending& message) noexcept {
     if (held->payload == nullptr) return fail_no_memory_to_hold();
     if (message.bytes != 0) std::memcpy(held->payload.get(), message.source, message.bytes);
   }
-  own_thread_state().held_messages.append(std::move(held));
+  own_thread_state().deferred_messages.append(std::move(held));
   return Status::kOk;
 }
 
@@ -232,7 +233,7 @@ size_t max_medium() noexcept {
   return transport != nullptr ? std::min<size_t>(transport->cell_bytes(), kMost) : kMost;
 }
 
-Status send(const Sending& message) noexcept {
+Status send(const OutgoingMessage& message) noexcept {
   Job& the_job = job();
   if (message.peer == the_job.rank()) return send_to_self(message);
   Transport& transport = *the_job.transport;
@@ -244,7 +245,7 @@ Status send(const Sending& message) noexcept {
   return Status::kBadArg;
 }
 
-Status send_to_self(const Sending& message) noexcept {
+Status send_to_self(const OutgoingMessage& message) noexcept {
   const bool is_request = message.lane == Lane::kRequest;
   if (is_request && own_thread_state().held_interrupts != 0) [[unlikely]]
     return hold(message);
@@ -263,10 +264,10 @@ Status send_to_self(const Sending& message) noexcept {
   return Status::kOk;
 }
 
-void run_held_messages() noexcept {
+void run_deferred_messages() noexcept {
   // Moved out first, because a handler may hold and resume again.
-  HeldMessages messages(std::move(own_thread_state().held_messages));
-  while (const std::unique_ptr<HeldMessage> message = messages.take_first()) {
+  DeferredMessages messages(std::move(own_thread_state().deferred_messages));
+  while (const std::unique_ptr<DeferredMessage> message = messages.take_first()) {
     void* payload =
         message->tag.category == Category::kLong ? message->dest : message->payload.get();
     run_handler(message->tag, job().rank(), true, message->args.data(), payload, message->bytes);

@@ -13,7 +13,7 @@
 namespace hydrant {
 
 // Describes a message to send.
-struct Sending {
+struct OutgoingMessage {
   Rank peer = 0;
   Lane lane = Lane::kRequest;
   Category category = Category::kShort;
@@ -29,13 +29,13 @@ struct Sending {
 
 // Sends the message. Without `immediate` it waits for room by polling; replies poll only replies.
 // Errors: kNotReady: immediate, and there is no room; kBroken: the peer is gone, or the job is ending.
-Status send(const Sending& message) noexcept;
+Status send(const OutgoingMessage& message) noexcept;
 
 // Runs the handler of a message to this process in the calling thread. In a no-interrupt section it
-// queues a request for run_held_messages(). Errors: kResource: no memory for a copy.
-Status send_to_self(const Sending& message) noexcept;
+// queues a request for run_deferred_messages(). Errors: kResource: no memory for a copy.
+Status send_to_self(const OutgoingMessage& message) noexcept;
 // Runs the queued messages at the end of the calling thread's no-interrupt section. Not in handlers.
-void run_held_messages() noexcept;
+void run_deferred_messages() noexcept;
 
 // Translates (tm, rank) into a rank of the job. Errors: kBadArg.
 Status resolve(gex_TM_t tm, gex_Rank_t rank, Rank* peer) noexcept;

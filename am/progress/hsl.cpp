@@ -76,10 +76,10 @@ void check_no_locks(const char* doing) noexcept {
   }
 }
 
-void check_carefully(const char* doing) noexcept {
+void check_before_send(const char* doing) noexcept {
   const Job& the_job = job();
   if (the_job.debug) check_no_locks(doing);
-  if (the_job.before_telling != nullptr) the_job.before_telling();
+  if (the_job.before_send != nullptr) the_job.before_send();
 }
 
 }  // namespace hydrant

@@ -31,7 +31,7 @@ void* poll_and_sleep(void*) noexcept {
       // Yields, so that this thread does not delay threads with work.
       sched_yield();
     } else {
-      sleep_till_told();
+      sleep_until_event();
       misses = 0;
     }
   }

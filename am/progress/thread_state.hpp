@@ -33,49 +33,49 @@ extern constinit thread_local uint32_t handler_depth [[gnu::tls_model("initial-e
 
 // A message to this process itself, queued until the end of a no-interrupt section, with its own copies
 // of arguments and payload.
-struct HeldMessage {
+struct DeferredMessage {
   Tag tag;
   std::array<int32_t, kMaxArgs> args = {};
   void* dest = nullptr;  // Long
   std::unique_ptr<std::byte[]> payload;
   size_t bytes = 0;
-  std::unique_ptr<HeldMessage> next;
+  std::unique_ptr<DeferredMessage> next;
 };
 
 // In sending order. A list, because a vector throws when it cannot grow.
-class HeldMessages {
+class DeferredMessages {
  public:
-  HeldMessages() noexcept = default;
-  HeldMessages(HeldMessages&& other) noexcept
+  DeferredMessages() noexcept = default;
+  DeferredMessages(DeferredMessages&& other) noexcept
       : first_(std::move(other.first_)), last_(std::exchange(other.last_, nullptr)) {}
-  HeldMessages& operator=(HeldMessages&&) = delete;
+  DeferredMessages& operator=(DeferredMessages&&) = delete;
   // One by one: the default would recurse as deep as the list is long.
-  ~HeldMessages() {
+  ~DeferredMessages() {
     while (take_first() != nullptr) {
     }
   }
 
-  void append(std::unique_ptr<HeldMessage> message) noexcept {
-    std::unique_ptr<HeldMessage>& place = last_ == nullptr ? first_ : last_->next;
+  void append(std::unique_ptr<DeferredMessage> message) noexcept {
+    std::unique_ptr<DeferredMessage>& place = last_ == nullptr ? first_ : last_->next;
     last_ = message.get();
     place = std::move(message);
   }
   // Null if there is none.
-  std::unique_ptr<HeldMessage> take_first() noexcept {
-    std::unique_ptr<HeldMessage> taken = std::move(first_);
+  std::unique_ptr<DeferredMessage> take_first() noexcept {
+    std::unique_ptr<DeferredMessage> taken = std::move(first_);
     if (taken != nullptr) first_ = std::move(taken->next);
     if (first_ == nullptr) last_ = nullptr;
     return taken;
   }
 
  private:
-  std::unique_ptr<HeldMessage> first_;
-  HeldMessage* last_ = nullptr;
+  std::unique_ptr<DeferredMessage> first_;
+  DeferredMessage* last_ = nullptr;
 };
 
 struct ThreadState {
   uint32_t held_interrupts = 0;
-  HeldMessages held_messages;
+  DeferredMessages deferred_messages;
   // Apart, because a request that waits for room runs handlers, which may prepare replies.
   SourceDescriptor prepared_request;
   std::unique_ptr<SourceDescriptor> prepared_reply;  // allocated on first use: static TLS is scarce

@@ -1,5 +1,5 @@
 // Polls and waits. All waits of the library end here: poll_all() polls the transport and the progress table,
-// Waiter backs off, and sleeps go to Transport::sleep().
+// Backoff backs off, and sleeps go to Transport::sleep().
 #include "am/progress/waiting.hpp"
 
 #include "am/job/exit.hpp"
@@ -57,15 +57,16 @@ uint32_t processors() noexcept {
 // Called by the transport after this process has announced its sleep. Progress that other ranks made
 // before the announcement sends no wakeup, so this check prevents a lost wakeup.
 bool must_stay_awake(const void* context) noexcept {
-  const auto& awaited = *static_cast<const Awaited*>(context);
-  return (awaited.holds != nullptr && awaited.holds(awaited.context)) || job().progress.run() != 0;
+  const auto& condition = *static_cast<const WaitCondition*>(context);
+  return (condition.holds != nullptr && condition.holds(condition.context)) ||
+         job().progress.run() != 0;
 }
 
 // Wakes threads that wait for a condition that this thread's handlers made true. Lost wakeups are
 // impossible: a sleeper counts itself and then checks its condition; this thread runs the handler,
 // fences, and then reads the count. So at least one of them sees the other. Cost: one fence per poll
 // with events, in threaded modes only.
-void tell_sleepers() noexcept {
+void wake_sleepers() noexcept {
   full_fence();
   if (sleepers.load(std::memory_order_relaxed) != 0 && job().transport != nullptr)
     job().transport->wake();
@@ -80,14 +81,14 @@ uint32_t poll_all() noexcept {
     events = the_job.transport->poll(am_receiver(), poll_budget(), false);
   }
   events += the_job.progress.run();
-  if (events != 0 && !the_job.single_threaded) tell_sleepers();
+  if (events != 0 && !the_job.single_threaded) wake_sleepers();
   return events;
 }
 
 uint32_t poll_network() noexcept {
   Job& the_job = job();
   const uint32_t events = the_job.transport->poll(am_receiver(), poll_budget(), false);
-  if (events != 0 && !the_job.single_threaded) tell_sleepers();
+  if (events != 0 && !the_job.single_threaded) wake_sleepers();
   return events;
 }
 
@@ -96,7 +97,7 @@ uint32_t poll_replies() noexcept {
   Transport* transport = the_job.transport.get();
   if (transport == nullptr) return 0;
   const uint32_t events = transport->poll(am_receiver(), poll_budget(), true);
-  if (events != 0 && !the_job.single_threaded) tell_sleepers();
+  if (events != 0 && !the_job.single_threaded) wake_sleepers();
   return events;
 }
 
@@ -109,19 +110,19 @@ void yield_processor() noexcept {
   }
 }
 
-bool answer_is_near() noexcept {
+bool is_reply_expected() noexcept {
   const Transport* transport = job().transport.get();
   return transport != nullptr && transport->is_reply_imminent();
 }
 
-bool give_way(uint32_t misses) noexcept {
+bool spin_or_yield(uint32_t misses) noexcept {
   const uint32_t spins = policy.spins.load(std::memory_order_relaxed);
-  if (misses <= spins && (spinning_pays() || answer_is_near())) {
+  if (misses <= spins && (is_spinning_useful() || is_reply_expected())) {
     _mm_pause();
     return false;
   }
   Job& the_job = job();
-  if (is_over()) follow_the_end();
+  if (has_exit_grace_expired()) exit_with_job();
   if (misses <= spins + policy.yields.load(std::memory_order_relaxed) ||
       !policy.sleeps.load(std::memory_order_relaxed) || the_job.transport == nullptr) {
     yield_processor();
@@ -131,24 +132,24 @@ bool give_way(uint32_t misses) noexcept {
   return true;
 }
 
-void sleep_announced(bool needed, const Awaited& awaited) noexcept {
+void sleep_announced(bool needed, const WaitCondition& condition) noexcept {
   if (needed) {
     take_short_slices();
     const CancellationDisabled guard;
-    const uint64_t longest_ns = awaited.longest_ns != 0 ? awaited.longest_ns : kSleepNs;
-    job().transport->sleep(now_ns() + longest_ns, {.holds = must_stay_awake, .context = &awaited});
+    const uint64_t max_ns = condition.max_ns != 0 ? condition.max_ns : kSleepNs;
+    job().transport->sleep(now_ns() + max_ns, {.holds = must_stay_awake, .context = &condition});
   }
   sleepers.fetch_sub(1, std::memory_order_relaxed);
 }
 
-void sleep_till_told() noexcept {
+void sleep_until_event() noexcept {
   const CancellationDisabled guard;
-  const Awaited nothing;
+  const WaitCondition nothing;
   job().transport->sleep(now_ns() + kSleepNs, {.holds = must_stay_awake, .context = &nothing});
 }
 
-void Waiter::pause(uint32_t misses, const Awaited& awaited) noexcept {
-  if (give_way(misses)) sleep_announced(true, awaited);
+void Backoff::pause(uint32_t misses, const WaitCondition& condition) noexcept {
+  if (spin_or_yield(misses)) sleep_announced(true, condition);
 }
 
 void set_wait_mode(WaitMode mode) noexcept {
@@ -157,19 +158,19 @@ void set_wait_mode(WaitMode mode) noexcept {
   policy.sleeps.store(mode != WaitMode::kSpin, std::memory_order_relaxed);
 }
 
-bool spinning_pays() noexcept { return policy.spins.load(std::memory_order_relaxed) >= 100; }
+bool is_spinning_useful() noexcept { return policy.spins.load(std::memory_order_relaxed) >= 100; }
 
 void choose_wait_mode(uint32_t ranks_here) noexcept {
   set_wait_mode(ranks_here > processors() ? WaitMode::kBlock : WaitMode::kSpinBlock);
 }
 
-void wait_for_the_end() noexcept {
+void wait_for_job_exit() noexcept {
   const CancellationDisabled guard;
   // Bounded: the launcher soon reports the job's end, or this rank, which cannot reach a peer, ends the
   // job itself.
   const uint64_t limit = now_ns() + kMostNs;
-  while (!is_over() && now_ns() < limit) usleep(1000);
-  follow_the_end();
+  while (!has_exit_grace_expired() && now_ns() < limit) usleep(1000);
+  exit_with_job();
 }
 
 }  // namespace hydrant

@@ -17,43 +17,43 @@ uint32_t poll_replies() noexcept;
 
 // A condition besides messages. It is evaluated after this process has announced its sleep and before
 // it sleeps; if it holds, the process does not sleep. `holds` may be null.
-struct Awaited {
+struct WaitCondition {
   bool (*holds)(const void* context) noexcept = nullptr;
   const void* context = nullptr;
   // Maximum sleep in ns, for a condition that may become true without a wakeup; 0: the default.
-  uint64_t longest_ns = 0;
+  uint64_t max_ns = 0;
 };
 
-// The two halves of Waiter::pause(), for a condition that only the caller can evaluate. give_way()
+// The two halves of Backoff::pause(), for a condition that only the caller can evaluate. spin_or_yield()
 // returns true when it is time to sleep, and announces the sleep to the other threads of this process.
 // The caller then evaluates its condition once more and calls sleep_announced(), which sleeps only if
 // `needed`.
-bool give_way(uint32_t misses) noexcept;
-void sleep_announced(bool needed, const Awaited& awaited = {}) noexcept;
+bool spin_or_yield(uint32_t misses) noexcept;
+void sleep_announced(bool needed, const WaitCondition& condition = {}) noexcept;
 
 // For a thread without a condition of its own: sleeps until a message arrives for this process, or some
 // ms. Other threads need not wake it after running handlers.
-void sleep_till_told() noexcept;
+void sleep_until_event() noexcept;
 
 // Yields the processor to any runnable thread; the ranks of the node see that this rank has yielded.
 void yield_processor() noexcept;
 // True if the last rank with which this rank exchanged a message seems to run on another processor. If
 // ranks outnumber processors, short spinning pays then: two running ranks can answer each other several
 // times in the time of two process switches (decision 0018).
-bool answer_is_near() noexcept;
+bool is_reply_expected() noexcept;
 
-// Counts polls without events and backs off accordingly. Use one Waiter per wait.
-class Waiter {
+// Counts polls without events and backs off accordingly. Use one Backoff per wait.
+class Backoff {
  public:
   // Call it after each poll, with the number of events.
-  void polled(uint32_t events, const Awaited& awaited = {}) noexcept {
+  void polled(uint32_t events, const WaitCondition& condition = {}) noexcept {
     if (events != 0) {
       misses_ = 0;
     } else {
-      pause(++misses_, awaited);
+      pause(++misses_, condition);
     }
   }
-  static void pause(uint32_t misses, const Awaited& awaited = {}) noexcept;
+  static void pause(uint32_t misses, const WaitCondition& condition = {}) noexcept;
 
  private:
   uint32_t misses_ = 0;
@@ -63,11 +63,11 @@ class Waiter {
 enum class WaitMode : uint32_t { kSpin, kBlock, kSpinBlock };
 void set_wait_mode(WaitMode mode) noexcept;
 // True unless GASNET_WAIT_BLOCK: the awaited rank can be expected to run at the same time.
-bool spinning_pays() noexcept;
+bool is_spinning_useful() noexcept;
 // Sets the default for `ranks_here` ranks on the processors that this process may use.
 void choose_wait_mode(uint32_t ranks_here) noexcept;
 
 // Does not return. For a thread that cannot continue because the job is being ended by the control thread.
-[[noreturn]] void wait_for_the_end() noexcept;
+[[noreturn]] void wait_for_job_exit() noexcept;
 
 }  // namespace hydrant

@@ -27,7 +27,7 @@ struct OwnSegment : hydrant_segment {
 
 // With GASNET_SEGMENT_EVERYTHING segments are visible after the attach, as in the other modes.
 bool may_have_segments() noexcept {
-  return job().segment_mode != kEverything ||
+  return job().segment_mode != kSegmentEverything ||
          job().state.load(std::memory_order_acquire) == JobState::kAttached;
 }
 
@@ -57,13 +57,13 @@ Status map_private(uintptr_t size, void** addr) noexcept {
 
 Status query_bound(gex_Rank_t rank, void** owneraddr_p, void** localaddr_p,
                    uintptr_t* size_p) noexcept {
-  SegmentPlace place;
+  SegmentAddress address;
   if (!is_wired() || rank >= job().size() || !may_have_segments() ||
-      find_segment(rank, &place) != Status::kOk || place.size == 0)
+      find_segment(rank, &address) != Status::kOk || address.size == 0)
     return Status::kBadArg;
-  if (owneraddr_p != nullptr) *owneraddr_p = reinterpret_cast<void*>(place.addr);
-  if (localaddr_p != nullptr) *localaddr_p = address_here(rank, place);
-  if (size_p != nullptr) *size_p = place.size;
+  if (owneraddr_p != nullptr) *owneraddr_p = reinterpret_cast<void*>(address.addr);
+  if (localaddr_p != nullptr) *localaddr_p = mapped_address(rank, address);
+  if (size_p != nullptr) *size_p = address.size;
   return Status::kOk;
 }
 
@@ -97,9 +97,9 @@ gex_Event_t gex_EP_QueryBoundSegmentNB(gex_TM_t, gex_Rank_t rank, void** ownerad
                                                          ? CallKind::kLocal
                                                          : CallKind::kCommunicates);
   const CancellationDisabled guard;
-  SegmentPlace place;
+  SegmentAddress address;
   if ((flags & GEX_FLAG_IMMEDIATE) != 0 && is_wired() && rank < job().size() &&
-      find_segment(rank, &place, false) == Status::kNotReady) {
+      find_segment(rank, &address, false) == Status::kNotReady) {
     return GEX_EVENT_NO_OP;
   }
   if (query_bound(rank, owneraddr_p, localaddr_p, size_p) != Status::kOk && size_p != nullptr)
@@ -128,10 +128,10 @@ int gasnet_getSegmentInfo(gasnet_seginfo_t* table, int numentries) {
         fail(Status::kBadArg, "the table is NULL, or numentries is negative (%d)", numentries),
         kCall);
   for (int i = 0; i < numentries && static_cast<Rank>(i) < job().size(); ++i) {
-    SegmentPlace place;
-    if (const Status status = find_segment(static_cast<Rank>(i), &place); status != Status::kOk)
+    SegmentAddress address;
+    if (const Status status = find_segment(static_cast<Rank>(i), &address); status != Status::kOk)
       return report(status, kCall);
-    table[i] = {.addr = reinterpret_cast<void*>(place.addr), .size = place.size};
+    table[i] = {.addr = reinterpret_cast<void*>(address.addr), .size = address.size};
   }
   return GASNET_OK;
 }
@@ -147,27 +147,27 @@ int gasnet_getNodeInfo(gasnet_nodeinfo_t* table, int numentries) {
         kCall);
   for (int i = 0; i < numentries && static_cast<Rank>(i) < job().size(); ++i) {
     const auto rank = static_cast<Rank>(i);
-    SegmentPlace place;
-    (void)find_segment(rank, &place);
-    const void* here = address_here(rank, place);
-    Whereabouts where;
-    if (const Status status = find_whereabouts(rank, &where); status != Status::kOk)
+    SegmentAddress address;
+    (void)find_segment(rank, &address);
+    const void* here = mapped_address(rank, address);
+    RankLocation where;
+    if (const Status status = find_location(rank, &where); status != Status::kOk)
       return report(status, kCall);
     table[i] = {.host = where.host,
                 .supernode = where.supernode,
                 .offset = here != nullptr ? static_cast<intptr_t>(
-                                                reinterpret_cast<uintptr_t>(here) - place.addr)
+                                                reinterpret_cast<uintptr_t>(here) - address.addr)
                                           : 0};
   }
   return GASNET_OK;
 }
 
 uintptr_t gasnet_getMaxLocalSegmentSize(void) {
-  if (job().segment_mode == kEverything) return UINTPTR_MAX;
+  if (job().segment_mode == kSegmentEverything) return UINTPTR_MAX;
   return is_wired() ? max_agreed_segment() : max_local_segment();
 }
 uintptr_t gasnet_getMaxGlobalSegmentSize(void) {
-  if (job().segment_mode == kEverything) return UINTPTR_MAX;
+  if (job().segment_mode == kSegmentEverything) return UINTPTR_MAX;
   return is_wired() ? max_global_segment() : 0;
 }
 
@@ -228,7 +228,7 @@ int gex_EP_BindSegment(gex_EP_t ep, gex_Segment_t segment, gex_Flags_t flags) {
     return report(
         fail(Status::kBadArg, "the segment does not belong to this client, or flags is not 0"),
         kCall);
-  if (the_job.segment_mode == kEverything || ep->segment != nullptr)
+  if (the_job.segment_mode == kSegmentEverything || ep->segment != nullptr)
     return report(fail(Status::kBadArg, "the endpoint has a segment already"), kCall);
   ep->segment = segment;
   return GASNET_OK;

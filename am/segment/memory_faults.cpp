@@ -17,15 +17,15 @@ namespace hydrant {
 namespace {
 
 // A signal and its previous handler.
-struct Caught {
+struct CaughtSignal {
   int number;
   struct sigaction before;
   std::atomic<bool> spent;  // a SA_RESETHAND handler has run
 };
-constinit Caught g_caught[] = {{SIGSEGV, {}, false}, {SIGBUS, {}, false}};
+constinit CaughtSignal g_caught_signals[] = {{SIGSEGV, {}, false}, {SIGBUS, {}, false}};
 
 // Continues as if this handler were not installed: calls the previous handler or the default action.
-void go_on(Caught& caught, siginfo_t* info, void* context) noexcept {
+void go_on(CaughtSignal& caught, siginfo_t* info, void* context) noexcept {
   const struct sigaction& before = caught.before;
   const bool is_once = (static_cast<unsigned>(before.sa_flags) & SA_RESETHAND) != 0;
   const bool is_spent = is_once && caught.spent.exchange(true, std::memory_order_relaxed);
@@ -54,13 +54,13 @@ void on_memory_fault(int number, siginfo_t* info, void* context) {
     }
   }
   errno = kept;
-  for (Caught& caught : g_caught) {
+  for (CaughtSignal& caught : g_caught_signals) {
     if (caught.number == number) go_on(caught, info, context);
   }
   errno = kept;
 }
 
-void install(Caught& caught) noexcept {
+void install(CaughtSignal& caught) noexcept {
   if (!catches_signal(caught.number)) return;
   if (sigaction(caught.number, nullptr, &caught.before) != 0) return;
   struct sigaction action {};
@@ -108,7 +108,7 @@ size_t describe_fault(uintptr_t addr, bool no_memory, char* text, size_t room) n
 void catch_memory_faults() noexcept {
   static constinit std::atomic<bool> is_done{false};
   if (is_done.exchange(true, std::memory_order_relaxed)) return;
-  for (Caught& caught : g_caught) install(caught);
+  for (CaughtSignal& caught : g_caught_signals) install(caught);
 }
 
 }  // namespace hydrant

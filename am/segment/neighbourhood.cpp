@@ -12,7 +12,7 @@
 namespace hydrant {
 namespace {
 
-constexpr const char* kCard = "whereabouts";
+constexpr const char* kKey = "whereabouts";
 constexpr uint64_t kWaitNs = 10'000'000'000;
 
 Neighbourhood& the_neighbourhood() noexcept {
@@ -27,26 +27,26 @@ bool Neighbourhood::contains(Rank rank) const noexcept {
                      [rank](const Info& info) { return info.gex_jobrank == rank; });
 }
 
-Status find_whereabouts(Rank rank, Whereabouts* found) noexcept {
-  Whereabouts told;
+Status find_location(Rank rank, RankLocation* found) noexcept {
+  RankLocation location;
   size_t bytes = 0;
   const MutexLock lock(job().bootstrap_mu);
   const Status status = job().bootstrap->get(
-      rank, kCard, std::as_writable_bytes(std::span(&told, 1)), &bytes, now_ns() + kWaitNs);
+      rank, kKey, std::as_writable_bytes(std::span(&location, 1)), &bytes, now_ns() + kWaitNs);
   if (status != Status::kOk) return status;
-  if (bytes != sizeof told) {
+  if (bytes != sizeof location) {
     return fail(Status::kBroken,
                 "the entry '%s' of rank %u in the job's store has an unexpected size of %zu bytes",
-                kCard, rank, bytes);
+                kKey, rank, bytes);
   }
   // A host is named by the lowest of its ranks.
-  if (told.host > rank) {
+  if (location.host > rank) {
     return fail(Status::kBroken,
                 "the entry '%s' of rank %u in the job's store names rank %u as the first of its "
                 "host, which is above it",
-                kCard, rank, told.host);
+                kKey, rank, location.host);
   }
-  *found = told;
+  *found = location;
   return Status::kOk;
 }
 
@@ -67,8 +67,8 @@ Status find_neighbourhood(Bootstrap& bootstrap, uint32_t most) noexcept {
   here.my_index = topology.node_rank - first;
   here.set_size = topology.node_count * parts;
   here.set_rank = topology.node * parts + topology.node_rank / part;
-  const Whereabouts mine = {.host = topology.node_ranks.front(), .supernode = here.set_rank};
-  return bootstrap.put(kCard, std::as_bytes(std::span(&mine, 1)));
+  const RankLocation mine = {.host = topology.node_ranks.front(), .supernode = here.set_rank};
+  return bootstrap.put(kKey, std::as_bytes(std::span(&mine, 1)));
 }
 
 }  // namespace hydrant

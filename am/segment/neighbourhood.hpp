@@ -24,12 +24,12 @@ struct Neighbourhood {
 
 const Neighbourhood& neighbourhood() noexcept;
 // Of any rank of the job: the lowest rank of its host, and the index of its neighbourhood.
-struct Whereabouts {
+struct RankLocation {
   Rank host = 0;
   uint32_t supernode = 0;
 };
 // Queries the job's store. Errors: those of Bootstrap::get(); kBroken: the entry is no position in this job.
-Status find_whereabouts(Rank rank, Whereabouts* found) noexcept;
+Status find_location(Rank rank, RankLocation* found) noexcept;
 // `most` is GASNET_SUPERNODE_MAXSIZE; 0 is no limit. Publishes this rank's position in the job's store.
 Status find_neighbourhood(Bootstrap& bootstrap, uint32_t most) noexcept;
 

@@ -17,37 +17,37 @@ constexpr uint64_t kFarBytes = uint64_t{4} << 30;
 std::atomic<bool> is_on{false};  // relaxed: written before other threads exist
 
 // False if this process knows of no segment of `rank`.
-bool find_known(Rank rank, SegmentPlace* place) noexcept {
-  return job().segment_mode != kEverything && find_segment(rank, place) == Status::kOk &&
-         place->size != 0;
+bool find_known(Rank rank, SegmentAddress* address) noexcept {
+  return job().segment_mode != kSegmentEverything && find_segment(rank, address) == Status::kOk &&
+         address->size != 0;
 }
 
-bool holds(const SegmentPlace& place, uintptr_t addr, size_t bytes) noexcept {
-  const uintptr_t offset = addr - place.addr;
-  return offset <= place.size && bytes <= place.size - offset;
+bool holds(const SegmentAddress& address, uintptr_t addr, size_t bytes) noexcept {
+  const uintptr_t offset = addr - address.addr;
+  return offset <= address.size && bytes <= address.size - offset;
 }
 
 }  // namespace
 
 void choose_segment_check() noexcept {
-  is_on.store(
-      job().debug && job().segment_mode != kEverything && knob_number(JobKnob::kSegmentCheck) != 0,
-      std::memory_order_relaxed);
+  is_on.store(job().debug && job().segment_mode != kSegmentEverything &&
+                  knob_number(JobKnob::kSegmentCheck) != 0,
+              std::memory_order_relaxed);
 }
 
 bool checks_segments() noexcept { return is_on.load(std::memory_order_relaxed); }
 
 Status check_in_segment(Rank rank, uintptr_t addr, size_t bytes) noexcept {
   if (bytes == 0 || !segments_are_known()) return Status::kOk;
-  SegmentPlace place;
-  if (const Status status = find_segment(rank, &place); status != Status::kOk) return status;
-  if (place.size == 0) {
+  SegmentAddress address;
+  if (const Status status = find_segment(rank, &address); status != Status::kOk) return status;
+  if (address.size == 0) {
     return fail(Status::kBadArg,
                 "%zu bytes at %#zx of rank %u, which has no segment: with GASNET_DEBUG targets "
                 "must lie in segments (HYDRANT_SEGMENT_CHECK=n allows any memory)",
                 bytes, static_cast<size_t>(addr), rank);
   }
-  if (holds(place, addr, bytes)) return Status::kOk;
+  if (holds(address, addr, bytes)) return Status::kOk;
   char relation[kSegmentRelationText];
   return fail(Status::kBadArg,
               "%zu bytes at %#zx of rank %u are not in its segment%s. With GASNET_DEBUG "
@@ -57,26 +57,27 @@ Status check_in_segment(Rank rank, uintptr_t addr, size_t bytes) noexcept {
 }
 
 bool leaves_segment(Rank rank, uintptr_t addr, size_t bytes) noexcept {
-  SegmentPlace place;
-  if (bytes == 0 || !find_known(rank, &place) || holds(place, addr, bytes)) return false;
-  const auto is_inside = [&place](uintptr_t at) { return at - place.addr < place.size; };
-  return is_inside(addr) || is_inside(addr + bytes - 1) || place.addr - addr < bytes;
+  SegmentAddress address;
+  if (bytes == 0 || !find_known(rank, &address) || holds(address, addr, bytes)) return false;
+  const auto is_inside = [&address](uintptr_t at) { return at - address.addr < address.size; };
+  return is_inside(addr) || is_inside(addr + bytes - 1) || address.addr - addr < bytes;
 }
 
 const char* relate_to_segment(Rank rank, uintptr_t addr, size_t bytes, char* text,
                               size_t room) noexcept {
   text[0] = '\0';
-  SegmentPlace place;
-  if (bytes == 0 || !find_known(rank, &place) || holds(place, addr, bytes)) return text;
-  const bool is_before = addr < place.addr;
+  SegmentAddress address;
+  if (bytes == 0 || !find_known(rank, &address) || holds(address, addr, bytes)) return text;
+  const bool is_before = addr < address.addr;
   const uint64_t last = addr + (bytes - 1);
-  const uint64_t beyond = is_before ? place.addr - addr : last - (place.addr + place.size - 1);
+  const uint64_t beyond =
+      is_before ? address.addr - addr : last - (address.addr + address.size - 1);
   if (beyond > kFarBytes) return text;
   (void)snprintf(text, room, "; they %s %llu byte%s %s of its segment [%#llx, +%llu)",
                  is_before ? "begin" : "reach", static_cast<unsigned long long>(beyond),
                  beyond == 1 ? "" : "s", is_before ? "before the start" : "past the end",
-                 static_cast<unsigned long long>(place.addr),
-                 static_cast<unsigned long long>(place.size));
+                 static_cast<unsigned long long>(address.addr),
+                 static_cast<unsigned long long>(address.size));
   return text;
 }
 

@@ -27,7 +27,7 @@ namespace {
 constexpr uint64_t kHugePage = uint64_t{2} << 20;
 // A core dump reads every page, which would commit all of a large sparse segment; larger segments are
 // not dumped.
-constexpr uint64_t kMostDumped = uint64_t{256} << 20;
+constexpr uint64_t kMaxDumped = uint64_t{256} << 20;
 
 unsigned long long ull(uint64_t value) noexcept { return value; }
 
@@ -117,7 +117,7 @@ Status map_slice(int fd, Rank own, GuardSize guards, SegmentSlice* slice) noexce
   }
   // Both calls are hints; failures are ignored.
   (void)madvise(start, slice->size, MADV_HUGEPAGE);
-  if (slice->rank != own || (slice->size > kMostDumped && !is_committed_at_once()))
+  if (slice->rank != own || (slice->size > kMaxDumped && !is_committed_at_once()))
     (void)madvise(start, slice->size, MADV_DONTDUMP);
   slice->here = start;
   return Status::kOk;

@@ -29,7 +29,7 @@ constexpr uint64_t kMost = uint64_t{1} << 44;
 // Slices of the node's file begin at one.
 constexpr uint64_t kHugePage = uint64_t{2} << 20;
 // What a limited address space keeps for stacks, heaps and buffers at least, if that is not most of it.
-constexpr uint64_t kLeastLeft = uint64_t{64} << 20;
+constexpr uint64_t kMinLeft = uint64_t{64} << 20;
 
 enum class Source { kMemory, kVariable, kFileSize, kAddressSpace };
 
@@ -149,15 +149,15 @@ Status parse_segment_size(std::string_view text, uint64_t available, uint32_t ra
   return Status::kOk;
 }
 
-uint64_t most_in_file(uint64_t limit, uint32_t ranks_here) noexcept {
+uint64_t max_in_file(uint64_t limit, uint32_t ranks_here) noexcept {
   // The last slice ends anywhere.
   const uint64_t unit = ranks_here == 1 ? GASNET_PAGESIZE : kHugePage;
   return limit / ranks_here / unit * unit;
 }
 
-uint64_t most_in_address_space(uint64_t left, uint32_t ranks_here) noexcept {
+uint64_t max_in_address_space(uint64_t left, uint32_t ranks_here) noexcept {
   const auto share = static_cast<uint64_t>((1 - kShare) * static_cast<double>(left));
-  const uint64_t kept = std::max(share, std::min(kLeastLeft, left / 2));
+  const uint64_t kept = std::max(share, std::min(kMinLeft, left / 2));
   const uint64_t usable = left - std::min(left, kept + kHugePage);  // to align the last one
   // Guards have room beside segments of their size and more.
   constexpr uint64_t kGuards = 2 * kMinGuardBytes;
@@ -194,13 +194,13 @@ void count_process_limits() noexcept {
     limit_at_start = limit;
   };
   const uint64_t file = file_size_limit();
-  if (file != kUnlimited) bound(most_in_file(file, ranks_of_host), Source::kFileSize, file);
+  if (file != kUnlimited) bound(max_in_file(file, ranks_of_host), Source::kFileSize, file);
   const AddressSpace space = read_address_space();
   if (space.limit_bytes == kUnlimited) return;
   // What is mapped is not known without /proc.
   const uint64_t used = space.used_bytes != 0 ? space.used_bytes : space.limit_bytes / 2;
   const uint64_t left = space.limit_bytes - std::min(space.limit_bytes, used);
-  bound(most_in_address_space(left, ranks_of_host), Source::kAddressSpace, left);
+  bound(max_in_address_space(left, ranks_of_host), Source::kAddressSpace, left);
 }
 
 uintptr_t max_local_segment() noexcept { return max_counted; }

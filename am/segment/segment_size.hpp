@@ -27,10 +27,10 @@ Status parse_segment_size(std::string_view text, uint64_t available, uint32_t ra
                           uint64_t* bytes) noexcept;
 
 // The largest size of each of the segments of `ranks_here` ranks in one file of at most `limit` bytes.
-uint64_t most_in_file(uint64_t limit, uint32_t ranks_here) noexcept;
+uint64_t max_in_file(uint64_t limit, uint32_t ranks_here) noexcept;
 // The same in `left` bytes of address space, where a process maps all of them between guards. A part is left
 // to the program and to later mappings of the library.
-uint64_t most_in_address_space(uint64_t left, uint32_t ranks_here) noexcept;
+uint64_t max_in_address_space(uint64_t left, uint32_t ranks_here) noexcept;
 
 // Decides once, at job start. Errors: kBadArg for an invalid GASNET_MAX_SEGSIZE.
 Status choose_max_segment(uint32_t ranks_here) noexcept;

@@ -34,16 +34,16 @@ uintptr_t max_global_segment() noexcept;
 uintptr_t max_agreed_segment() noexcept;
 
 // Address of a rank's segment in its owner's process; size 0 if the rank has no segment.
-struct SegmentPlace {
+struct SegmentAddress {
   uint64_t addr = 0;
   uint64_t size = 0;
 };
 // Queries the job's store once per rank and caches the result. Errors: kNotReady and kBroken as
 // Bootstrap::get(); also kNotReady if the store must be queried but `may_ask` is false.
-Status find_segment(Rank rank, SegmentPlace* place, bool may_ask = true) noexcept;
+Status find_segment(Rank rank, SegmentAddress* address, bool may_ask = true) noexcept;
 // True if this process knows the segment of any rank.
 bool segments_are_known() noexcept;
 // The segment's address in this process; null if it is not mapped here or `rank` is no neighbour.
-void* address_here(Rank rank, const SegmentPlace& place) noexcept;
+void* mapped_address(Rank rank, const SegmentAddress& address) noexcept;
 
 }  // namespace hydrant

@@ -36,7 +36,7 @@ constexpr size_t kLineBytes = 1024;
 
 // Formats "#3  0x7f12 in name at file.c:12 (object+0x1c)". Looks up the address before the return
 // address, which always lies in the calling function. `known` may be null.
-void write_frame(int fd, int number, void* frame, const CodePlace* known) noexcept {
+void write_frame(int fd, int number, void* frame, const CodeLocation* known) noexcept {
   char line[kLineBytes];
   constexpr size_t kRoom = sizeof line - 1;
   const auto address = reinterpret_cast<uintptr_t>(frame);
@@ -65,8 +65,8 @@ void write_frame(int fd, int number, void* frame, const CodePlace* known) noexce
 [[gnu::noinline]] int write_execinfo(int fd) noexcept {
   std::array<void*, kMaxFrames> frames;
   const int count = ::backtrace(frames.data(), kMaxFrames);
-  static_assert(kMaxFrames <= kMostPlaces);
-  const CodePlace* const known = find_code_places(frames.data(), count);
+  static_assert(kMaxFrames <= kMaxLocations);
+  const CodeLocation* const known = find_code_locations(frames.data(), count);
   for (int i = kOwnFrames; i < count; ++i) {
     write_frame(fd, i - kOwnFrames, frames[static_cast<size_t>(i)],
                 known != nullptr ? known + i : nullptr);

@@ -240,11 +240,11 @@ void hydrant_tools_rwlock_unlock_checked(hydrant_tools_rwlock_t* rwlock, const c
 void hydrant_tools_rwlock_assert(const hydrant_tools_rwlock_t* rwlock, int held,
                                  const char* where) {
   const hydrant::Hold hold = held_locks().find(rwlock);
-  const bool is_as_said = held == hydrant::kEither ? hold != hydrant::kNone : hold == held;
+  const bool is_as_expected = held == hydrant::kEither ? hold != hydrant::kNone : hold == held;
   static constexpr const char* kExpected[] = {
       "this thread should not hold the reader/writer lock",
       "this thread should hold the reader/writer lock for reading",
       "this thread should hold the reader/writer lock for writing",
       "this thread should hold the reader/writer lock"};
-  require(is_as_said, kExpected[held & 3], rwlock, where);
+  require(is_as_expected, kExpected[held & 3], rwlock, where);
 }

@@ -26,21 +26,21 @@ constexpr uint64_t kLookUpNs = 10'000'000'000;
 constexpr size_t kAnswerBytes = size_t{64} << 10;
 constexpr int kOptions = 4;  // "-f", "-C", "-e" and the file
 constexpr const char* kReaders[] = {"addr2line", "eu-addr2line", "llvm-addr2line", nullptr};
-constexpr int kNotRun = 127;
+constexpr int kExecFailed = 127;
 
 // Static, because it is too large for the stack of a signal handler.
 struct Room {
-  CodePlace places[kMostPlaces];
-  const link_map* objects[kMostPlaces];
-  bool is_done[kMostPlaces];
-  int asked[kMostPlaces];  // frames of one object, in the order of `addresses`
-  char addresses[kMostPlaces][24];
-  const char* arguments[kOptions + kMostPlaces + 1];
+  CodeLocation locations[kMaxLocations];
+  const link_map* objects[kMaxLocations];
+  bool is_done[kMaxLocations];
+  int asked[kMaxLocations];  // frames of one object, in the order of `addresses`
+  char addresses[kMaxLocations][24];
+  const char* arguments[kOptions + kMaxLocations + 1];
   char answer[kAnswerBytes];
 };
 
 // Reads until the end of the pipe or the deadline; returns the bytes stored.
-size_t read_answer(int fd, char* text, size_t room, uint64_t deadline_ns) noexcept {
+size_t read_output(int fd, char* text, size_t room, uint64_t deadline_ns) noexcept {
   size_t used = 0;
   while (used < room) {
     const uint64_t now = now_ns();
@@ -96,7 +96,7 @@ bool look_up(Room& room, void* const* frames, int count, int first, uint64_t dea
   size_t bytes = 0;
   bool is_over = false;
   if (child > 0) {
-    bytes = read_answer(ends[0], room.answer, sizeof room.answer, deadline_ns);
+    bytes = read_output(ends[0], room.answer, sizeof room.answer, deadline_ns);
     const uint64_t now = now_ns();
     is_over = await_helper(child, deadline_ns > now ? deadline_ns - now : 0) || bytes > 0;
   }
@@ -104,9 +104,9 @@ bool look_up(Room& room, void* const* frames, int count, int first, uint64_t dea
   const char* at = room.answer;
   const char* const end = at + bytes;
   for (int i = 0; i < asked && at < end; ++i) {
-    CodePlace& place = room.places[room.asked[i]];
-    take_line(&at, end, place.name, sizeof place.name);
-    take_line(&at, end, place.place, sizeof place.place);
+    CodeLocation& location = room.locations[room.asked[i]];
+    take_line(&at, end, location.name, sizeof location.name);
+    take_line(&at, end, location.place, sizeof location.place);
   }
   return child > 0 && (is_over || now_ns() < deadline_ns);
 }
@@ -116,10 +116,10 @@ bool look_up(Room& room, void* const* frames, int count, int first, uint64_t dea
 // vfork(2), because the child only calls execve(2). fork(3) would run registered atfork handlers, in a
 // process that may be damaged.
 pid_t run_helper(const char* const* programs, const char* const* arguments, int output) noexcept {
-  constexpr int kMostArguments = kOptions + kMostPlaces + 2;
-  const char* all[kMostArguments + 1];
+  constexpr int kMaxArguments = kOptions + kMaxLocations + 2;
+  const char* all[kMaxArguments + 1];
   int count = 1;
-  for (; *arguments != nullptr && count < kMostArguments; ++arguments) all[count++] = *arguments;
+  for (; *arguments != nullptr && count < kMaxArguments; ++arguments) all[count++] = *arguments;
   all[count] = nullptr;
   // A minimal environment: LD_PRELOAD must not affect the helper.
   char path[4096];
@@ -144,7 +144,7 @@ pid_t run_helper(const char* const* programs, const char* const* arguments, int 
       }
       execvpe(all[0], const_cast<char* const*>(all), environment);
       has_failed = true;
-      _exit(kNotRun);
+      _exit(kExecFailed);
     }
     if (child < 0) return -1;
     if (!has_failed) return child;
@@ -172,14 +172,14 @@ bool await_helper(pid_t child, uint64_t limit_ns) noexcept {
   return false;
 }
 
-const CodePlace* find_code_places(void* const* frames, int count) noexcept {
+const CodeLocation* find_code_locations(void* const* frames, int count) noexcept {
   const CancellationDisabled guard;
   constinit static std::atomic_flag is_busy;
   static Room room;
-  if (count > kMostPlaces || is_busy.test_and_set(std::memory_order_acquire)) return nullptr;
+  if (count > kMaxLocations || is_busy.test_and_set(std::memory_order_acquire)) return nullptr;
   const uint64_t deadline = now_ns() + kLookUpNs;
   for (int i = 0; i < count; ++i) {
-    room.places[i].name[0] = room.places[i].place[0] = '\0';
+    room.locations[i].name[0] = room.locations[i].place[0] = '\0';
     room.is_done[i] = false;
     room.objects[i] = nullptr;
     Dl_info info{};
@@ -194,7 +194,7 @@ const CodePlace* find_code_places(void* const* frames, int count) noexcept {
       goes_on = look_up(room, frames, count, i, deadline);
   }
   is_busy.clear(std::memory_order_release);
-  return room.places;
+  return room.locations;
 }
 
 }  // namespace hydrant

@@ -12,15 +12,15 @@
 
 namespace hydrant {
 
-struct CodePlace {
+struct CodeLocation {
   char name[256];   // "" if unknown
   char place[256];  // "file.c:12", or "" if unknown
 };
 
-// Looks up at most kMostPlaces return addresses, each at its call instruction. Returns null if the
+// Looks up at most kMaxLocations return addresses, each at its call instruction. Returns null if the
 // lookup cannot start. The result is valid until the next call. Waits at most 10 s.
-inline constexpr int kMostPlaces = 100;
-const CodePlace* find_code_places(void* const* frames, int count) noexcept;
+inline constexpr int kMaxLocations = 100;
+const CodeLocation* find_code_locations(void* const* frames, int count) noexcept;
 
 // Runs the first of `programs` (null-terminated) found in PATH with `arguments` after its name.
 // Standard output goes to `output`, standard error to /dev/null. Returns its pid, or -1 if no program

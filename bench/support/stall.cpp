@@ -39,14 +39,14 @@ struct Histogram {
   uint64_t hits = 0;
   uint64_t total_ns = 0;
   uint64_t long_ns = 0;
-  uint64_t longest_ns = 0;
+  uint64_t max_ns = 0;
 
   void add(uint64_t ns) {
     ++count[std::min<size_t>(std::bit_width(ns), count.size() - 1)];
     ++hits;
     total_ns += ns;
     if (ns > kLongNs) long_ns += ns;
-    longest_ns = std::max(longest_ns, ns);
+    max_ns = std::max(max_ns, ns);
   }
   double long_percent() const {
     return total_ns == 0 ? 0.0
@@ -175,8 +175,8 @@ void measure(benchmark::State& state, Subject& subject, std::chrono::microsecond
   set_counter(state, "share_alone", alone.long_percent());
   set_counter(state, "share_beside", beside.long_percent());
   set_counter(state, "share_grows", beside.long_percent() - alone.long_percent());
-  set_counter(state, "longest_alone_us", static_cast<double>(alone.longest_ns) * 1e-3);
-  set_counter(state, "longest_beside_us", static_cast<double>(beside.longest_ns) * 1e-3);
+  set_counter(state, "longest_alone_us", static_cast<double>(alone.max_ns) * 1e-3);
+  set_counter(state, "longest_beside_us", static_cast<double>(beside.max_ns) * 1e-3);
   set_counter(state, "registrations", static_cast<double>(registrations));
   state.SetLabel("alone" + alone.text() + " | beside" + beside.text());
   if (!good) state.SkipWithError("a hold or a registration failed");

@@ -58,7 +58,7 @@ class BarrierBoards {
     Status post(uint32_t parity, uint32_t round, uint64_t word) noexcept override;
     BarrierBoards* boards = nullptr;
     uint32_t which = 0;
-    Refusals refusals{peer_is_lost};
+    Refusals refusals{on_peer_failed};
   };
   // The node that receives the word of one round.
   struct Target {

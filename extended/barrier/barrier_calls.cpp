@@ -39,7 +39,7 @@ void complain_of(const MissingRanks& missing, const char* call, const char* algo
 [[gnu::cold]] void look_closely(const char* call) noexcept {
   if (the_barriers == nullptr) fatal("%s before a client is initialised", call);
   if (handler_depth != 0) fatal("%s in a handler", call);
-  check_carefully(call);
+  check_before_send(call);
 }
 
 inline Barriers& enter(const char* call) noexcept {

@@ -42,12 +42,13 @@ class Post final : public BarrierPost {
   bool send(Rank peer, const BarrierMessage& message) noexcept override {
     const int32_t args[2] = {static_cast<int32_t>(message.bits() | (which_ != 0 ? kWhichBit : 0)),
                              static_cast<int32_t>(message.name.id)};
-    const Sending sending = {.peer = peer,
-                             .handler = message.with_id ? kNamedBarrierHandler : kBarrierHandler,
-                             .nargs = message.with_id ? 2u : 1u,
-                             .args = args,
-                             .immediate = true};
-    // A failure because the job is ending is harmless: peer_is_lost() ignores it.
+    const OutgoingMessage sending = {
+        .peer = peer,
+        .handler = message.with_id ? kNamedBarrierHandler : kBarrierHandler,
+        .nargs = message.with_id ? 2u : 1u,
+        .args = args,
+        .immediate = true};
+    // A failure because the job is ending is harmless: on_peer_failed() ignores it.
     const Status status = hydrant::send(sending);
     if (status != Status::kOk) [[unlikely]] {
       refusals_.note(peer, status, now_ns());
@@ -59,7 +60,7 @@ class Post final : public BarrierPost {
 
  private:
   uint32_t which_;
-  Refusals refusals_{peer_is_lost};
+  Refusals refusals_{on_peer_failed};
 };
 constinit Post posts[2] = {Post(0), Post(1)};
 

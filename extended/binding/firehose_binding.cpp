@@ -40,7 +40,7 @@ int send_message(void* user, uint32_t peer, uint32_t lane, void* reply_to, const
                  size_t len) {
   auto* token = static_cast<gex_Token_t>(reply_to);
   const bool is_reply = lane == HYDRANT_LANE_REPLY && token != nullptr && !token->replied;
-  Sending sending;
+  OutgoingMessage sending;
   sending.peer = peer;
   sending.lane = is_reply ? Lane::kReply : Lane::kRequest;
   const bool mapped = user == &the_mappings;
@@ -155,8 +155,8 @@ void start_firehose() noexcept {
                   hydrant_key_bytes(options.domain)};
   forget_on_demand_keys();
   job().progress.add(progress, &the_firehose);  // null would mark a free row
-  job().before_telling = settle_exports;
-  job().may_tell = exports_are_quiet;
+  job().before_send = settle_exports;
+  job().can_send = exports_are_quiet;
   job().careful = true;
 }
 
@@ -222,13 +222,13 @@ void settle_exports() noexcept {
     (void)hydrant_remote_poll(the_firehose.end);
     return;
   }
-  Waiter waiter;
+  Backoff backoff;
   const uint64_t warn_ns = knob_number(JobKnob::kJobWaitWarn);
   uint64_t warn_at = warn_ns != 0 ? now_ns() + warn_ns : UINT64_MAX;
   while (!exports_are_quiet()) {
     // Continuing would announce memory that a peer may still write to.
-    if (is_over()) follow_the_end();
-    waiter.polled(poll_all());
+    if (has_exit_grace_expired()) exit_with_job();
+    backoff.polled(poll_all());
     if (now_ns() < warn_at) continue;
     warn_at = now_ns() + warn_ns;
     hydrant_remote_stats_t stats{};

@@ -51,11 +51,11 @@ Status post(Piece& piece, uintptr_t dest, const std::byte* source, const std::by
   Transport& transport = *job().transport;
   const Transport::Pinned remote{dest, static_cast<const std::byte*>(piece.remote.region->key)};
   const Transport::Pinned local{reinterpret_cast<uintptr_t>(source), key};
-  Waiter waiter;
+  Backoff backoff;
   for (;;) {
     const Status status = transport.put_pinned(piece.peer, remote, local, bytes, &piece);
-    if (status != Status::kNotReady || !may_wait || is_over()) return status;
-    waiter.polled(poll_all());
+    if (status != Status::kNotReady || !may_wait || has_exit_grace_expired()) return status;
+    backoff.polled(poll_all());
   }
 }
 
@@ -72,10 +72,10 @@ Status put_uncopied(Rank peer, uintptr_t dest, const std::byte* source, size_t b
         post(piece, dest, source, static_cast<const std::byte*>(local.region->key), bytes, true);
     if (status != Status::kOk) (void)hydrant_remote_release(piece.remote);
   }
-  Waiter waiter;
+  Backoff backoff;
   // A lost peer also completes the put.
   while (status == Status::kOk && !piece.is_over.load(std::memory_order_acquire))
-    waiter.polled(poll_all());
+    backoff.polled(poll_all());
   (void)hydrant_release(local);
   return status;
 }

@@ -82,8 +82,8 @@ void give_processor_away(bool crowded) noexcept {
 }
 
 void wait_patiently(const WaitFor& what) noexcept {
-  Awaited awaited{.holds = what.ready, .context = what.context};
-  const bool crowded = !spinning_pays();
+  WaitCondition condition{.holds = what.ready, .context = what.context};
+  const bool crowded = !is_spinning_useful();
   const uint64_t begin_ns = now_ns();
   uint64_t idle_since_ns = begin_ns;
   bool was_idle = true;
@@ -96,7 +96,7 @@ void wait_patiently(const WaitFor& what) noexcept {
       polls_for_more = kPollsForMore;
     }
     if (what.done(what.context)) return;
-    const bool serves = crowded && polls_for_more != 0 && answer_is_near();
+    const bool serves = crowded && polls_for_more != 0 && is_reply_expected();
     if (serves) --polls_for_more;
     const bool yields = !serves && (crowded || is_hopeless(what.where(what.context), false));
     if (yields) {
@@ -110,9 +110,9 @@ void wait_patiently(const WaitFor& what) noexcept {
     was_idle = true;
     if (now - idle_since_ns >= (yields ? kYieldNs : kSpinNs)) {
       const bool naps = what.where(what.context) == WaitsFor::kAdapter;
-      awaited.longest_ns = naps ? std::clamp((now - begin_ns) / 4, kLeastNapNs, kMostNapNs) : 0;
-      // UINT32_MAX: treat all polls as empty, so that give_way() announces a sleep.
-      if (give_way(UINT32_MAX)) sleep_announced(!what.done(what.context), awaited);
+      condition.max_ns = naps ? std::clamp((now - begin_ns) / 4, kLeastNapNs, kMostNapNs) : 0;
+      // UINT32_MAX: treat all polls as empty, so that spin_or_yield() announces a sleep.
+      if (spin_or_yield(UINT32_MAX)) sleep_announced(!what.done(what.context), condition);
     }
     if (warned || now - begin_ns < warn_after_ns()) continue;
     what.complain(what.context);

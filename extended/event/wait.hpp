@@ -64,7 +64,7 @@ inline bool poll_quickly(Done&& done, bool crowded) noexcept {
 // anything slow, with occasional polls. The pause between checks leaves the cache line to its writer.
 template <typename Done, typename Where>
 inline bool look_quickly(Done&& done, Where&& where) noexcept {
-  const bool crowded = !spinning_pays();
+  const bool crowded = !is_spinning_useful();
   if (where() == WaitsFor::kPolls) return poll_quickly(done, crowded);
   const uint32_t polls = crowded ? kQuickPollsIfCrowded : kQuickPolls;
   for (uint32_t i = 0; i < polls; ++i) {

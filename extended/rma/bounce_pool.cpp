@@ -99,10 +99,10 @@ Status take_bounce_buffer(size_t bytes, bool immediate, BounceBuffer* buffer) no
   PoolBuffer taken;
   Status status = the_buffers()->take(bytes, &taken);
   if (status == Status::kNotReady && !immediate) {
-    Waiter waiter;
+    Backoff backoff;
     do {
-      if (is_over()) return fail(Status::kBroken, "the job is ending");
-      waiter.polled(poll_all());
+      if (has_exit_grace_expired()) return fail(Status::kBroken, "the job is ending");
+      backoff.polled(poll_all());
       status = the_buffers()->take(bytes, &taken);
     } while (status == Status::kNotReady);
   }

@@ -47,7 +47,8 @@ CompletionCounter& pieces_called(int32_t low, int32_t high) noexcept {
 
 // The common part of all messages.
 template <size_t kWords>
-Sending request(Rank peer, uint32_t handler, const Args<kWords>& args, bool immediate) noexcept {
+OutgoingMessage request(Rank peer, uint32_t handler, const Args<kWords>& args,
+                        bool immediate) noexcept {
   return {.peer = peer,
           .handler = handler,
           .nargs = 2 * kWords,
@@ -57,8 +58,9 @@ Sending request(Rank peer, uint32_t handler, const Args<kWords>& args, bool imme
 
 Status start_put(const Transfer& piece, Path path, CompletionCounter& pieces) noexcept {
   const auto args = pack(name_of(pieces), piece.remote);
-  Sending message = request(piece.peer, path == Path::kAmLong ? kPutLongHandler : kPutMediumHandler,
-                            args, piece.immediate);
+  OutgoingMessage message =
+      request(piece.peer, path == Path::kAmLong ? kPutLongHandler : kPutMediumHandler, args,
+              piece.immediate);
   message.category = path == Path::kAmLong ? Category::kLong : Category::kMedium;
   message.source = piece.local;
   message.bytes = piece.bytes;
@@ -75,7 +77,7 @@ Status start_get(const Transfer& piece, Path path, CompletionCounter& pieces) no
 
 // ---- handlers: at the target ----
 
-void reply(gex_Token_t token, Sending message) noexcept {
+void reply(gex_Token_t token, OutgoingMessage message) noexcept {
   message.peer = token->from;
   message.lane = Lane::kReply;
   token->replied = true;
@@ -131,7 +133,7 @@ void on_get(gex_Token_t token, Category category, int32_t low, int32_t high, uin
     return;
   }
   const auto args = pack(word(low, high), dest);
-  Sending message =
+  OutgoingMessage message =
       request(0, category == Category::kMedium ? kGotMediumHandler : kGotLongHandler, args, false);
   message.category = category;
   message.source = data;
@@ -187,10 +189,10 @@ Status make_room(RmaThread& thread, const CompletionCounter& pieces, bool immedi
   if (has_room(thread, pieces)) [[likely]]
     return Status::kOk;
   if (immediate) return Status::kNotReady;
-  Waiter waiter;
+  Backoff backoff;
   while (!has_room(thread, pieces)) {
-    if (is_over()) return fail(Status::kBroken, "the job is ending");
-    waiter.polled(poll_all());
+    if (has_exit_grace_expired()) return fail(Status::kBroken, "the job is ending");
+    backoff.polled(poll_all());
   }
   return Status::kOk;
 }

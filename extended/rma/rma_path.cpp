@@ -65,7 +65,7 @@ void force(Paths& paths, std::string_view forced) noexcept {
 
 // Stores the peer's segment for this thread's inline calls. Segments live as long as the job.
 void remember_segment(RmaThread& thread, Rank peer) noexcept {
-  SegmentPlace place;
+  SegmentAddress place;
   if (find_segment(peer, &place, false) != Status::kOk || place.addr == 0) return;
   const auto start =
       reinterpret_cast<uintptr_t>(job().transport->mapped(peer, place.addr, place.size));
@@ -175,7 +175,7 @@ Path choose_messages(const Paths& paths, const Transfer& what) noexcept {
   if (what.bytes <= paths.long_above || !paths.am_long[static_cast<uint32_t>(what.direction)])
     return Path::kAmMedium;
   // A Long needs a destination in a segment, where memory is certain to be mapped.
-  SegmentPlace place;
+  SegmentAddress place;
   const Rank owner = what.is_put() ? what.peer : job().rank();
   const uintptr_t dest = what.is_put() ? what.remote : reinterpret_cast<uintptr_t>(what.local);
   if (find_segment(owner, &place) != Status::kOk || place.addr == 0) return Path::kAmMedium;

@@ -69,14 +69,14 @@ PostedPiece* take_piece(RmaThread& thread) noexcept {
 // Posts a piece. Polls while the transport has no room, unless `immediate`.
 Status post(const Transfer& part, void* local, PostedPiece& piece) noexcept {
   Transport& transport = *job().transport;
-  Waiter waiter;
+  Backoff backoff;
   for (;;) {
     const Status status = part.is_put()
                               ? transport.put(part.peer, part.remote, local, part.bytes, &piece)
                               : transport.get(part.peer, part.remote, local, part.bytes, &piece);
     if (status != Status::kNotReady || part.immediate) return status;
-    if (is_over()) return fail(Status::kBroken, "the job is ending");
-    waiter.polled(poll_all());
+    if (has_exit_grace_expired()) return fail(Status::kBroken, "the job is ending");
+    backoff.polled(poll_all());
   }
 }
 

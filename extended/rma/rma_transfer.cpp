@@ -210,7 +210,7 @@ void await_the_jobs_end() noexcept {
   const CancellationDisabled guard;
   constexpr int kLooks = 2000;
   for (int i = 0; i < kLooks; ++i) {
-    if (job().ending.load(std::memory_order_relaxed)) wait_for_the_end();
+    if (job().ending.load(std::memory_order_relaxed)) wait_for_job_exit();
     usleep(1000);
   }
 }
@@ -224,7 +224,8 @@ bool faults_return(bool returns) noexcept {
 int answer(Status status, const char* call, bool returns) noexcept {
   if (status == Status::kOk || status == Status::kNotReady) [[likely]]
     return to_c(status);
-  if (status == Status::kBroken && job().ending.load(std::memory_order_relaxed)) wait_for_the_end();
+  if (status == Status::kBroken && job().ending.load(std::memory_order_relaxed))
+    wait_for_job_exit();
   if (!faults_return(returns)) {
     if (status == Status::kBroken) await_the_jobs_end();
     fatal("%s: %s", call, last_error_text());

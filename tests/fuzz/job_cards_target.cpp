@@ -94,18 +94,18 @@ Part part_of(const Card& card, size_t at) {
 // ---- segments ----
 
 // A segment is none, or a range of addresses.
-std::optional<SegmentPlace> expected_place(const std::optional<Card>& card) {
-  if (!card.has_value() || card->size() != sizeof(SegmentPlace)) return std::nullopt;
-  const SegmentPlace place{.addr = part_of<uint64_t>(*card, 0),
-                           .size = part_of<uint64_t>(*card, 8)};
+std::optional<SegmentAddress> expected_place(const std::optional<Card>& card) {
+  if (!card.has_value() || card->size() != sizeof(SegmentAddress)) return std::nullopt;
+  const SegmentAddress place{.addr = part_of<uint64_t>(*card, 0),
+                             .size = part_of<uint64_t>(*card, 8)};
   if (place.size != 0 && !MemoryRange{place.addr, place.size}.valid()) return std::nullopt;
   return place;
 }
 
 void check_places(const std::vector<std::optional<Card>>& cards) {
   for (Rank rank = 1; rank < 4; ++rank) {
-    const std::optional<SegmentPlace> expected = expected_place(cards[rank]);
-    SegmentPlace place;
+    const std::optional<SegmentAddress> expected = expected_place(cards[rank]);
+    SegmentAddress place;
     const Status status = find_segment(rank, &place);
     HYDRANT_FUZZ_CHECK((status == Status::kOk) == expected.has_value());
     if (!expected.has_value()) {
@@ -116,7 +116,7 @@ void check_places(const std::vector<std::optional<Card>>& cards) {
       continue;
     }
     HYDRANT_FUZZ_CHECK(place.addr == expected->addr && place.size == expected->size);
-    HYDRANT_FUZZ_CHECK(address_here(rank, place) == nullptr);
+    HYDRANT_FUZZ_CHECK(mapped_address(rank, place) == nullptr);
     if (place.size == 0) continue;
     const MemoryRange whole{place.addr, place.size};
     for (const uintptr_t addr :
@@ -209,17 +209,17 @@ void check_bound(Input& input) {
   forget_own_segment();
 }
 
-// ---- whereabouts ----
+// ---- locations ----
 
 // Two numbers: the first rank of the host, which is not above the card's own, and a neighbourhood.
-void check_whereabouts(Input& input) {
+void check_locations(Input& input) {
   reset_store({0}, 4);
   for (Rank rank = 1; rank < 4; ++rank) {
     const std::optional<Card> card = set_card(input, rank, "whereabouts");
     const bool is_good = card.has_value() && card->size() == 8 && part_of<Rank>(*card, 0) <= rank;
     constexpr Rank kMark = 4711;
-    Whereabouts found{.host = kMark, .supernode = kMark};
-    const Status status = find_whereabouts(rank, &found);
+    RankLocation found{.host = kMark, .supernode = kMark};
+    const Status status = find_location(rank, &found);
     HYDRANT_FUZZ_CHECK((status == Status::kOk) == is_good);
     if (!is_good) check_refusal(status);
     HYDRANT_FUZZ_CHECK(found.host == (is_good ? part_of<Rank>(*card, 0) : kMark));
@@ -392,7 +392,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     case 1: check_request(input); break;
     case 2: check_bound(input); break;
     case 3: check_boards(input); break;
-    case 5: check_whereabouts(input); break;
+    case 5: check_locations(input); break;
     case 6: check_choice(input); break;
     default: check_words(input); break;
   }

@@ -92,7 +92,7 @@ void note_own_segment() noexcept {
   const hydrant_segment* segment = job().endpoint.segment;
   if (segment == noted.load(std::memory_order_relaxed)) return;
   noted.store(segment, std::memory_order_relaxed);
-  if (segment == nullptr || job().segment_mode == kEverything) return;
+  if (segment == nullptr || job().segment_mode == kSegmentEverything) return;
   (void)hydrant_vouch(firehose().domain, segment->addr, segment->size);
   pin_small_segment(*segment);
 }

@@ -41,7 +41,7 @@ void sparse(double seconds, uint64_t seed) {
   std::mt19937_64 chance(seed * 16 + me);
   std::map<size_t, size_t> written;  // offset in words, of 8192 each: number of words
   constexpr size_t kPlaceWords = 8192;
-  constexpr size_t kMostPlaces = 1000;  // at most 64 MiB are accessed
+  constexpr size_t kMaxPlaces = 1000;  // at most 64 MiB are accessed
   constexpr size_t kSizes[] = {1, 16, 200, 1500, 8192};
   std::vector<uint64_t> buffer(kPlaceWords);
   const double end = now_s() + seconds;
@@ -49,7 +49,7 @@ void sparse(double seconds, uint64_t seed) {
   uint64_t most_exported = 0;
   while (now_s() < end) {
     for (int i = 0; i < 20; ++i, ++operations) {
-      if (written.size() < kMostPlaces && chance() % 2 == 0) {
+      if (written.size() < kMaxPlaces && chance() % 2 == 0) {
         const size_t place = chance() % (bytes / 8 / kPlaceWords) * kPlaceWords;
         const size_t words = kSizes[chance() % std::size(kSizes)];
         for (size_t at = 0; at < words; ++at) buffer[at] = word_of(place, seed, at);

@@ -91,18 +91,18 @@ TEST(Neighbourhood, RanksAgreeOnEveryDivision) {
 }
 
 // The entries of four ranks, of which 2 has `card`.
-Status find_in(std::initializer_list<uint32_t> card, size_t bytes, Whereabouts* found) {
+Status find_in(std::initializer_list<uint32_t> card, size_t bytes, RankLocation* found) {
   auto store = std::make_unique<testing::StoreBootstrap>();
   const std::vector<uint32_t> words(card);
   store->set(2, "whereabouts", std::as_bytes(std::span(words)).first(bytes));
   job().bootstrap = std::move(store);
-  const Status status = find_whereabouts(2, found);
+  const Status status = find_location(2, found);
   job().bootstrap.reset();
   return status;
 }
 
-TEST(Whereabouts, AnEntryIsTakenWholeOrNotAtAll) {
-  Whereabouts found{.host = 7, .supernode = 8};
+TEST(RankLocation, AnEntryIsTakenWholeOrNotAtAll) {
+  RankLocation found{.host = 7, .supernode = 8};
   for (const size_t bytes : {0, 1, 4, 7, 9, 12}) {
     EXPECT_NE(find_in({1, 3, 5}, bytes, &found), Status::kOk) << bytes;
     EXPECT_NE(std::string(last_error_text()), "");

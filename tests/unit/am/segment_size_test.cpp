@@ -69,10 +69,10 @@ TEST(SegmentSize, ShareBelowAPageIsRefused) {
 // ---- limits of the process ----
 
 TEST(SegmentLimits, OneFileHasRoomForAllSegments) {
-  EXPECT_EQ(most_in_file(100 * kMiB + 5000, 1), 100 * kMiB + 4096);
-  EXPECT_EQ(most_in_file(100 * kMiB, 2), 50 * kMiB);
-  EXPECT_EQ(most_in_file(100 * kMiB, 3), 32 * kMiB) << "slices begin at whole huge pages";
-  EXPECT_EQ(most_in_file(5 * kMiB, 3), 0U);
+  EXPECT_EQ(max_in_file(100 * kMiB + 5000, 1), 100 * kMiB + 4096);
+  EXPECT_EQ(max_in_file(100 * kMiB, 2), 50 * kMiB);
+  EXPECT_EQ(max_in_file(100 * kMiB, 3), 32 * kMiB) << "slices begin at whole huge pages";
+  EXPECT_EQ(max_in_file(5 * kMiB, 3), 0U);
 }
 
 TEST(SegmentLimits, AddressSpaceHasRoomForGuardsAndTheProgram) {
@@ -80,7 +80,7 @@ TEST(SegmentLimits, AddressSpaceHasRoomForGuardsAndTheProgram) {
   uint64_t last = 0;
   for (uint64_t left = 0; left < 8 * kGiB; left += left / 16 + 1000) {
     for (const uint32_t ranks : {1U, 2U, 7U, 64U}) {
-      const uint64_t most = most_in_address_space(left, ranks);
+      const uint64_t most = max_in_address_space(left, ranks);
       EXPECT_EQ(most % 4096, 0U);
       // With guards, or so small that there need be none.
       const uint64_t mapped = most > kGuards ? most + kGuards : most;
@@ -90,8 +90,8 @@ TEST(SegmentLimits, AddressSpaceHasRoomForGuardsAndTheProgram) {
       last = most;
     }
   }
-  EXPECT_GT(most_in_address_space(8 * kGiB, 2), 3 * kGiB);
-  EXPECT_EQ(most_in_address_space(kMiB, 1), 0U);
+  EXPECT_GT(max_in_address_space(8 * kGiB, 2), 3 * kGiB);
+  EXPECT_EQ(max_in_address_space(kMiB, 1), 0U);
 }
 
 TEST(SegmentLimits, MaximumIsAtMostWhatTheLimitOnFileSizesAllows) {

@@ -31,9 +31,9 @@ void* operator new[](size_t bytes, const std::nothrow_t&) noexcept {
 namespace hydrant::test {
 namespace {
 
-using HeldMessagesCalls = JobFixture;
+using DeferredMessagesCalls = JobFixture;
 
-TEST_F(HeldMessagesCalls, WithoutMemoryTheCallFailsAndTheOthersAreRun) {
+TEST_F(DeferredMessagesCalls, WithoutMemoryTheCallFailsAndTheOthersAreRun) {
   const auto data = pattern(50);
   gasnet_hold_interrupts();
   EXPECT_EQ(gex_AM_RequestShort2(team(), 0, kShort2, 0, 1, 2), GASNET_OK);
@@ -54,17 +54,17 @@ TEST_F(HeldMessagesCalls, WithoutMemoryTheCallFailsAndTheOthersAreRun) {
   EXPECT_EQ(calls[1].args, (std::vector<int32_t>{6, 7}));
 }
 
-TEST(HeldMessages, AreTakenInOrderAndEndOneByOne) {
+TEST(DeferredMessages, AreTakenInOrderAndEndOneByOne) {
   constexpr size_t kMany = 200'000;
-  HeldMessages messages;
+  DeferredMessages messages;
   EXPECT_EQ(messages.take_first(), nullptr);
   const auto append = [&messages](size_t bytes) {
-    auto message = std::make_unique<HeldMessage>();
+    auto message = std::make_unique<DeferredMessage>();
     message->bytes = bytes;
     messages.append(std::move(message));
   };
   for (size_t i = 0; i < kMany; ++i) append(i);
-  HeldMessages taken(std::move(messages));
+  DeferredMessages taken(std::move(messages));
   append(kMany);  // as a handler may hold while what was held is run
   for (size_t i = 0; i < 3; ++i) {
     const auto first = taken.take_first();
