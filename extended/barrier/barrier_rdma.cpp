@@ -1,5 +1,5 @@
 // Implements the barrier across nodes by RDMA, a state machine on the node's board. named_barrier.cpp and
-// team_barrier.cpp drive it; barrier_boards.cpp sends its mail.
+// team_barrier.cpp drive it; barrier_shared_memory.cpp sends its mail.
 #include "extended/barrier/barrier_rdma.hpp"
 
 #include "extended/barrier/barrier_shm.hpp"

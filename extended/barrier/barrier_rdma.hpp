@@ -19,7 +19,7 @@
 //    repeated write without executing it again (C9-105 of the InfiniBand specification).
 //  * One writer per epoch and round: the rank that posts a word holds the lock, and records the post before
 //    it unlocks.
-//  * A word is never read partially: see barrier_board.hpp.
+//  * A word is never read partially: see barrier_shared_state.hpp.
 //  * Stores before start() are visible after finish(). Each hand-over is a release read by an acquire
 //    (arrival, lock, result), and an adapter preserves the order of a post and the stores before it.
 //  * No arrival is lost. A rank that finds the lock taken leaves, so the holder checks again after it
@@ -45,8 +45,8 @@
 // on shared-memory multiprocessors", 1991, section 3.3.
 #pragma once
 
-#include "extended/barrier/barrier_board.hpp"
 #include "extended/barrier/barrier_engine.hpp"
+#include "extended/barrier/barrier_shared_state.hpp"
 #include "firehose/base/status.hpp"
 #include "rdma/transport.hpp"
 

@@ -1,7 +1,7 @@
 // Allocates events from per-thread pools. All nonblocking operations call take_event() and give_event().
 #include "extended/event/event.hpp"
 
-#include "extended/event/adopted.hpp"
+#include "extended/event/thread_local_pool.hpp"
 
 #include <atomic>
 #include <new>

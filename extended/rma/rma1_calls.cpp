@@ -4,8 +4,8 @@
 
 #include "am/job/job.hpp"
 #include "am/progress/in_call.hpp"
-#include "extended/event/adopted.hpp"
 #include "extended/event/event.hpp"
+#include "extended/event/thread_local_pool.hpp"
 #include "extended/rma/rma.hpp"
 #include "extended/rma/rma_events.hpp"
 #include "extended/rma/rma_thread.hpp"

@@ -6,7 +6,7 @@
 #include "am/job/job.hpp"
 #include "am/progress/in_call.hpp"
 #include "extended/binding/firehose_binding.hpp"
-#include "extended/binding/known_memory.hpp"
+#include "extended/binding/mapped_copy.hpp"
 #include "extended/event/event.hpp"
 #include "extended/rma/pinned/rma_pinned.hpp"
 #include "extended/rma/rma.hpp"

@@ -4,8 +4,8 @@
 
 #include <hydrant/gasnet/rma.h>
 
-#include "extended/event/adopted.hpp"
 #include "extended/event/event.hpp"
+#include "extended/event/thread_local_pool.hpp"
 #include "extended/rma/completion_counter.hpp"
 #include "extended/rma/rma_path.hpp"
 #include "firehose/base/probes.hpp"

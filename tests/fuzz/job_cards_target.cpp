@@ -5,7 +5,7 @@
 #include "am/segment/segment_check.hpp"
 #include "am/segment/segment_size.hpp"
 #include "am/segment/segments.hpp"
-#include "extended/barrier/barrier_boards.hpp"
+#include "extended/barrier/barrier_shared_memory.hpp"
 #include "extended/barrier/barriers.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/thread.hpp"

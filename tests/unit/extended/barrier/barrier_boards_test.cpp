@@ -1,7 +1,6 @@
 // The memory of the boards of barriers, and the cards by which nodes find each other's boards.
-#include "extended/barrier/barrier_boards.hpp"
-
 #include "am/job/job.hpp"
+#include "extended/barrier/barrier_shared_memory.hpp"
 #include "tests/support/guards.hpp"
 #include "tests/unit/extended/barrier/board_transport.hpp"
 

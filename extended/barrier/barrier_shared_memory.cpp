@@ -1,7 +1,7 @@
 // Allocates, registers and connects the boards of RdmaBarrier, and writes words to other nodes' boards
 // through Transport::put_pinned(). Called by barriers.cpp at job start; Mail::post() is called by
 // barrier_rdma.cpp.
-#include "extended/barrier/barrier_boards.hpp"
+#include "extended/barrier/barrier_shared_memory.hpp"
 
 #include "am/job/job.hpp"
 #include "firehose/base/errno_text.hpp"

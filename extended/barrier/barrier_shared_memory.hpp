@@ -14,7 +14,7 @@
 
 #include "am/job/exit.hpp"
 #include "extended/barrier/barrier_rdma.hpp"
-#include "extended/refusals.hpp"
+#include "extended/send_failures.hpp"
 #include "firehose/base/registrar.hpp"
 #include "firehose/base/status.hpp"
 #include "rdma/transport.hpp"
