@@ -33,7 +33,7 @@ namespace {
 size_t piece_bytes() noexcept {
   constexpr size_t kMost = size_t{64} << 10;
   const size_t most = std::min(kMost, paths().medium_max);
-  const size_t buffer = firehose_is_on() ? bounce_buffer_bytes() : 0;
+  const size_t buffer = is_firehose_enabled() ? bounce_buffer_bytes() : 0;
   return buffer != 0 ? std::min(most, buffer) : most;
 }
 
@@ -73,7 +73,7 @@ class Broadcasts {
     made->pieces = &pieces;
     if (made->is_root) made->source = reinterpret_cast<uintptr_t>(source);
     step_locked(*made);
-    if (!made->is_done) job().progress.add(drive, this);
+    if (!made->is_done) job().progress.add(make_progress, this);
     return made;
   }
 
@@ -86,7 +86,7 @@ class Broadcasts {
     while (*link != &broadcast) link = &(*link)->next;
     *link = broadcast.next;
     delete &broadcast;
-    if (first_ == nullptr) job().progress.remove(drive, this);
+    if (first_ == nullptr) job().progress.remove(make_progress, this);
     return true;
   }
 
@@ -99,14 +99,14 @@ class Broadcasts {
   }
 
   // ---- handlers ----
-  bool hear_source(uint64_t number, uintptr_t source) noexcept {
+  bool handle_source(uint64_t number, uintptr_t source) noexcept {
     const MutexLock lock(mu_);
     Broadcast* broadcast = find_locked(number);
     if (broadcast == nullptr) return false;
     broadcast->source = source;
     return true;
   }
-  void hear_answer(uint64_t number) noexcept {
+  void handle_answer(uint64_t number) noexcept {
     const MutexLock lock(mu_);
     Broadcast* broadcast = find_locked(number);
     if (broadcast == nullptr || !broadcast->is_root)
@@ -132,13 +132,13 @@ class Broadcasts {
   // Makes all steps that are possible without waiting. Does not poll, so no handler runs inside.
   void step_locked(Broadcast& broadcast) noexcept HYDRANT_REQUIRES(mu_) {
     if (broadcast.is_root) {
-      tell_locked(broadcast);
+      notify_locked(broadcast);
     } else if (broadcast.source != 0) {
       get_locked(broadcast);
     }
   }
 
-  void tell_locked(Broadcast& broadcast) noexcept HYDRANT_REQUIRES(mu_) {
+  void notify_locked(Broadcast& broadcast) noexcept HYDRANT_REQUIRES(mu_) {
     for (; broadcast.told < job().size(); ++broadcast.told) {
       if (broadcast.told == broadcast.root) continue;
       if (!say(broadcast.told, kBroadcastHandler, broadcast)) return;
@@ -162,8 +162,9 @@ class Broadcasts {
                                      *broadcast.pieces);
       if (status == Status::kNotReady) return;
       if (status != Status::kOk) {
-        // Either the job is ending, or the root's memory is invalid; answer() reports it or ends the job.
-        (void)answer(status, "gex_Coll_BroadcastNB");
+        // Either the job is ending, or the root's memory is invalid; return_or_abort() reports it or ends the
+        // job.
+        (void)return_or_abort(status, "gex_Coll_BroadcastNB");
       }
       broadcast.asked += bytes;
     }
@@ -180,7 +181,7 @@ class Broadcasts {
            Status::kNotReady;
   }
 
-  static uint32_t drive(void* self) noexcept {
+  static uint32_t make_progress(void* self) noexcept {
     auto& all = *static_cast<Broadcasts*>(self);
     // If the mutex is taken, its holder makes the steps.
     if (!all.mu_.try_lock()) return 0;
@@ -214,7 +215,7 @@ bool event_is_done(hydrant_event& event) noexcept {
 bool event_is_ready(const hydrant_event& event) noexcept {
   return broadcasts().is_ready(broadcast_of(event));
 }
-void complain_of_event(const hydrant_event& event) {
+void log_pending_event(const hydrant_event& event) {
   const Broadcast& broadcast = broadcast_of(event);
   if (broadcast.is_root) {
     log_warning("gex_Coll_BroadcastNB: %u of %u other ranks have the data of rank %u",
@@ -234,11 +235,11 @@ uint64_t word(int32_t low, int32_t high) noexcept {
 }
 void on_broadcast(gex_Token_t token, int32_t low, int32_t high, int32_t source_low,
                   int32_t source_high) {
-  if (!broadcasts().hear_source(word(low, high), word(source_low, source_high)))
+  if (!broadcasts().handle_source(word(low, high), word(source_low, source_high)))
     fatal("no memory for a broadcast of rank %u", token->from);
 }
 void on_broadcast_done(gex_Token_t, int32_t low, int32_t high, int32_t, int32_t) {
-  broadcasts().hear_answer(word(low, high));
+  broadcasts().handle_answer(word(low, high));
 }
 
 void check_call(gex_TM_t tm, gex_Rank_t root, const void* dest, const void* source,
@@ -286,7 +287,7 @@ extern "C" gex_Event_t gex_Coll_BroadcastNB(gex_TM_t tm, gex_Rank_t root, void* 
   if (broadcast == nullptr) fatal("gex_Coll_BroadcastNB: no memory for an event");
   event->is_done = event_is_done;
   event->is_ready = event_is_ready;
-  event->complain = complain_of_event;
+  event->log_pending = log_pending_event;
   event->object = broadcast;
   return event;
 }

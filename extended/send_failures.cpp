@@ -8,18 +8,18 @@
 
 namespace hydrant {
 
-void Refusals::note(Rank peer, Status status, uint64_t now) noexcept {
+void SendFailures::note(Rank peer, Status status, uint64_t now) noexcept {
   if (status == Status::kOk || status == Status::kNotReady) return;
   uint64_t since = 0;
   const bool is_first = since_ns_.compare_exchange_strong(since, now, std::memory_order_relaxed);
-  if (status == Status::kBroken || (!is_first && now - since >= kMostNs)) {
+  if (status == Status::kBroken || (!is_first && now - since >= kMaxNs)) {
     // Copied, because ending the job may overwrite the error text.
     char why[512];
     snprintf(why, sizeof why, "%s", last_error_text());
     lost_(peer, why);
   } else if (is_first) {
     log_warning("a message to rank %u cannot be sent: %s; trying again for %u s", peer,
-                last_error_text(), static_cast<unsigned>(kMostNs / 1'000'000'000));
+                last_error_text(), static_cast<unsigned>(kMaxNs / 1'000'000'000));
   }
 }
 

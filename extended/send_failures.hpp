@@ -8,14 +8,14 @@
 
 namespace hydrant {
 
-class Refusals {
+class SendFailures {
  public:
   // `lost` must end the job.
-  explicit constexpr Refusals(Transport::PeerFailedFn lost) noexcept : lost_(lost) {}
+  explicit constexpr SendFailures(Transport::PeerFailedFn lost) noexcept : lost_(lost) {}
 
   // Notes that the transport refused a message to `peer` at `now` (now_ns()); last_error_text() is the
   // reason. kNotReady does not count. The first refusal logs a warning. A permanent one (kBroken), or
-  // one after kMostNs without a success, calls `lost`. Any thread.
+  // one after kMaxNs without a success, calls `lost`. Any thread.
   void note(Rank peer, Status status, uint64_t now) noexcept;
   // Notes a successful send. Reads one word of its own.
   void note_success() noexcept {
@@ -24,7 +24,7 @@ class Refusals {
   }
 
   // Retry limit: by then other puts and gets may have released memory and queue entries.
-  static constexpr uint64_t kMostNs = 30'000'000'000;
+  static constexpr uint64_t kMaxNs = 30'000'000'000;
 
  private:
   const Transport::PeerFailedFn lost_;

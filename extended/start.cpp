@@ -13,7 +13,7 @@ Status start_extended() noexcept {
   return status == Status::kOk ? start_rma() : status;
 }
 
-Status verify_extended_settings() noexcept { return agree_on_barriers(); }
+Status verify_extended_settings() noexcept { return verify_barrier_settings(); }
 
 void end_extended() noexcept { write_rma_statistics(); }
 

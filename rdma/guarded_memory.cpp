@@ -1,5 +1,5 @@
 // Reserves memory between guard pages, and finds which reservation an address belongs to. Segments, windows,
-// the node's memory and boards of barriers are reserved here; am/segment/memory_faults.cpp explains faults
+// the node's memory and that of barriers are reserved here; am/segment/memory_faults.cpp explains faults
 // with it.
 #include "rdma/guarded_memory.hpp"
 

@@ -32,7 +32,7 @@ std::atomic<uint32_t> poll_max{0};
 std::atomic<uint32_t> sleepers{0};
 
 constexpr uint64_t kSleepNs = 10'000'000;
-constexpr uint64_t kMostNs = 5'000'000'000;
+constexpr uint64_t kMaxNs = 5'000'000'000;
 
 uint32_t poll_budget() noexcept {
   uint32_t budget = poll_max.load(std::memory_order_relaxed);
@@ -168,7 +168,7 @@ void wait_for_job_exit() noexcept {
   const CancellationDisabled guard;
   // Bounded: the launcher soon reports the job's end, or this rank, which cannot reach a peer, ends the
   // job itself.
-  const uint64_t limit = now_ns() + kMostNs;
+  const uint64_t limit = now_ns() + kMaxNs;
   while (!has_exit_grace_expired() && now_ns() < limit) usleep(1000);
   exit_with_job();
 }

@@ -20,7 +20,7 @@ extern char** environ;
 namespace hydrant::bench {
 namespace {
 
-constexpr uint64_t kMostNs = 20'000'000'000;
+constexpr uint64_t kMaxNs = 20'000'000'000;
 constexpr uint64_t kConnectNs = 8'000'000'000;
 constexpr timespec kPause{0, 50'000'000};
 constexpr double kMegabyte = 1048576.0;  // perftest's definition
@@ -99,7 +99,7 @@ double run_side(const Call& call, std::vector<std::string> arguments, bool is_se
   for (;;) {
     std::string output;
     int status = -1;
-    if (!run(arguments, begin + kMostNs, &output, &status)) return -1;
+    if (!run(arguments, begin + kMaxNs, &output, &status)) return -1;
     const bool is_good = WIFEXITED(status) && WEXITSTATUS(status) == 0;
     if (is_good) return is_server ? 0 : figure_of(call, output);
     const bool is_late = now_ns() > begin + kConnectNs;

@@ -18,9 +18,9 @@ using namespace hydrant;
 
 namespace {
 
-void complain_of(const MissingRanks& missing, const char* call, const char* algorithm) noexcept {
+void log_missing(const MissingRanks& missing, const char* call, const char* algorithm) noexcept {
   // "3, 5 and 7": each rank takes at most ten digits and five other characters.
-  char ranks[(MissingRanks::kMostListed + 2) * 15] = "";
+  char ranks[(MissingRanks::kMaxListed + 2) * 15] = "";
   size_t used = 0;
   const auto add = [&](const char* before, size_t number, const char* after) {
     const int written =
@@ -74,14 +74,14 @@ struct NamedWait {
   static bool ready(const void* self) noexcept {
     return static_cast<const NamedWait*>(self)->barrier.engine().ready();
   }
-  static WaitsFor where(const void* self) noexcept {
-    return static_cast<const NamedWait*>(self)->barrier.engine().waits_for();
+  static WaitTarget where(const void* self) noexcept {
+    return static_cast<const NamedWait*>(self)->barrier.engine().wait_target();
   }
-  static void complain(const void* self) noexcept {
+  static void log_pending(const void* self) noexcept {
     const auto& wait = *static_cast<const NamedWait*>(self);
     MissingRanks missing;
     wait.barrier.engine().find_missing(&missing);
-    complain_of(missing, wait.call, wait.barrier.engine().name());
+    log_missing(missing, wait.call, wait.barrier.engine().name());
   }
 };
 
@@ -91,13 +91,13 @@ int wait(NamedBarrier& barrier, int id, int flags, const char* call) noexcept {
   NamedWait wait{.barrier = barrier, .id = id, .flags = flags, .call = call};
   if (wait.look()) {
     if (should_poll_anyway()) poll_all();
-  } else if (!look_quickly([&]() noexcept { return wait.look(); },
+  } else if (!spin_briefly([&]() noexcept { return wait.look(); },
                            [&]() noexcept { return NamedWait::where(&wait); })) {
-    wait_patiently({.done = NamedWait::done,
-                    .ready = NamedWait::ready,
-                    .where = NamedWait::where,
-                    .complain = NamedWait::complain,
-                    .context = &wait});
+    wait_blocking({.done = NamedWait::done,
+                   .ready = NamedWait::ready,
+                   .where = NamedWait::where,
+                   .log_pending = NamedWait::log_pending,
+                   .context = &wait});
   }
   return answer(wait.matched);
 }
@@ -116,15 +116,15 @@ struct TeamWait {
     const auto& wait = *static_cast<const TeamWait*>(self);
     return wait.barrier.ready(wait.number);
   }
-  static WaitsFor where(const void* self) noexcept {
+  static WaitTarget where(const void* self) noexcept {
     const auto& wait = *static_cast<const TeamWait*>(self);
-    return wait.barrier.waits_for(wait.number);
+    return wait.barrier.wait_target(wait.number);
   }
-  static void complain(const void* self) noexcept {
+  static void log_pending(const void* self) noexcept {
     const auto& wait = *static_cast<const TeamWait*>(self);
     MissingRanks missing;
     wait.barrier.find_missing(wait.number, &missing);
-    complain_of(missing, "gex_Coll_Barrier", the_barriers->named.engine().name());
+    log_missing(missing, "gex_Coll_Barrier", the_barriers->named.engine().name());
   }
 };
 
@@ -139,13 +139,13 @@ bool event_is_ready(const hydrant_event& event) noexcept {
   const TeamWait wait = wait_of(event);
   return TeamWait::ready(&wait);
 }
-WaitsFor event_waits_for(const hydrant_event& event) noexcept {
+WaitTarget event_wait_target(const hydrant_event& event) noexcept {
   const TeamWait wait = wait_of(event);
   return TeamWait::where(&wait);
 }
-void complain_of_event(const hydrant_event& event) noexcept {
+void log_pending_event(const hydrant_event& event) noexcept {
   const TeamWait wait = wait_of(event);
-  TeamWait::complain(&wait);
+  TeamWait::log_pending(&wait);
 }
 
 void wait_for_team(TeamBarrier& barrier, uint64_t number) noexcept {
@@ -154,14 +154,14 @@ void wait_for_team(TeamBarrier& barrier, uint64_t number) noexcept {
     return;
   }
   TeamWait wait{.barrier = barrier, .number = number};
-  if (look_quickly([&]() noexcept { return barrier.is_done(number); },
+  if (spin_briefly([&]() noexcept { return barrier.is_done(number); },
                    [&]() noexcept { return TeamWait::where(&wait); }))
     return;
-  wait_patiently({.done = TeamWait::done,
-                  .ready = TeamWait::ready,
-                  .where = TeamWait::where,
-                  .complain = TeamWait::complain,
-                  .context = &wait});
+  wait_blocking({.done = TeamWait::done,
+                 .ready = TeamWait::ready,
+                 .where = TeamWait::where,
+                 .log_pending = TeamWait::log_pending,
+                 .context = &wait});
 }
 
 TeamBarrier& barrier_of(gex_TM_t tm, const char* call) noexcept {
@@ -226,8 +226,8 @@ gex_Event_t gex_Coll_BarrierNB(gex_TM_t tm, gex_Flags_t) {
   }
   event->is_done = event_is_done;
   event->is_ready = event_is_ready;
-  event->waits_for = event_waits_for;
-  event->complain = complain_of_event;
+  event->wait_target = event_wait_target;
+  event->log_pending = log_pending_event;
   event->object = &barrier;
   event->number = number;
   return event;

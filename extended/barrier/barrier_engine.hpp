@@ -2,7 +2,7 @@
 // start() announces this rank's arrival; finish() tests whether all ranks have arrived. The rules of
 // the APIs are in named_barrier.hpp and team_barrier.hpp.
 //
-// Threads: callers serialise start() and finish(). Any thread may call drive(), ready() and
+// Threads: callers serialise start() and finish(). Any thread may call make_progress(), ready() and
 // find_missing() at any time, also after the barrier has finished.
 #pragma once
 
@@ -34,15 +34,15 @@ class BarrierEngine {
   virtual bool finish(BarrierName* all) noexcept = 0;
 
   // Advances the barrier on behalf of other ranks; returns the number of steps. Runs no handlers.
-  virtual uint32_t drive() noexcept = 0;
-  // True if other ranks may depend on drive() while this rank computes between start() and finish().
-  virtual bool needs_driving() const noexcept = 0;
+  virtual uint32_t make_progress() noexcept = 0;
+  // True if other ranks may depend on make_progress() while this rank computes between start() and finish().
+  virtual bool needs_progress() const noexcept = 0;
 
-  // True if finish() would succeed or drive() would make progress. Checked just before a sleep.
+  // True if finish() would succeed or make_progress() would make progress. Checked just before a sleep.
   virtual bool ready() const noexcept = 0;
 
   // Where the ranks that have not arrived were last seen.
-  virtual WaitsFor waits_for() const noexcept { return WaitsFor::kUnknown; }
+  virtual WaitTarget wait_target() const noexcept { return WaitTarget::kUnknown; }
 
   // Adds ranks that have not arrived, as far as this rank knows; at least one while it waits.
   virtual void find_missing(MissingRanks* missing) const noexcept = 0;

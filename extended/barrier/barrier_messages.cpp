@@ -41,7 +41,7 @@ bool MessageBarrier::finish(BarrierName* all) noexcept {
   return done;
 }
 
-uint32_t MessageBarrier::drive() noexcept {
+uint32_t MessageBarrier::make_progress() noexcept {
   if (done_.load(std::memory_order_relaxed)) return 0;
   if (busy_.exchange(true, std::memory_order_acquire)) return 0;
   const uint32_t steps = done_.load(std::memory_order_relaxed) ? 0 : advance();
@@ -62,8 +62,8 @@ BarrierMessage MessageBarrier::message(uint32_t round) const noexcept {
 
 // ---- dissemination ----
 
-DisseminationBarrier::DisseminationBarrier(Rank rank, Rank size, BarrierPost& post)
-    : MessageBarrier(rank, size, post) {
+DisseminationBarrier::DisseminationBarrier(Rank rank, Rank size, BarrierMessageSender& sender)
+    : MessageBarrier(rank, size, sender) {
   for (uint64_t reach = 1; reach < size; reach *= 2) ++rounds_;
 }
 
@@ -88,7 +88,7 @@ uint32_t DisseminationBarrier::advance() noexcept {
   for (; round < rounds_; ++steps) {
     if (!sent_) {
       const auto to = static_cast<Rank>((uint64_t{rank_} + (uint64_t{1} << round)) % size_);
-      if (!post_.send(to, message(round))) return steps;
+      if (!sender_.send(to, message(round))) return steps;
       sent_ = true;
     }
     std::atomic<uint64_t>& slot = slots_[parity()][round];
@@ -114,8 +114,8 @@ void DisseminationBarrier::find_missing(MissingRanks* missing) const noexcept {
 
 // ---- AMCENTRAL: all through rank 0 ----
 
-CentralBarrier::CentralBarrier(Rank rank, Rank size, BarrierPost& post)
-    : MessageBarrier(rank, size, post) {
+CentralBarrier::CentralBarrier(Rank rank, Rank size, BarrierMessageSender& sender)
+    : MessageBarrier(rank, size, sender) {
   if (rank != 0) return;
   for (auto& who : who_) who = std::make_unique<std::atomic<uint64_t>[]>((size + 63) / 64);
 }
@@ -159,7 +159,7 @@ uint32_t CentralBarrier::advance_centre() noexcept {
     come.store((size_ - 1) * kOne, std::memory_order_relaxed);
   }
   for (; next_ < size_; ++next_, ++steps) {
-    if (!post_.send(next_, message(0))) return steps;
+    if (!sender_.send(next_, message(0))) return steps;
   }
   come_[parity()].store(0, std::memory_order_relaxed);
   done_.store(true, std::memory_order_relaxed);
@@ -169,7 +169,7 @@ uint32_t CentralBarrier::advance_centre() noexcept {
 uint32_t CentralBarrier::advance_other() noexcept {
   uint32_t steps = 0;
   if (next_ == 0) {
-    if (!post_.send(0, message(0))) return steps;
+    if (!sender_.send(0, message(0))) return steps;
     next_ = 1;
     ++steps;
   }

@@ -1,6 +1,6 @@
 // Barriers by Active Messages alone, for jobs whose ranks share no memory, and for comparison. Handlers
-// only record arrivals. start(), finish() and drive() send messages and never wait for room: a message
-// that does not fit now is sent by a later call.
+// only record arrivals. start(), finish() and make_progress() send messages and never wait for room: a
+// message that does not fit now is sent by a later call.
 //
 // AMDISSEM (dissemination): in round k a rank sends to the rank 2^k after it and waits for the rank 2^k
 // before it; ceil(log2 n) rounds, no limit on n. AMCENTRAL: all ranks send to rank 0, which replies to
@@ -42,13 +42,13 @@ struct BarrierMessage {
 };
 
 // Sends barrier messages. Not called in handlers.
-class BarrierPost {
+class BarrierMessageSender {
  public:
   // Returns false if there is no room now.
   virtual bool send(Rank peer, const BarrierMessage& message) noexcept = 0;
 
  protected:
-  ~BarrierPost() = default;
+  ~BarrierMessageSender() = default;
 };
 
 // Common part of both algorithms: the lock of the advancing thread, the epoch, and the join of the names.
@@ -59,13 +59,13 @@ class MessageBarrier : public BarrierEngine {
 
   void start(BarrierName mine, bool no_names) noexcept final;
   bool finish(BarrierName* all) noexcept final;
-  uint32_t drive() noexcept final;
-  bool needs_driving() const noexcept final { return size_ > 1; }
+  uint32_t make_progress() noexcept final;
+  bool needs_progress() const noexcept final { return size_ > 1; }
   bool ready() const noexcept final;
 
  protected:
-  MessageBarrier(Rank rank, Rank size, BarrierPost& post) noexcept
-      : rank_(rank), size_(size), post_(post) {}
+  MessageBarrier(Rank rank, Rank size, BarrierMessageSender& sender) noexcept
+      : rank_(rank), size_(size), sender_(sender) {}
 
   // begin() resets the state for a new barrier; advance() makes all possible steps and returns their
   // number. Both are called with the lock.
@@ -79,7 +79,7 @@ class MessageBarrier : public BarrierEngine {
 
   const Rank rank_;
   const Rank size_;
-  BarrierPost& post_;
+  BarrierMessageSender& sender_;
   BarrierName joined_;
   bool no_names_ = false;
   std::atomic<bool> done_{true};
@@ -91,7 +91,7 @@ class MessageBarrier : public BarrierEngine {
 
 class DisseminationBarrier final : public MessageBarrier {
  public:
-  DisseminationBarrier(Rank rank, Rank size, BarrierPost& post);
+  DisseminationBarrier(Rank rank, Rank size, BarrierMessageSender& sender);
   const char* name() const noexcept override { return "AMDISSEM"; }
   bool receive(Rank from, const BarrierMessage& message) noexcept override;
   void find_missing(MissingRanks* missing) const noexcept override;
@@ -113,7 +113,7 @@ class DisseminationBarrier final : public MessageBarrier {
 
 class CentralBarrier final : public MessageBarrier {
  public:
-  CentralBarrier(Rank rank, Rank size, BarrierPost& post);
+  CentralBarrier(Rank rank, Rank size, BarrierMessageSender& sender);
   const char* name() const noexcept override { return "AMCENTRAL"; }
   bool receive(Rank from, const BarrierMessage& message) noexcept override;
   void find_missing(MissingRanks* missing) const noexcept override;

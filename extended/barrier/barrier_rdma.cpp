@@ -1,5 +1,5 @@
-// Implements the barrier across nodes by RDMA, a state machine on the node's board. named_barrier.cpp and
-// team_barrier.cpp drive it; barrier_shared_memory.cpp sends its mail.
+// Implements the barrier across nodes by RDMA, a state machine on the node's shared state. named_barrier.cpp
+// and team_barrier.cpp drive it; barrier_shared_memory.cpp sends its words.
 #include "extended/barrier/barrier_rdma.hpp"
 
 #include "extended/barrier/barrier_shm.hpp"
@@ -9,25 +9,25 @@
 
 namespace hydrant {
 
-using board_word::is_of;
-using board_word::name_in;
+using barrier_word::is_of;
+using barrier_word::name_in;
 
-RdmaBarrier::RdmaBarrier(Place place)
-    : place_(std::move(place)), rounds_(rounds_of(place_.nodes)), epoch_(place_.epoch) {}
+RdmaBarrier::RdmaBarrier(Config config)
+    : config_(std::move(config)), rounds_(rounds_of(config_.nodes)), epoch_(config_.epoch) {}
 
 // ---- this rank ----
 
 void RdmaBarrier::start(BarrierName mine, bool /*no_names*/) noexcept {
   const uint32_t epoch = epoch_.load(std::memory_order_relaxed) + 1;
   epoch_.store(epoch, std::memory_order_relaxed);
-  BarrierBoard::Place& place = arrival(epoch & 1, place_.index);
-  place.processor.store(processor_word(), std::memory_order_relaxed);
-  place.word.store(board_word::make(epoch, mine), std::memory_order_seq_cst);
+  BarrierSharedState::Slot& slot = arrival(epoch & 1, config_.index);
+  slot.processor.store(processor_word(), std::memory_order_relaxed);
+  slot.word.store(barrier_word::make(epoch, mine), std::memory_order_seq_cst);
   (void)advance(true);
 }
 
 bool RdmaBarrier::has_result(uint32_t epoch, uint64_t* word) const noexcept {
-  *word = place_.board->results[epoch & 1].word.load(std::memory_order_acquire);
+  *word = config_.shared->results[epoch & 1].word.load(std::memory_order_acquire);
   return is_of(*word, epoch);
 }
 
@@ -41,7 +41,7 @@ bool RdmaBarrier::finish(BarrierName* all) noexcept {
   return true;
 }
 
-uint32_t RdmaBarrier::drive() noexcept {
+uint32_t RdmaBarrier::make_progress() noexcept {
   uint64_t word = 0;
   return has_result(epoch_.load(std::memory_order_relaxed), &word) ? 0 : advance(false);
 }
@@ -51,22 +51,22 @@ uint32_t RdmaBarrier::drive() noexcept {
 // A hint, read without the lock. Tests only the next missing rank: a waiting rank then reads one cache
 // line, which changes only when that rank arrives.
 bool RdmaBarrier::can_advance() const noexcept {
-  const BarrierBoard& board = *place_.board;
-  const uint32_t epoch = board.drive.finished.load(std::memory_order_relaxed) + 1;
-  const uint32_t step = board.drive.step.load(std::memory_order_relaxed);
+  const BarrierSharedState& shared = *config_.shared;
+  const uint32_t epoch = shared.progress_state.finished.load(std::memory_order_relaxed) + 1;
+  const uint32_t step = shared.progress_state.step.load(std::memory_order_relaxed);
   if (step == 0) {
-    const uint32_t next = board.drive.next.load(std::memory_order_relaxed);
+    const uint32_t next = shared.progress_state.next.load(std::memory_order_relaxed);
     return next < ranks_here() &&
            is_of(arrival(epoch & 1, next).word.load(std::memory_order_seq_cst), epoch);
   }
   if (step > rounds_) return false;
-  if (board.drive.sent.load(std::memory_order_relaxed) == 0)
+  if (shared.progress_state.sent.load(std::memory_order_relaxed) == 0)
     return !refused_.load(std::memory_order_relaxed);
-  return is_of(board.mail[epoch & 1][step - 1].load(std::memory_order_relaxed), epoch);
+  return is_of(shared.words[epoch & 1][step - 1].load(std::memory_order_relaxed), epoch);
 }
 
 inline bool RdmaBarrier::try_lock() noexcept {
-  return place_.board->drive.busy.exchange(1, std::memory_order_seq_cst) == 0;
+  return config_.shared->progress_state.busy.exchange(1, std::memory_order_seq_cst) == 0;
 }
 
 // Returns the number of steps made. A rank that has just arrived always tries the lock. If another rank
@@ -78,18 +78,18 @@ uint32_t RdmaBarrier::advance(bool has_just_come) noexcept {
   while ((has_just_come || can_advance()) && try_lock()) {
     has_just_come = false;
     steps += advance_locked(&published);
-    place_.board->drive.busy.exchange(0, std::memory_order_seq_cst);
+    config_.shared->progress_state.busy.exchange(0, std::memory_order_seq_cst);
   }
   if (published) wake_others();
   return steps;
 }
 
 uint32_t RdmaBarrier::advance_locked(bool* published) noexcept {
-  BarrierBoard::Drive& drive = place_.board->drive;
-  const uint32_t epoch = drive.finished.load(std::memory_order_relaxed) + 1;
+  BarrierSharedState::ProgressState& state = config_.shared->progress_state;
+  const uint32_t epoch = state.finished.load(std::memory_order_relaxed) + 1;
   uint32_t steps = 0;
-  if (drive.step.load(std::memory_order_relaxed) == 0 && !gather(epoch, &steps)) return steps;
-  if (!exchange_mail(epoch, &steps)) return steps;
+  if (state.step.load(std::memory_order_relaxed) == 0 && !gather(epoch, &steps)) return steps;
+  if (!exchange_words(epoch, &steps)) return steps;
   publish(epoch);
   *published = true;
   return steps + 1;
@@ -97,45 +97,46 @@ uint32_t RdmaBarrier::advance_locked(bool* published) noexcept {
 
 // Returns true once all ranks of the node have arrived.
 bool RdmaBarrier::gather(uint32_t epoch, uint32_t* steps) noexcept {
-  BarrierBoard::Drive& drive = place_.board->drive;
-  uint32_t next = drive.next.load(std::memory_order_relaxed);
+  BarrierSharedState::ProgressState& state = config_.shared->progress_state;
+  uint32_t next = state.next.load(std::memory_order_relaxed);
   const uint32_t before = next;
-  BarrierName joined = name_in(drive.joined.load(std::memory_order_relaxed));
+  BarrierName joined = name_in(state.joined.load(std::memory_order_relaxed));
   for (; next < ranks_here(); ++next) {
     const uint64_t word = arrival(epoch & 1, next).word.load(std::memory_order_seq_cst);
     if (!is_of(word, epoch)) break;
     joined = join(joined, name_in(word));
   }
   *steps += next - before;
-  drive.joined.store(board_word::make(epoch, joined), std::memory_order_relaxed);
-  drive.next.store(next, std::memory_order_relaxed);
+  state.joined.store(barrier_word::make(epoch, joined), std::memory_order_relaxed);
+  state.next.store(next, std::memory_order_relaxed);
   if (next < ranks_here()) return false;
-  drive.sent.store(0, std::memory_order_relaxed);
-  drive.step.store(1, std::memory_order_relaxed);
+  state.sent.store(0, std::memory_order_relaxed);
+  state.step.store(1, std::memory_order_relaxed);
   return true;
 }
 
 // Returns true once the last round is over.
-bool RdmaBarrier::exchange_mail(uint32_t epoch, uint32_t* steps) noexcept {
-  BarrierBoard::Drive& drive = place_.board->drive;
-  uint32_t step = drive.step.load(std::memory_order_relaxed);
-  uint64_t joined = drive.joined.load(std::memory_order_relaxed);
+bool RdmaBarrier::exchange_words(uint32_t epoch, uint32_t* steps) noexcept {
+  BarrierSharedState::ProgressState& state = config_.shared->progress_state;
+  uint32_t step = state.step.load(std::memory_order_relaxed);
+  uint64_t joined = state.joined.load(std::memory_order_relaxed);
   for (; step <= rounds_; ++*steps) {
-    if (drive.sent.load(std::memory_order_relaxed) == 0) {
-      const Status status = place_.mail->post(epoch & 1, step - 1, joined);
+    if (state.sent.load(std::memory_order_relaxed) == 0) {
+      const Status status = config_.writer->post(epoch & 1, step - 1, joined);
       if (status != Status::kOk) [[unlikely]] {
         refused_.store(true, std::memory_order_relaxed);
         return false;
       }
-      drive.sent.store(1, std::memory_order_relaxed);
+      state.sent.store(1, std::memory_order_relaxed);
       ++*steps;
     }
-    const uint64_t word = place_.board->mail[epoch & 1][step - 1].load(std::memory_order_acquire);
+    const uint64_t word =
+        config_.shared->words[epoch & 1][step - 1].load(std::memory_order_acquire);
     if (!is_of(word, epoch)) return false;
-    joined = board_word::make(epoch, join(name_in(joined), name_in(word)));
-    drive.joined.store(joined, std::memory_order_relaxed);
-    drive.sent.store(0, std::memory_order_relaxed);
-    drive.step.store(++step, std::memory_order_relaxed);
+    joined = barrier_word::make(epoch, join(name_in(joined), name_in(word)));
+    state.joined.store(joined, std::memory_order_relaxed);
+    state.sent.store(0, std::memory_order_relaxed);
+    state.step.store(++step, std::memory_order_relaxed);
   }
   return true;
 }
@@ -143,19 +144,19 @@ bool RdmaBarrier::exchange_mail(uint32_t epoch, uint32_t* steps) noexcept {
 // Moves the machine to the next epoch before it publishes the result. Otherwise ranks that see the
 // result and start the next barrier would find the old state.
 void RdmaBarrier::publish(uint32_t epoch) noexcept {
-  BarrierBoard::Drive& drive = place_.board->drive;
-  const uint64_t joined = drive.joined.load(std::memory_order_relaxed);
-  drive.joined.store(0, std::memory_order_relaxed);
-  drive.next.store(0, std::memory_order_relaxed);
-  drive.step.store(0, std::memory_order_relaxed);
-  drive.finished.store(epoch, std::memory_order_relaxed);
-  place_.board->results[epoch & 1].word.store(joined, std::memory_order_release);
+  BarrierSharedState::ProgressState& state = config_.shared->progress_state;
+  const uint64_t joined = state.joined.load(std::memory_order_relaxed);
+  state.joined.store(0, std::memory_order_relaxed);
+  state.next.store(0, std::memory_order_relaxed);
+  state.step.store(0, std::memory_order_relaxed);
+  state.finished.store(epoch, std::memory_order_relaxed);
+  config_.shared->results[epoch & 1].word.store(joined, std::memory_order_release);
 }
 
 void RdmaBarrier::wake_others() noexcept {
-  if (place_.transport == nullptr) return;
+  if (config_.transport == nullptr) return;
   for (uint32_t index = 0; index < ranks_here(); ++index) {
-    if (index != place_.index) place_.transport->wake_peer(place_.ranks[index]);
+    if (index != config_.index) config_.transport->wake_peer(config_.ranks[index]);
   }
 }
 
@@ -165,34 +166,34 @@ void RdmaBarrier::wake_others() noexcept {
 bool RdmaBarrier::ready() const noexcept {
   uint64_t word = 0;
   if (has_result(epoch_.load(std::memory_order_relaxed), &word)) return true;
-  return place_.board->drive.busy.load(std::memory_order_relaxed) == 0 && can_advance();
+  return config_.shared->progress_state.busy.load(std::memory_order_relaxed) == 0 && can_advance();
 }
 
-WaitsFor RdmaBarrier::waits_for() const noexcept {
-  BarrierBoard& board = *place_.board;
+WaitTarget RdmaBarrier::wait_target() const noexcept {
+  BarrierSharedState& shared = *config_.shared;
   const uint32_t epoch = epoch_.load(std::memory_order_relaxed);
   uint64_t word = 0;
-  if (has_result(epoch, &word)) return WaitsFor::kOtherProcessors;
+  if (has_result(epoch, &word)) return WaitTarget::kOtherProcessors;
   if (rounds_ != 0) {
-    const uint64_t me = uint64_t{epoch} << 32 | (place_.index + 1);
-    uint64_t watcher = board.watcher.load(std::memory_order_relaxed);
-    if (watcher == me) return WaitsFor::kAdapter;
+    const uint64_t me = uint64_t{epoch} << 32 | (config_.index + 1);
+    uint64_t watcher = shared.watcher.load(std::memory_order_relaxed);
+    if (watcher == me) return WaitTarget::kAdapter;
     if (watcher >> 32 != epoch &&
-        board.watcher.compare_exchange_strong(watcher, me, std::memory_order_relaxed))
-      return WaitsFor::kAdapter;
+        shared.watcher.compare_exchange_strong(watcher, me, std::memory_order_relaxed))
+      return WaitTarget::kAdapter;
   }
-  if (board.drive.step.load(std::memory_order_relaxed) != 0) return WaitsFor::kUnknown;
+  if (shared.progress_state.step.load(std::memory_order_relaxed) != 0) return WaitTarget::kUnknown;
   const uint64_t here = processor_word();
   for (uint32_t index = 0; index < ranks_here(); ++index) {
     if (is_of(arrival(epoch & 1, index).word.load(std::memory_order_relaxed), epoch)) continue;
     // The processor on which the rank arrived last time.
     if (arrival((epoch & 1) ^ 1, index).processor.load(std::memory_order_relaxed) == here)
-      return WaitsFor::kThisProcessor;
+      return WaitTarget::kThisProcessor;
   }
-  return WaitsFor::kOtherProcessors;
+  return WaitTarget::kOtherProcessors;
 }
 
-// Lists the missing ranks of this node. If all have arrived, names the node whose mail is missing,
+// Lists the missing ranks of this node. If all have arrived, names the node whose word is missing,
 // although it may itself wait for another node.
 void RdmaBarrier::find_missing(MissingRanks* missing) const noexcept {
   const uint32_t epoch = epoch_.load(std::memory_order_relaxed);
@@ -200,12 +201,12 @@ void RdmaBarrier::find_missing(MissingRanks* missing) const noexcept {
   if (has_result(epoch, &word)) return;
   for (uint32_t index = 0; index < ranks_here(); ++index) {
     if (!is_of(arrival(epoch & 1, index).word.load(std::memory_order_relaxed), epoch))
-      missing->add(place_.ranks[index]);
+      missing->add(config_.ranks[index]);
   }
   if (!missing->empty() || rounds_ == 0) return;
   // Step 0: a rank is just detecting that all have arrived.
-  const uint32_t step = place_.board->drive.step.load(std::memory_order_relaxed);
-  missing->add(place_.sources[step == 0 ? 0 : std::min(step, rounds_) - 1]);
+  const uint32_t step = config_.shared->progress_state.step.load(std::memory_order_relaxed);
+  missing->add(config_.sources[step == 0 ? 0 : std::min(step, rounds_) - 1]);
 }
 
 }  // namespace hydrant

@@ -1,22 +1,22 @@
 // The barrier of a job on several nodes. The ranks of a node meet in shared memory, and in each round
-// one word goes from node to node by RDMA. A "node" is a set of ranks that share a board; it may be a
+// one word goes from node to node by RDMA. A "node" is a set of ranks that share a state; it may be a
 // single rank.
 //
 // In epoch e (the e-th barrier) a rank stores its word among the arrivals of its node. A rank that sees
 // all arrivals takes the node through ceil(log2 n) rounds of dissemination. In round k it writes the
 // join of all known words into mailbox k of the node 2^k after it, waits for its own mailbox k, and
 // joins. After the last round it publishes the result, for which every rank of the node waits. This is
-// one state machine per node, on the board. Any rank of the node may drive it, in start(), finish() or
-// drive(), under a lock that is only tried.
+// one state machine per node, on the shared state. Any rank of the node may drive it, in start(), finish() or
+// make_progress(), under a lock that is only tried.
 //
 // Correctness:
-//  * Two parities are enough. Arrivals, mail and results are stored per parity of the epoch. A place of
+//  * Two parities are enough. Arrivals, words and results are stored per parity of the epoch. A slot of
 //    epoch e is overwritten for e+2 only after some rank has finished e+1. Then all ranks have started e+1,
-//    so all have finished e: each has read its result, before that its node its mail, and before that the
-//    arrivals. One parity is not enough: a node may be in e+1 while its neighbour still reads mail of e.
-//  * Mail of e cannot overtake mail of e+2, although other ranks send it on other queue pairs: e+2 is sent
-//    only after the receiver has read e (above). Retransmissions are harmless: a responder acknowledges a
-//    repeated write without executing it again (C9-105 of the InfiniBand specification).
+//    so all have finished e: each has read its result, before that its node its words, and before that the
+//    arrivals. One parity is not enough: a node may be in e+1 while its neighbour still reads the word of e.
+//  * The word of e cannot overtake that of e+2, although other ranks send it on other queue pairs: e+2 is
+//    sent only after the receiver has read e (above). Retransmissions are harmless: a responder acknowledges
+//    a repeated write without executing it again (C9-105 of the InfiniBand specification).
 //  * One writer per epoch and round: the rank that posts a word holds the lock, and records the post before
 //    it unlocks.
 //  * A word is never read partially: see barrier_shared_state.hpp.
@@ -28,7 +28,7 @@
 //  * A rank that is stopped while it holds the lock stops its node, like a rank that does not arrive. A
 //    rank that dies ends the job, as always.
 //
-// Progress: ranks of the same node need no polling rank. For each word of mail except a node's last,
+// Progress: ranks of the same node need no polling rank. For each word except a node's last,
 // some rank of the receiving node must poll (wait, try, or a poll between notify and wait), because it
 // sends the next round. So with two nodes, which have one round, no rank has to poll after all have
 // notified. Two exceptions: if the transport refuses a post (full queue, or no connection yet), the
@@ -36,7 +36,7 @@
 // rank.
 //
 // An adapter's write wakes no thread. One rank of each node, the watcher, waits with short sleeps
-// (WaitsFor::kAdapter) and wakes the others.
+// (WaitTarget::kAdapter) and wakes the others.
 //
 // Cost: three locked instructions to arrive, two per step of the machine; a check without progress
 // reads two cache lines.
@@ -56,31 +56,32 @@
 
 namespace hydrant {
 
-// Writes words to the boards of other nodes. Never waits, runs no handlers.
-class BarrierMail {
+// Writes words to the shared states of other nodes. Never waits, runs no handlers.
+class BarrierWordWriter {
  public:
-  // Writes `word` into mail[parity][round] of the board of the node 2^round after this one. kOk: it
+  // Writes `word` into words[parity][round] of the shared state of the node 2^round after this one. kOk: it
   // will arrive without further action of this rank. Other codes: not sent, retry later; the
   // implementation itself ends the job if retrying cannot help.
   virtual Status post(uint32_t parity, uint32_t round, uint64_t word) noexcept = 0;
 
  protected:
-  ~BarrierMail() = default;
+  ~BarrierWordWriter() = default;
 };
 
 class RdmaBarrier final : public BarrierEngine {
  public:
-  struct Place {
+  struct Config {
     uint32_t nodes = 1;
-    std::vector<Rank> ranks = {0};   // ranks of this node
-    uint32_t index = 0;              // index of this rank in `ranks`
-    std::vector<Rank> sources;       // by round: the first rank of the node that sends the mail
-    BarrierBoard* board = nullptr;   // zeroed, or with the state of an engine of the same epoch
-    BarrierMail* mail = nullptr;     // null is allowed if nodes is 1
-    Transport* transport = nullptr;  // wakes sleeping ranks; null: no rank sleeps
-    uint32_t epoch = 0;              // last epoch that this rank has finished
+    std::vector<Rank> ranks = {0};  // ranks of this node
+    uint32_t index = 0;             // index of this rank in `ranks`
+    std::vector<Rank> sources;      // by round: the first rank of the node that sends the word
+    BarrierSharedState* shared =
+        nullptr;  // zeroed, or with the state of an engine of the same epoch
+    BarrierWordWriter* writer = nullptr;  // null is allowed if nodes is 1
+    Transport* transport = nullptr;       // wakes sleeping ranks; null: no rank sleeps
+    uint32_t epoch = 0;                   // last epoch that this rank has finished
   };
-  explicit RdmaBarrier(Place place);
+  explicit RdmaBarrier(Config config);
 
   // Number of rounds for `nodes` nodes.
   static constexpr uint32_t rounds_of(uint32_t nodes) noexcept {
@@ -92,12 +93,12 @@ class RdmaBarrier final : public BarrierEngine {
   const char* name() const noexcept override { return "RDMADISSEM"; }
   void start(BarrierName mine, bool no_names) noexcept override;
   bool finish(BarrierName* all) noexcept override;
-  uint32_t drive() noexcept override;
-  bool needs_driving() const noexcept override { return rounds_ != 0; }
+  uint32_t make_progress() noexcept override;
+  bool needs_progress() const noexcept override { return rounds_ != 0; }
   bool ready() const noexcept override;
   // Makes this rank the watcher if this epoch has none; only for callers that wait until the barrier is
   // over.
-  WaitsFor waits_for() const noexcept override;
+  WaitTarget wait_target() const noexcept override;
   void find_missing(MissingRanks* missing) const noexcept override;
 
   uint32_t epoch() const noexcept { return epoch_.load(std::memory_order_relaxed); }
@@ -105,9 +106,9 @@ class RdmaBarrier final : public BarrierEngine {
  private:
   using Word = std::atomic<uint64_t>;
 
-  uint32_t ranks_here() const noexcept { return static_cast<uint32_t>(place_.ranks.size()); }
-  BarrierBoard::Place& arrival(uint32_t parity, uint32_t index) const noexcept {
-    return place_.board->arrival(parity, index, ranks_here());
+  uint32_t ranks_here() const noexcept { return static_cast<uint32_t>(config_.ranks.size()); }
+  BarrierSharedState::Slot& arrival(uint32_t parity, uint32_t index) const noexcept {
+    return config_.shared->arrival(parity, index, ranks_here());
   }
   bool has_result(uint32_t epoch, uint64_t* word) const noexcept;
   bool can_advance() const noexcept;
@@ -115,11 +116,11 @@ class RdmaBarrier final : public BarrierEngine {
   uint32_t advance(bool has_just_come) noexcept;
   uint32_t advance_locked(bool* published) noexcept;
   bool gather(uint32_t epoch, uint32_t* steps) noexcept;
-  bool exchange_mail(uint32_t epoch, uint32_t* steps) noexcept;
+  bool exchange_words(uint32_t epoch, uint32_t* steps) noexcept;
   void publish(uint32_t epoch) noexcept;
   void wake_others() noexcept;
 
-  const Place place_;
+  const Config config_;
   const uint32_t rounds_;
   // Relaxed: other threads read it as a hint.
   std::atomic<uint32_t> epoch_;

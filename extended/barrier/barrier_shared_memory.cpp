@@ -1,6 +1,6 @@
-// Allocates, registers and connects the boards of RdmaBarrier, and writes words to other nodes' boards
-// through Transport::put_pinned(). Called by barriers.cpp at job start; Mail::post() is called by
-// barrier_rdma.cpp.
+// Allocates, registers and connects the shared states of RdmaBarrier, and writes words to other nodes' shared
+// states through Transport::put_pinned(). Called by barriers.cpp at job start; WordWriter::post() is called
+// by barrier_rdma.cpp.
 #include "extended/barrier/barrier_shared_memory.hpp"
 
 #include "am/job/job.hpp"
@@ -23,19 +23,19 @@ namespace {
 
 constexpr uint64_t kWaitNs = 60'000'000'000;
 // Number of the shared descriptor within the node, after the transport's; those of segments follow.
-constexpr uint32_t kBoardsFd = 2;
-constexpr const char* kCard = "barrier-board";
+constexpr uint32_t kSharedMemoryFd = 2;
+constexpr const char* kKey = "barrier-board";
 constexpr const char* kInstead = "GASNET_BARRIER=AMDISSEM needs no such memory";
 constexpr const char* kPurpose = "barriers (GASNET_BARRIER=AMDISSEM needs none)";
 
-// Published in the store: the addresses of a node's boards, and the exported key.
-struct BoardCard {
-  static constexpr size_t kMostBlob = 512;
-  uint64_t boards[BarrierBoards::kBarriers] = {};
+// Published in the store: the addresses of a node's shared states, and the exported key.
+struct BarrierMemoryAddress {
+  static constexpr size_t kMaxBlob = 512;
+  uint64_t states[BarrierSharedMemory::kBarriers] = {};
   uint64_t blob_bytes = 0;
-  std::byte blob[kMostBlob] = {};
+  std::byte blob[kMaxBlob] = {};
 };
-static_assert(sizeof(BoardCard) <= Bootstrap::kMaxValueBytes);
+static_assert(sizeof(BarrierMemoryAddress) <= Bootstrap::kMaxValueBytes);
 
 // True if every rank counts as its own node. The same on all ranks.
 bool is_flat() noexcept {
@@ -50,14 +50,14 @@ struct Grouping {
   uint32_t index = 0;
 
   static Grouping of_job() {
-    const JobTopology& place = job().topology();
+    const JobTopology& topology = job().topology();
     if (is_flat()) {
-      return {.nodes = place.size, .node = place.rank, .ranks = {place.rank}, .index = 0};
+      return {.nodes = topology.size, .node = topology.rank, .ranks = {topology.rank}, .index = 0};
     }
-    return {.nodes = place.node_count,
-            .node = place.node,
-            .ranks = place.node_ranks,
-            .index = place.node_rank};
+    return {.nodes = topology.node_count,
+            .node = topology.node,
+            .ranks = topology.node_ranks,
+            .index = topology.node_rank};
   }
   static Rank leader(uint64_t node) {
     return is_flat() ? static_cast<Rank>(node) : job().topology().leaders[node];
@@ -84,14 +84,14 @@ constinit Transport::Completion completion = {.done = note_failure};
 
 }  // namespace
 
-uint32_t BarrierBoards::nodes() { return Grouping::of_job().nodes; }
+uint32_t BarrierSharedMemory::nodes() { return Grouping::of_job().nodes; }
 
-std::string BarrierBoards::obstacle() {
+std::string BarrierSharedMemory::obstacle() {
   const Job& the_job = job();
   const Transport* transport = the_job.transport.get();
-  const JobTopology& place = the_job.topology();
+  const JobTopology& topology = the_job.topology();
   if (transport == nullptr) return "the job has one rank";
-  if (!is_flat() && place.leaders.size() != place.node_count)
+  if (!is_flat() && topology.leaders.size() != topology.node_count)
     return std::string("the launcher (") + the_job.bootstrap->name() +
            ") does not report the first rank of each node";
   const Grouping grouping = Grouping::of_job();
@@ -106,7 +106,7 @@ std::string BarrierBoards::obstacle() {
   return "";
 }
 
-BarrierBoards::~BarrierBoards() {
+BarrierSharedMemory::~BarrierSharedMemory() {
   for (const Target& target : targets_) {
     if (!target.key.empty()) registrar_->drop_import(target.key.data());
   }
@@ -115,11 +115,11 @@ BarrierBoards::~BarrierBoards() {
   if (memory_ != nullptr && !release_guarded(memory_)) (void)munmap(memory_, bytes_);
 }
 
-size_t BarrierBoards::board_offset(uint32_t which) const noexcept {
-  return which * BarrierBoard::bytes(ranks_here_);
+size_t BarrierSharedMemory::state_offset(uint32_t which) const noexcept {
+  return which * BarrierSharedState::bytes(ranks_here_);
 }
 
-Status BarrierBoards::map_memory(size_t bytes) noexcept {
+Status BarrierSharedMemory::map_memory(size_t bytes) noexcept {
   int fd = -1;
   // Shared: a fork must not copy registered pages.
   int flags = MAP_SHARED | MAP_FIXED | MAP_ANONYMOUS;
@@ -131,13 +131,13 @@ Status BarrierBoards::map_memory(size_t bytes) noexcept {
       made = make_memory_file("hydrant barriers", bytes);
       if (made < 0) status = refuse_memory_file(kPurpose, bytes);
     }
-    status = share_fd(*job().bootstrap, kBoardsFd, status, made, &fd, now_ns() + kWaitNs);
+    status = share_fd(*job().bootstrap, kSharedMemoryFd, status, made, &fd, now_ns() + kWaitNs);
     if (made >= 0) close(made);
   }
   std::byte* start = nullptr;
   if (status == Status::kOk) {
-    status = reserve_guarded(bytes, page_bytes(), GuardSize::kRoomy, {.what = "boards of barriers"},
-                             &start);
+    status = reserve_guarded(bytes, page_bytes(), GuardSize::kRoomy,
+                             {.what = "shared memory of barriers"}, &start);
     if (status != Status::kOk) (void)add_context(status, "%s", kInstead);
   }
   memory_ = start;
@@ -150,42 +150,42 @@ Status BarrierBoards::map_memory(size_t bytes) noexcept {
   return status;
 }
 
-Status BarrierBoards::register_memory(size_t bytes) noexcept {
+Status BarrierSharedMemory::register_memory(size_t bytes) noexcept {
   const RegistrarTraits& traits = registrar_->traits();
   const MemoryRange range{reinterpret_cast<uintptr_t>(memory_), bytes};
-  if (!traits.exports || traits.export_bytes > BoardCard::kMostBlob ||
+  if (!traits.exports || traits.export_bytes > BarrierMemoryAddress::kMaxBlob ||
       bytes % traits.granule_bytes != 0 || range.addr % traits.granule_bytes != 0)
     return fail(Status::kUnsupported,
                 "%s pins units of %zu bytes with key blobs of %u bytes; barriers need %zu bytes "
                 "and blobs of at most %zu; %s",
-                traits.name, traits.granule_bytes, traits.export_bytes, bytes, BoardCard::kMostBlob,
-                kInstead);
+                traits.name, traits.granule_bytes, traits.export_bytes, bytes,
+                BarrierMemoryAddress::kMaxBlob, kInstead);
   key_.resize(traits.key_bytes);
   Status status = registrar_->pin(range, Access::kLocalWrite | Access::kRemoteWrite, key_.data());
   if (status != Status::kOk) key_.clear();
-  BoardCard card;
-  size_t blob_bytes = sizeof card.blob;
+  BarrierMemoryAddress address_entry;
+  size_t blob_bytes = sizeof address_entry.blob;
   if (status == Status::kOk)
-    status = registrar_->export_key(range, key_.data(), card.blob, &blob_bytes);
+    status = registrar_->export_key(range, key_.data(), address_entry.blob, &blob_bytes);
   if (status != Status::kOk) {
     const std::string why = last_error_text();
     return fail(status, "cannot pin the memory for barriers (%zu bytes): %s; %s", bytes,
                 why.c_str(), kInstead);
   }
-  card.blob_bytes = blob_bytes;
+  address_entry.blob_bytes = blob_bytes;
   for (uint32_t which = 0; which < kBarriers; ++which)
-    card.boards[which] = range.addr + board_offset(which);
-  return job().bootstrap->put(kCard, std::as_bytes(std::span(&card, 1)));
+    address_entry.states[which] = range.addr + state_offset(which);
+  return job().bootstrap->put(kKey, std::as_bytes(std::span(&address_entry, 1)));
 }
 
-Status BarrierBoards::make() noexcept {
+Status BarrierSharedMemory::make() noexcept {
   const Grouping grouping = Grouping::of_job();
   ranks_here_ = static_cast<uint32_t>(grouping.ranks.size());
   for (uint32_t which = 0; which < kBarriers; ++which) {
-    mails_[which].boards = this;
-    mails_[which].which = which;
+    writers_[which].owner = this;
+    writers_[which].which = which;
   }
-  const size_t bytes = whole_pages(board_offset(kBarriers));
+  const size_t bytes = whole_pages(state_offset(kBarriers));
   Status status = map_memory(bytes);
   if (status != Status::kOk) return status;
   registrar_ = job().transport->make_registrar();
@@ -196,30 +196,33 @@ Status BarrierBoards::make() noexcept {
   return grouping.index == 0 ? register_memory(bytes) : Status::kOk;
 }
 
-Status BarrierBoards::connect() noexcept {
+Status BarrierSharedMemory::connect() noexcept {
   const Grouping grouping = Grouping::of_job();
   Status status = Status::kOk;
   for (uint32_t round = 0; round < RdmaBarrier::rounds_of(grouping.nodes); ++round) {
     Target& target = targets_.emplace_back();
     target.rank = grouping.target(round);
-    BoardCard card;
+    BarrierMemoryAddress address_entry;
     size_t bytes = 0;
-    status = job().bootstrap->get(target.rank, kCard, std::as_writable_bytes(std::span(&card, 1)),
-                                  &bytes, now_ns() + kWaitNs);
+    status = job().bootstrap->get(target.rank, kKey,
+                                  std::as_writable_bytes(std::span(&address_entry, 1)), &bytes,
+                                  now_ns() + kWaitNs);
     if (status != Status::kOk)
       return add_context(
           status,
           "barriers with rank %u, by RDMA (HYDRANT_TRANSPORT and GASNET_BARRIER have "
           "to be the same on all ranks)",
           target.rank);
-    if (bytes != sizeof card || card.blob_bytes > sizeof card.blob)
+    if (bytes != sizeof address_entry || address_entry.blob_bytes > sizeof address_entry.blob)
       return fail(
           Status::kBroken,
           "the barrier entry of rank %u in the job's store has an unexpected size of %zu bytes",
           target.rank, bytes);
-    for (uint32_t which = 0; which < kBarriers; ++which) target.boards[which] = card.boards[which];
+    for (uint32_t which = 0; which < kBarriers; ++which)
+      target.states[which] = address_entry.states[which];
     target.key.resize(registrar_->traits().key_bytes);
-    status = registrar_->import_key(card.blob, card.blob_bytes, target.key.data());
+    status =
+        registrar_->import_key(address_entry.blob, address_entry.blob_bytes, target.key.data());
     if (status != Status::kOk) {
       target.key.clear();
       return status;
@@ -228,31 +231,32 @@ Status BarrierBoards::connect() noexcept {
   return status;
 }
 
-RdmaBarrier::Place BarrierBoards::place(uint32_t which) {
+RdmaBarrier::Config BarrierSharedMemory::config(uint32_t which) {
   const Grouping grouping = Grouping::of_job();
-  void* board = memory_ + board_offset(which);
-  RdmaBarrier::Place place{.nodes = grouping.nodes,
-                           .ranks = grouping.ranks,
-                           .index = grouping.index,
-                           .sources = {},
-                           .board = static_cast<BarrierBoard*>(board),
-                           .mail = &mails_[which],
-                           .transport = job().transport.get()};
+  void* shared = memory_ + state_offset(which);
+  RdmaBarrier::Config config{.nodes = grouping.nodes,
+                             .ranks = grouping.ranks,
+                             .index = grouping.index,
+                             .sources = {},
+                             .shared = static_cast<BarrierSharedState*>(shared),
+                             .writer = &writers_[which],
+                             .transport = job().transport.get()};
   for (uint32_t round = 0; round < RdmaBarrier::rounds_of(grouping.nodes); ++round)
-    place.sources.push_back(grouping.source(round));
-  return place;
+    config.sources.push_back(grouping.source(round));
+  return config;
 }
 
-Status BarrierBoards::Mail::post(uint32_t parity, uint32_t round, uint64_t word) noexcept {
-  const Target& target = boards->targets_[round];
-  const uint64_t place = target.boards[which] + BarrierBoard::mail_offset(parity, round);
+Status BarrierSharedMemory::WordWriter::post(uint32_t parity, uint32_t round,
+                                             uint64_t word) noexcept {
+  const Target& target = owner->targets_[round];
+  const uint64_t addr = target.states[which] + BarrierSharedState::word_offset(parity, round);
   const Status status = job().transport->put_pinned(
-      target.rank, {.addr = place, .key = target.key.data()},
+      target.rank, {.addr = addr, .key = target.key.data()},
       {.addr = reinterpret_cast<uintptr_t>(&word), .key = nullptr}, sizeof word, &completion);
   if (status == Status::kOk) [[likely]]
-    refusals.note_success();
+    failures.note_success();
   else
-    refusals.note(target.rank, status, now_ns());
+    failures.note(target.rank, status, now_ns());
   return status;
 }
 

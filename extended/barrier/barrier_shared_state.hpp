@@ -1,8 +1,8 @@
-// Data layout of RdmaBarrier's board, which the ranks of a node and the adapters of other nodes write.
+// Data layout of RdmaBarrier's shared state, which the ranks of a node and the adapters of other nodes write.
 // All ranks of the node map this memory, initially zero. The protocol is in barrier_rdma.hpp.
 //
 // Words: a name is spread over eight bytes with seven bits each. The top bit of every byte is the phase
-// of the epoch, which alternates between uses of the place. A word is complete when all eight bytes
+// of the epoch, which alternates between uses of the slot. A word is complete when all eight bytes
 // have the same phase. A partially written word is therefore recognised, whatever the order of its
 // bytes, and the adapter only has to write each byte once. (The InfiniBand specification promises no
 // more. Adapters write eight aligned bytes at once; rxe uses the kernel's memcpy, which may copy single
@@ -18,7 +18,7 @@
 namespace hydrant {
 
 // Bits 0-31 id, 32-33 state, 34-55 epoch, before spreading.
-namespace board_word {
+namespace barrier_word {
 
 inline constexpr uint64_t kPhases = 0x8080'8080'8080'8080;
 
@@ -35,7 +35,7 @@ constexpr uint64_t gather(uint64_t bytes) noexcept {
 
 inline constexpr uint64_t kEpochMask = kPhases | spread(uint64_t{0x3f'ffff} << 34);
 
-// A place is used in every second epoch, starting with epoch 1 or 2. The phase of the first use is 1,
+// A slot is used in every second epoch, starting with epoch 1 or 2. The phase of the first use is 1,
 // because the memory is initially zero.
 constexpr uint64_t make(uint32_t epoch, BarrierName name) noexcept {
   const uint64_t phase = (((epoch + 1) >> 1) & 1) != 0 ? kPhases : 0;
@@ -50,13 +50,13 @@ constexpr BarrierName name_in(uint64_t word) noexcept {
   return name_from(static_cast<uint32_t>(bits >> 32), static_cast<uint32_t>(bits));
 }
 
-}  // namespace board_word
+}  // namespace barrier_word
 
-struct BarrierBoard {
+struct BarrierSharedState {
   static constexpr uint32_t kRounds = 32;
 
   // Progress of the node. The holder of `busy` writes it; other ranks read it as a hint.
-  struct alignas(64) Drive {
+  struct alignas(64) ProgressState {
     std::atomic<uint32_t> busy;  // lock, taken only by try
     std::atomic<uint32_t>
         finished;                // epoch of the last published result; the next one is in progress
@@ -65,29 +65,30 @@ struct BarrierBoard {
     std::atomic<uint32_t> sent;  // 1: round k's word is posted
     std::atomic<uint64_t> joined;  // join of the words gathered so far
   };
-  struct alignas(64) Place {
+  struct alignas(64) Slot {
     std::atomic<uint64_t> word;
     std::atomic<uint64_t> processor;  // for arrivals: processor_word()
   };
 
-  Drive drive;
-  Place results[2];                                    // by parity of the epoch
-  alignas(64) std::atomic<uint64_t> watcher;           // RdmaBarrier::waits_for()
-  alignas(64) std::atomic<uint64_t> mail[2][kRounds];  // by parity and round; adapters write here
-  // A place for each rank of the node follows, by parity.
+  ProgressState progress_state;
+  Slot results[2];                                      // by parity of the epoch
+  alignas(64) std::atomic<uint64_t> watcher;            // RdmaBarrier::wait_target()
+  alignas(64) std::atomic<uint64_t> words[2][kRounds];  // by parity and round; adapters write here
+  // A slot for each rank of the node follows, by parity.
 
-  Place& arrival(uint32_t parity, uint32_t index, uint32_t ranks) noexcept {
-    return reinterpret_cast<Place*>(this + 1)[size_t{parity} * ranks + index];
+  Slot& arrival(uint32_t parity, uint32_t index, uint32_t ranks) noexcept {
+    return reinterpret_cast<Slot*>(this + 1)[size_t{parity} * ranks + index];
   }
-  static constexpr size_t mail_offset(uint32_t parity, uint32_t round) noexcept;
+  static constexpr size_t word_offset(uint32_t parity, uint32_t round) noexcept;
   static constexpr size_t bytes(uint32_t ranks) noexcept;
 };
 
-constexpr size_t BarrierBoard::mail_offset(uint32_t parity, uint32_t round) noexcept {
-  return offsetof(BarrierBoard, mail) + (size_t{parity} * kRounds + round) * sizeof(uint64_t);
+constexpr size_t BarrierSharedState::word_offset(uint32_t parity, uint32_t round) noexcept {
+  return offsetof(BarrierSharedState, words) +
+         (size_t{parity} * kRounds + round) * sizeof(uint64_t);
 }
-constexpr size_t BarrierBoard::bytes(uint32_t ranks) noexcept {
-  return sizeof(BarrierBoard) + size_t{2} * ranks * sizeof(Place);
+constexpr size_t BarrierSharedState::bytes(uint32_t ranks) noexcept {
+  return sizeof(BarrierSharedState) + size_t{2} * ranks * sizeof(Slot);
 }
 static_assert(sizeof(std::atomic<uint64_t>) == 8 && std::atomic<uint64_t>::is_always_lock_free);
 

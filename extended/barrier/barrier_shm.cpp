@@ -14,7 +14,7 @@ namespace {
 constexpr uint32_t kMaxFlat = 8;
 
 // The smallest radix whose rounds fit into a line.
-uint32_t least_radix(uint32_t ranks) noexcept {
+uint32_t min_radix(uint32_t ranks) noexcept {
   uint32_t radix = 2;
   for (;; ++radix) {
     uint64_t covered = 1;
@@ -46,20 +46,20 @@ uint32_t choose_barrier_radix(uint32_t ranks, bool crowded) noexcept {
 }
 
 uint32_t limit_barrier_radix(uint32_t ranks, uint32_t radix) noexcept {
-  return std::max(least_radix(ranks), std::min(radix, ranks));
+  return std::max(min_radix(ranks), std::min(radix, ranks));
 }
 
-ShmBarrier::ShmBarrier(Place place) : place_(std::move(place)) {
-  const uint64_t size = place_.size;
-  for (uint64_t stride = 1; stride < size; stride *= place_.radix) {
+ShmBarrier::ShmBarrier(Config config) : config_(std::move(config)) {
+  const uint64_t size = config_.size;
+  for (uint64_t stride = 1; stride < size; stride *= config_.radix) {
     const auto index = static_cast<uint32_t>(rounds_.size());
     Round& round = rounds_.emplace_back();
-    for (uint64_t step = stride; step < stride * place_.radix && step < size; step += stride) {
-      const auto before = static_cast<Rank>((place_.rank + size - step) % size);
-      const BarrierLines& lines = place_.lines[before];
+    for (uint64_t step = stride; step < stride * config_.radix && step < size; step += stride) {
+      const auto before = static_cast<Rank>((config_.rank + size - step) % size);
+      const BarrierLines& lines = config_.lines[before];
       round.sources.push_back(
           {.rank = before, .of_parity = {lines.of_parity[0] + index, lines.of_parity[1] + index}});
-      round.readers.push_back(static_cast<Rank>((place_.rank + step) % size));
+      round.readers.push_back(static_cast<Rank>((config_.rank + step) % size));
     }
   }
   round_.store(rounds(), std::memory_order_relaxed);
@@ -68,7 +68,7 @@ ShmBarrier::ShmBarrier(Place place) : place_(std::move(place)) {
 // Pairs with the acquire in look_at(): stores before the barrier are visible to ranks that pass it.
 inline void ShmBarrier::publish(uint32_t round) noexcept {
   const uint32_t epoch = epoch_.load(std::memory_order_relaxed);
-  const BarrierLines& mine = place_.lines[place_.rank];
+  const BarrierLines& mine = config_.lines[config_.rank];
   now_ = make_word(epoch, joined_);
   if (round == 0) {
     mine.of_parity[epoch & 1][BarrierLines::kProcessor].store(processor_word(),
@@ -76,8 +76,8 @@ inline void ShmBarrier::publish(uint32_t round) noexcept {
   }
   mine.of_parity[epoch & 1][round].store(now_, std::memory_order_release);
   if (round == 0) fetch_for_writing(mine.of_parity[(epoch & 1) ^ 1]);
-  if (rounds_.size() == 1 || place_.transport == nullptr) return;
-  for (const Rank reader : rounds_[round].readers) place_.transport->wake_peer(reader);
+  if (rounds_.size() == 1 || config_.transport == nullptr) return;
+  for (const Rank reader : rounds_[round].readers) config_.transport->wake_peer(reader);
 }
 
 void ShmBarrier::start(BarrierName mine, bool no_names) noexcept {
@@ -107,7 +107,7 @@ bool ShmBarrier::finish(BarrierName* all) noexcept {
   return done;
 }
 
-uint32_t ShmBarrier::drive() noexcept {
+uint32_t ShmBarrier::make_progress() noexcept {
   if (rounds_.size() <= 1 || busy_.exchange(true, std::memory_order_acquire)) return 0;
   const uint32_t before = round_.load(std::memory_order_relaxed);
   (void)look();
@@ -151,8 +151,8 @@ inline bool ShmBarrier::look_at(Round& round) noexcept {
 // arrive at once without seeing each other, both are awake or about to check again before they sleep. A
 // missed wakeup only costs the time until the sleep ends.
 void ShmBarrier::wake_all() noexcept {
-  if (place_.transport == nullptr) return;
-  for (const Source& source : rounds_[0].sources) place_.transport->wake_peer(source.rank);
+  if (config_.transport == nullptr) return;
+  for (const Source& source : rounds_[0].sources) config_.transport->wake_peer(source.rank);
 }
 
 bool ShmBarrier::ready() const noexcept {
@@ -166,31 +166,31 @@ bool ShmBarrier::ready() const noexcept {
   return true;
 }
 
-WaitsFor ShmBarrier::waits_for() const noexcept {
+WaitTarget ShmBarrier::wait_target() const noexcept {
   const uint32_t round = round_.load(std::memory_order_relaxed);
-  if (round >= rounds_.size()) return WaitsFor::kOtherProcessors;
+  if (round >= rounds_.size()) return WaitTarget::kOtherProcessors;
   const uint32_t epoch = epoch_.load(std::memory_order_relaxed);
   const uint64_t here = processor_word();
   for (const Source& source : rounds_[round].sources) {
     const uint64_t word = source.of_parity[epoch & 1]->load(std::memory_order_relaxed);
     if (((word ^ make_word(epoch, {})) & kEpochMask) == 0) continue;
     // The rank has not arrived; its previous line tells on which processor it was.
-    const BarrierLines& lines = place_.lines[source.rank];
+    const BarrierLines& lines = config_.lines[source.rank];
     if (lines.of_parity[(epoch & 1) ^ 1][BarrierLines::kProcessor].load(
             std::memory_order_relaxed) == here)
-      return WaitsFor::kThisProcessor;
+      return WaitTarget::kThisProcessor;
   }
   // With one round, an arrived rank has nothing left to do. With several, other ranks of this processor
   // may have to continue.
-  return rounds_.size() == 1 ? WaitsFor::kOtherProcessors : WaitsFor::kUnknown;
+  return rounds_.size() == 1 ? WaitTarget::kOtherProcessors : WaitTarget::kUnknown;
 }
 
 void ShmBarrier::find_missing(MissingRanks* missing) const noexcept {
   if (rounds_.empty()) return;
   const uint32_t epoch = epoch_.load(std::memory_order_relaxed);
-  for (Rank rank = 0; rank < place_.size; ++rank) {
+  for (Rank rank = 0; rank < config_.size; ++rank) {
     // The first word tells that a rank has arrived, the other words its progress.
-    const uint64_t word = place_.lines[rank].of_parity[epoch & 1]->load(std::memory_order_relaxed);
+    const uint64_t word = config_.lines[rank].of_parity[epoch & 1]->load(std::memory_order_relaxed);
     if (((word ^ make_word(epoch, {})) & kEpochMask) != 0) missing->add(rank);
   }
   const uint32_t round = round_.load(std::memory_order_relaxed);

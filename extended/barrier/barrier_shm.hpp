@@ -62,7 +62,7 @@ uint32_t limit_barrier_radix(uint32_t ranks, uint32_t radix) noexcept;
 
 class ShmBarrier final : public BarrierEngine {
  public:
-  struct Place {
+  struct Config {
     Rank rank = 0;
     Rank size = 1;
     uint32_t radix = 2;               // >= size: one round
@@ -70,15 +70,15 @@ class ShmBarrier final : public BarrierEngine {
     Transport* transport = nullptr;   // wakes sleeping ranks; null: no rank sleeps
   };
   // Requires at most BarrierLines::kRounds rounds, and zeroed lines.
-  explicit ShmBarrier(Place place);
+  explicit ShmBarrier(Config config);
 
   const char* name() const noexcept override { return "SHM"; }
   void start(BarrierName mine, bool no_names) noexcept override;
   bool finish(BarrierName* all) noexcept override;
-  uint32_t drive() noexcept override;
-  bool needs_driving() const noexcept override { return rounds_.size() > 1; }
+  uint32_t make_progress() noexcept override;
+  bool needs_progress() const noexcept override { return rounds_.size() > 1; }
   bool ready() const noexcept override;
-  WaitsFor waits_for() const noexcept override;
+  WaitTarget wait_target() const noexcept override;
   void find_missing(MissingRanks* missing) const noexcept override;
   uint32_t rounds() const noexcept { return static_cast<uint32_t>(rounds_.size()); }
 
@@ -107,7 +107,7 @@ class ShmBarrier final : public BarrierEngine {
   void publish(uint32_t round) noexcept;
   void wake_all() noexcept;
 
-  const Place place_;
+  const Config config_;
   std::vector<Round> rounds_;
   // Lock for barriers with several rounds. Only start() waits for it, and only briefly.
   std::atomic<bool> busy_{false};

@@ -36,9 +36,9 @@ constinit MessageBarrier* receivers[2] = {};
 
 // ---- messages ----
 
-class Post final : public BarrierPost {
+class MessageSender final : public BarrierMessageSender {
  public:
-  explicit constexpr Post(uint32_t which) noexcept : which_(which) {}
+  explicit constexpr MessageSender(uint32_t which) noexcept : which_(which) {}
   bool send(Rank peer, const BarrierMessage& message) noexcept override {
     const int32_t args[2] = {static_cast<int32_t>(message.bits() | (which_ != 0 ? kWhichBit : 0)),
                              static_cast<int32_t>(message.name.id)};
@@ -51,18 +51,18 @@ class Post final : public BarrierPost {
     // A failure because the job is ending is harmless: on_peer_failed() ignores it.
     const Status status = hydrant::send(sending);
     if (status != Status::kOk) [[unlikely]] {
-      refusals_.note(peer, status, now_ns());
+      failures_.note(peer, status, now_ns());
       return false;
     }
-    refusals_.note_success();
+    failures_.note_success();
     return true;
   }
 
  private:
   uint32_t which_;
-  Refusals refusals_{on_peer_failed};
+  SendFailures failures_{on_peer_failed};
 };
-constinit Post posts[2] = {Post(0), Post(1)};
+constinit MessageSender senders[2] = {MessageSender(0), MessageSender(1)};
 
 void receive(gex_Token_t token, int32_t first, uint32_t id) noexcept {
   const auto bits = static_cast<uint32_t>(first);
@@ -85,7 +85,7 @@ void on_named_barrier(gex_Token_t token, int32_t bits, int32_t id) {
 }
 
 // Null unless the algorithm is RDMADISSEM.
-constinit BarrierBoards* boards = nullptr;
+constinit BarrierSharedMemory* shared_memory = nullptr;
 
 // ---- choice ----
 
@@ -119,7 +119,8 @@ Kind choose_kind() {
   if (wanted != Kind::kRdma && (wanted != Kind::kShm || is_shared)) return wanted;
   const bool is_named = wanted == Kind::kRdma;
   if (!is_named && *knob_text(JobKnob::kInject) != '\0') return Kind::kDissemination;
-  const std::string obstacle = is_shared ? "all ranks share memory" : BarrierBoards::obstacle();
+  const std::string obstacle =
+      is_shared ? "all ranks share memory" : BarrierSharedMemory::obstacle();
   if (obstacle.empty()) return Kind::kRdma;
   log_info("barriers: AMDISSEM in place of RDMADISSEM: %s", obstacle.c_str());
   return Kind::kDissemination;
@@ -139,18 +140,18 @@ std::unique_ptr<BarrierEngine> make_engine(Kind kind, uint32_t which) {
   const Rank rank = the_job.rank();
   const Rank size = the_job.size();
   if (kind == Kind::kShm) {
-    return std::make_unique<ShmBarrier>(ShmBarrier::Place{.rank = rank,
-                                                          .size = size,
-                                                          .radix = radix_of_job(),
-                                                          .lines = lines_of_all(which),
-                                                          .transport = the_job.transport.get()});
+    return std::make_unique<ShmBarrier>(ShmBarrier::Config{.rank = rank,
+                                                           .size = size,
+                                                           .radix = radix_of_job(),
+                                                           .lines = lines_of_all(which),
+                                                           .transport = the_job.transport.get()});
   }
-  if (kind == Kind::kRdma) return std::make_unique<RdmaBarrier>(boards->place(which));
+  if (kind == Kind::kRdma) return std::make_unique<RdmaBarrier>(shared_memory->config(which));
   std::unique_ptr<MessageBarrier> engine;
   if (kind == Kind::kDissemination) {
-    engine = std::make_unique<DisseminationBarrier>(rank, size, posts[which]);
+    engine = std::make_unique<DisseminationBarrier>(rank, size, senders[which]);
   } else {
-    engine = std::make_unique<CentralBarrier>(rank, size, posts[which]);
+    engine = std::make_unique<CentralBarrier>(rank, size, senders[which]);
   }
   receivers[which] = engine.get();
   return engine;
@@ -174,8 +175,8 @@ struct Choice {
   uint32_t strict = 0;
   uint32_t nodes = 0;  // RDMADISSEM: number of nodes
 };
-constexpr const char* kChoiceCard = "barrier";
-constexpr uint64_t kCardNs = 30'000'000'000;
+constexpr const char* kChoiceKey = "barrier";
+constexpr uint64_t kChoiceWaitNs = 30'000'000'000;
 constinit Choice my_choice;
 
 }  // namespace
@@ -195,16 +196,16 @@ Status start_barriers() noexcept {
   my_choice = {.kind = kind,
                .radix = kind == Kind::kShm ? radix_of_job() : 0,
                .strict = strict ? 1u : 0u,
-               .nodes = kind == Kind::kRdma ? BarrierBoards::nodes() : 0};
+               .nodes = kind == Kind::kRdma ? BarrierSharedMemory::nodes() : 0};
   // Published before the first collective step, so that a rank with different settings detects it.
   if (the_job.rank() == 0 && the_job.size() > 1) {
-    const Status put = the_job.bootstrap->put(kChoiceCard, std::as_bytes(std::span(&my_choice, 1)));
+    const Status put = the_job.bootstrap->put(kChoiceKey, std::as_bytes(std::span(&my_choice, 1)));
     if (put != Status::kOk) return put;
   }
   if (kind == Kind::kRdma) {
-    boards = new (std::nothrow) BarrierBoards();
-    if (boards == nullptr) return fail(Status::kResource, "no memory for barriers");
-    if (const Status made = boards->make(); made != Status::kOk) return made;
+    shared_memory = new (std::nothrow) BarrierSharedMemory();
+    if (shared_memory == nullptr) return fail(Status::kResource, "no memory for barriers");
+    if (const Status made = shared_memory->make(); made != Status::kOk) return made;
   }
   the_barriers = new (std::nothrow)
       Barriers{.named = NamedBarrier(make_engine(kind, 0), the_job.progress, strict),
@@ -223,8 +224,9 @@ Status agree_with_first() noexcept {
   if (the_job.rank() == 0) return Status::kOk;
   Choice theirs;
   size_t bytes = 0;
-  const Status got = the_job.bootstrap->get(
-      0, kChoiceCard, std::as_writable_bytes(std::span(&theirs, 1)), &bytes, now_ns() + kCardNs);
+  const Status got =
+      the_job.bootstrap->get(0, kChoiceKey, std::as_writable_bytes(std::span(&theirs, 1)), &bytes,
+                             now_ns() + kChoiceWaitNs);
   if (got != Status::kOk)
     return add_context(
         got,
@@ -233,7 +235,7 @@ Status agree_with_first() noexcept {
   if (bytes != sizeof theirs)
     return fail(Status::kBroken,
                 "the entry '%s' of rank 0 in the job's store has an unexpected size of %zu bytes",
-                kChoiceCard, bytes);
+                kChoiceKey, bytes);
   if (std::memcmp(&theirs, &my_choice, sizeof theirs) == 0) return Status::kOk;
   return fail(Status::kBadArg,
               "the barrier of rank 0 is %s (radix %u, strict %u, %u nodes), and that of rank %u is "
@@ -247,9 +249,9 @@ Status agree_with_first() noexcept {
 
 }  // namespace
 
-Status agree_on_barriers() noexcept {
+Status verify_barrier_settings() noexcept {
   const Status agreed = agree_with_first();
-  return agreed == Status::kOk && boards != nullptr ? boards->connect() : agreed;
+  return agreed == Status::kOk && shared_memory != nullptr ? shared_memory->connect() : agreed;
 }
 
 }  // namespace hydrant

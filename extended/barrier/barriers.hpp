@@ -19,6 +19,6 @@ extern constinit Barriers* the_barriers;
 // Called once per process, after rank, size and transport are set.
 Status start_barriers() noexcept;
 // After the job's fence. Errors: kBadArg: a setting differs between this rank and rank 0.
-Status agree_on_barriers() noexcept;
+Status verify_barrier_settings() noexcept;
 
 }  // namespace hydrant

@@ -12,22 +12,22 @@ namespace hydrant {
 
 class MissingRanks {
  public:
-  static constexpr uint32_t kMostListed = 10;
+  static constexpr uint32_t kMaxListed = 10;
 
   void add(Rank rank) noexcept {
-    if (count_ < kMostListed) listed_[count_] = rank;
+    if (count_ < kMaxListed) listed_[count_] = rank;
     ++count_;
   }
   bool empty() const noexcept { return count_ == 0; }
   uint32_t count() const noexcept { return count_; }
-  // The first kMostListed ranks that were added.
+  // The first kMaxListed ranks that were added.
   std::span<const Rank> listed() const noexcept {
-    return {listed_.data(), count_ < kMostListed ? count_ : kMostListed};
+    return {listed_.data(), count_ < kMaxListed ? count_ : kMaxListed};
   }
 
  private:
   uint32_t count_ = 0;
-  std::array<Rank, kMostListed> listed_{};
+  std::array<Rank, kMaxListed> listed_{};
 };
 
 }  // namespace hydrant

@@ -1,4 +1,4 @@
-// Implements GASNet-1's barrier over an engine. barrier_calls.cpp calls it; polls call drive().
+// Implements GASNet-1's barrier over an engine. barrier_calls.cpp calls it; polls call make_progress().
 #include "extended/barrier/named_barrier.hpp"
 
 namespace hydrant {
@@ -9,8 +9,8 @@ void NamedBarrier::notify(int id, int flags) noexcept {
   const bool no_names = promised || (!strict_ && (flags & GASNET_BARRIERFLAG_ANONYMOUS) != 0);
   open_.store(true, std::memory_order_relaxed);
   engine_->start(mine, no_names);
-  if (engine_->needs_driving()) {
-    progress_.add(drive, this);
+  if (engine_->needs_progress()) {
+    progress_.add(make_progress, this);
     registered_ = true;
   }
 }
@@ -19,7 +19,7 @@ bool NamedBarrier::finish(int id, int flags, bool* matched) noexcept {
   BarrierName all;
   if (!engine_->finish(&all)) return false;
   if (registered_) {
-    progress_.remove(drive, this);
+    progress_.remove(make_progress, this);
     registered_ = false;
   }
   all_ = all;
@@ -35,8 +35,8 @@ int NamedBarrier::result(int* id) const noexcept {
 }
 
 // May run once more just after the phase is over, which the engine tolerates.
-uint32_t NamedBarrier::drive(void* self) noexcept {
-  return static_cast<NamedBarrier*>(self)->engine_->drive();
+uint32_t NamedBarrier::make_progress(void* self) noexcept {
+  return static_cast<NamedBarrier*>(self)->engine_->make_progress();
 }
 
 }  // namespace hydrant

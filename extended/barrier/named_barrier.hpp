@@ -39,7 +39,7 @@ class NamedBarrier {
   const BarrierEngine& engine() const noexcept { return *engine_; }
 
  private:
-  static uint32_t drive(void* self) noexcept;
+  static uint32_t make_progress(void* self) noexcept;
 
   const std::unique_ptr<BarrierEngine> engine_;
   ProgressTable& progress_;

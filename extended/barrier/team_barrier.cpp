@@ -58,16 +58,16 @@ bool CountedBarrier::ready(uint64_t number) const noexcept {
   return true;
 }
 
-WaitsFor CountedBarrier::waits_for(uint64_t number) const noexcept {
+WaitTarget CountedBarrier::wait_target(uint64_t number) const noexcept {
   const uint64_t here = processor_word();
   for (size_t rank = 0; rank < lines_.size(); ++rank) {
     if (has_come(rank, number)) continue;
     // The previous line tells on which processor the rank was.
     if (lines_[rank].of_parity[(number & 1) ^ 1][BarrierLines::kProcessor].load(
             std::memory_order_relaxed) == here)
-      return WaitsFor::kThisProcessor;
+      return WaitTarget::kThisProcessor;
   }
-  return WaitsFor::kOtherProcessors;
+  return WaitTarget::kOtherProcessors;
 }
 
 void CountedBarrier::find_missing(uint64_t number, MissingRanks* missing) const noexcept {
@@ -84,7 +84,7 @@ uint64_t QueuedBarrier::begin() noexcept {
   begun_.store(number, std::memory_order_relaxed);
   (void)pump();
   if (done_.load(std::memory_order_relaxed) < number && !registered_) {
-    progress_.add(drive, this);
+    progress_.add(make_progress, this);
     registered_ = true;
   }
   busy_.store(false, std::memory_order_release);
@@ -105,7 +105,7 @@ uint32_t QueuedBarrier::pump() noexcept {
       engine_->start({}, true);
       running_ = true;
     } else {
-      if (registered_) progress_.remove(drive, this);
+      if (registered_) progress_.remove(make_progress, this);
       registered_ = false;
       break;
     }
@@ -113,7 +113,7 @@ uint32_t QueuedBarrier::pump() noexcept {
   return steps;
 }
 
-uint32_t QueuedBarrier::drive(void* self) noexcept {
+uint32_t QueuedBarrier::make_progress(void* self) noexcept {
   auto& barrier = *static_cast<QueuedBarrier*>(self);
   if (barrier.busy_.exchange(true, std::memory_order_acquire)) return 0;
   const uint32_t steps = barrier.pump();
@@ -123,7 +123,7 @@ uint32_t QueuedBarrier::drive(void* self) noexcept {
 
 bool QueuedBarrier::is_done(uint64_t number) noexcept {
   if (done_.load(std::memory_order_acquire) >= number) return true;
-  (void)drive(this);
+  (void)make_progress(this);
   return done_.load(std::memory_order_acquire) >= number;
 }
 
@@ -131,8 +131,8 @@ bool QueuedBarrier::ready(uint64_t number) const noexcept {
   return done_.load(std::memory_order_relaxed) >= number || engine_->ready();
 }
 
-WaitsFor QueuedBarrier::waits_for(uint64_t /*number*/) const noexcept {
-  return engine_->waits_for();
+WaitTarget QueuedBarrier::wait_target(uint64_t /*number*/) const noexcept {
+  return engine_->wait_target();
 }
 
 void QueuedBarrier::find_missing(uint64_t number, MissingRanks* missing) const noexcept {

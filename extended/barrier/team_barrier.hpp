@@ -35,7 +35,7 @@ class TeamBarrier {
   // True if is_done() would succeed or make progress. Checked just before a sleep.
   virtual bool ready(uint64_t number) const noexcept = 0;
   // As in BarrierEngine.
-  virtual WaitsFor waits_for(uint64_t number) const noexcept = 0;
+  virtual WaitTarget wait_target(uint64_t number) const noexcept = 0;
   virtual void find_missing(uint64_t number, MissingRanks* missing) const noexcept = 0;
 };
 
@@ -48,7 +48,7 @@ class CountedBarrier final : public TeamBarrier {
   uint64_t begin() noexcept override;
   bool is_done(uint64_t number) noexcept override;
   bool ready(uint64_t number) const noexcept override;
-  WaitsFor waits_for(uint64_t number) const noexcept override;
+  WaitTarget wait_target(uint64_t number) const noexcept override;
   void find_missing(uint64_t number, MissingRanks* missing) const noexcept override;
 
  private:
@@ -78,13 +78,13 @@ class QueuedBarrier final : public TeamBarrier {
   uint64_t begin() noexcept override;
   bool is_done(uint64_t number) noexcept override;
   bool ready(uint64_t number) const noexcept override;
-  WaitsFor waits_for(uint64_t number) const noexcept override;
+  WaitTarget wait_target(uint64_t number) const noexcept override;
   void find_missing(uint64_t number, MissingRanks* missing) const noexcept override;
   BarrierEngine& engine() noexcept { return *engine_; }
 
  private:
   uint32_t pump() noexcept;
-  static uint32_t drive(void* self) noexcept;
+  static uint32_t make_progress(void* self) noexcept;
 
   const std::unique_ptr<BarrierEngine> engine_;
   ProgressTable& progress_;

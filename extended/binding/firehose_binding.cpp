@@ -73,14 +73,14 @@ void deliver(const Firehose& to, gex_Token_t token, const void* message, size_t 
 }
 
 void on_message(gex_Token_t token, void* message, size_t bytes) {
-  note_own_segment();
+  vouch_own_segment();
   deliver(the_firehose, token, message, bytes, token);
 }
 void on_reply(gex_Token_t token, void* message, size_t bytes) {
   deliver(the_firehose, token, message, bytes, nullptr);
 }
 void on_mapped_message(gex_Token_t token, void* message, size_t bytes) {
-  (void)mappings_are_on(true);
+  (void)are_mappings_enabled(true);
   deliver(the_mappings, token, message, bytes, token);
 }
 void on_mapped_reply(gex_Token_t token, void* message, size_t bytes) {
@@ -89,7 +89,7 @@ void on_mapped_reply(gex_Token_t token, void* message, size_t bytes) {
 
 uint32_t progress(void*) noexcept {
   const int did = hydrant_remote_poll(the_firehose.end);
-  return static_cast<uint32_t>(did > 0 ? did : 0) + go_on_with_pinned();
+  return static_cast<uint32_t>(did > 0 ? did : 0) + progress_pinned();
 }
 
 uint32_t map_progress(void*) noexcept {
@@ -156,13 +156,13 @@ void start_firehose() noexcept {
   forget_on_demand_keys();
   job().progress.add(progress, &the_firehose);  // null would mark a free row
   job().before_send = settle_exports;
-  job().can_send = exports_are_quiet;
+  job().can_send = are_exports_quiet;
   job().careful = true;
 }
 
 // Mappings need no settle_exports(): no memory is pinned, and an arena keeps every address at the same
 // place of its file. Only memory that an arena returns to the kernel is recalled.
-bool mappings_are_on(bool make) noexcept {
+bool are_mappings_enabled(bool make) noexcept {
   const int state = mappings_state.load(std::memory_order_acquire);
   if (state != 0 || !make) return state > 0;
   const MutexLock lock(mappings_mu);
@@ -206,18 +206,18 @@ void add_firehose_handlers() noexcept {
 }
 
 // In the child of a fork the endpoint no longer exists.
-bool exports_are_quiet() noexcept {
-  return !firehose_is_on() || hydrant_remote_quiet(the_firehose.end) != GASNET_ERR_NOT_READY;
+bool are_exports_quiet() noexcept {
+  return !is_firehose_enabled() || hydrant_remote_quiet(the_firehose.end) != GASNET_ERR_NOT_READY;
 }
 
-bool exports_are_settled() noexcept {
-  if (exports_are_quiet()) return true;
+bool are_exports_settled() noexcept {
+  if (are_exports_quiet()) return true;
   (void)hydrant_remote_poll(the_firehose.end);
-  return exports_are_quiet();
+  return are_exports_quiet();
 }
 
 void settle_exports() noexcept {
-  if (exports_are_quiet()) return;
+  if (are_exports_quiet()) return;
   if (handler_depth != 0) {
     (void)hydrant_remote_poll(the_firehose.end);
     return;
@@ -225,7 +225,7 @@ void settle_exports() noexcept {
   Backoff backoff;
   const uint64_t warn_ns = knob_number(JobKnob::kJobWaitWarn);
   uint64_t warn_at = warn_ns != 0 ? now_ns() + warn_ns : UINT64_MAX;
-  while (!exports_are_quiet()) {
+  while (!are_exports_quiet()) {
     // Continuing would announce memory that a peer may still write to.
     if (has_exit_grace_expired()) exit_with_job();
     backoff.polled(poll_all());

@@ -26,12 +26,12 @@ struct Firehose {
 extern constinit Firehose the_firehose;
 extern constinit Firehose the_mappings;
 
-inline bool firehose_is_on() noexcept { return the_firehose.end != 0; }
+inline bool is_firehose_enabled() noexcept { return the_firehose.end != 0; }
 inline const Firehose& firehose() noexcept { return the_firehose; }
 
 // True if mappings are available. `make` creates them if necessary. False if this machine cannot map
 // them, or if they were not created.
-bool mappings_are_on(bool make) noexcept;
+bool are_mappings_enabled(bool make) noexcept;
 
 // Called once per process, after rank, size and transport are set. Without Transport::kPinned it has no
 // effect. After a failure, which is logged, puts and gets use messages.
@@ -43,9 +43,9 @@ void add_firehose_handlers() noexcept;
 // no memory is exported.
 void settle_exports() noexcept;
 // True if no peer can access released memory now.
-bool exports_are_quiet() noexcept;
+bool are_exports_quiet() noexcept;
 // Like settle_exports(), for callers that must not poll because they hold a lock that handlers take:
 // makes one attempt and returns false if exports remain.
-bool exports_are_settled() noexcept;
+bool are_exports_settled() noexcept;
 
 }  // namespace hydrant

@@ -21,7 +21,7 @@ namespace {
 // The access of all firehoses for puts, so that they share their regions.
 constexpr uint32_t kAccess = HYDRANT_REMOTE_WRITE | HYDRANT_REMOTE_READ;
 // Waiting for a put costs about as much as copying this many bytes.
-constexpr size_t kLeastUncopied = 32768;
+constexpr size_t kMinUncopied = 32768;
 
 // A put under way. It lies at the front of its bounce buffer, or on the stack of the waiting caller.
 struct Piece : Transport::Completion {
@@ -40,7 +40,7 @@ void on_done(Transport::Completion& completion, Status status) noexcept {
   if (piece.buffer == nullptr) {
     piece.is_over.store(true, std::memory_order_release);
   } else {
-    give_bounce_buffer(piece.buffer);
+    release_bounce_buffer(piece.buffer);
   }
   (void)hydrant_remote_release(remote);
 }
@@ -100,7 +100,7 @@ size_t put_copy(Rank peer, uintptr_t dest, const std::byte* source, size_t bytes
     std::memcpy(data, source, part);
     *status = post(*piece, dest, data, buffer.key, part, may_wait);
     if (*status == Status::kOk) return part;
-    give_bounce_buffer(buffer.addr);
+    release_bounce_buffer(buffer.addr);
   }
   (void)hydrant_remote_release(remote);
   if (*status != Status::kBroken) *status = Status::kOk;
@@ -112,9 +112,9 @@ size_t put_copy(Rank peer, uintptr_t dest, const std::byte* source, size_t bytes
 Status put_long_payload(Rank peer, uintptr_t dest, const std::byte* source, size_t bytes,
                         bool may_wait, size_t* done) noexcept {
   *done = 0;
-  if (!firehose_is_on() || !pinned_puts_come_first(peer)) return Status::kOk;
+  if (!is_firehose_enabled() || !pinned_puts_come_first(peer)) return Status::kOk;
   Status status = Status::kOk;
-  if (may_wait && bytes >= kLeastUncopied) {
+  if (may_wait && bytes >= kMinUncopied) {
     status = put_uncopied(peer, dest, source, bytes);
     if (status == Status::kOk) *done = bytes;
     if (status == Status::kOk || status == Status::kBroken) return status;

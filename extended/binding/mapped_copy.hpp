@@ -15,8 +15,8 @@ namespace hydrant {
 // Counts first, so that the copy is a tail call. Returns false if the memory is not known to be mapped,
 // or invalid; then no memory was accessed. This rank's own row begins at address 1, so null lies in no
 // row.
-inline bool put_known(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
-                      size_t bytes) noexcept {
+inline bool put_mapped(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
+                       size_t bytes) noexcept {
   hydrant_peer* peer = hydrant_mapped_peer(tm, rank, dest, source, bytes);
   if (peer == nullptr) [[unlikely]]
     return false;
@@ -25,8 +25,8 @@ inline bool put_known(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* sour
   copy_bytes(static_cast<std::byte*>(dest) + peer->shift, source, bytes);
   return true;
 }
-inline bool get_known(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
-                      size_t bytes) noexcept {
+inline bool get_mapped(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
+                       size_t bytes) noexcept {
   hydrant_peer* peer = hydrant_mapped_peer(tm, rank, source, dest, bytes);
   if (peer == nullptr) [[unlikely]]
     return false;

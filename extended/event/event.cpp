@@ -1,4 +1,4 @@
-// Allocates events from per-thread pools. All nonblocking operations call take_event() and give_event().
+// Allocates events from per-thread pools. All nonblocking operations call take_event() and release_event().
 #include "extended/event/event.hpp"
 
 #include "extended/event/thread_local_pool.hpp"
@@ -20,10 +20,10 @@ class EventPool {
     return event;
   }
   void give(hydrant_event* event) noexcept {
-    if (Adopted<EventPool>::is_mine(this)) {
-      events_.give_mine(event);
+    if (ThreadLocalPool<EventPool>::is_mine(this)) {
+      events_.free_local(event);
     } else {
-      events_.give_back(event);
+      events_.free_from_any(event);
     }
   }
   uint64_t made() const noexcept { return made_.load(std::memory_order_relaxed); }
@@ -47,27 +47,27 @@ class EventPool {
     chunks_ = chunk;
     for (hydrant_event& event : chunk->events) {
       event.pool = this;
-      events_.give_mine(&event);
+      events_.free_local(&event);
     }
     made_.store(made() + kChunkEvents, std::memory_order_relaxed);
     return true;
   }
 
-  ReturnableList<hydrant_event> events_;
+  CrossThreadFreeList<hydrant_event> events_;
   Chunk* chunks_ = nullptr;
   std::atomic<uint64_t> made_{0};
 };
 
 hydrant_event* take_event() noexcept {
-  EventPool* pool = Adopted<EventPool>::mine();
+  EventPool* pool = ThreadLocalPool<EventPool>::mine();
   return pool != nullptr ? pool->take() : nullptr;
 }
 
-void give_event(hydrant_event* event) noexcept {
+void release_event(hydrant_event* event) noexcept {
   event->is_done = nullptr;
   event->is_ready = nullptr;
-  event->waits_for = nullptr;
-  event->complain = nullptr;
+  event->wait_target = nullptr;
+  event->log_pending = nullptr;
   event->object = nullptr;
   event->number = 0;
   reset(event->pieces);
@@ -76,7 +76,7 @@ void give_event(hydrant_event* event) noexcept {
 
 EventCounts event_counts() noexcept {
   EventCounts counts;
-  Adopted<EventPool>::for_each([&counts](const EventPool& pool) {
+  ThreadLocalPool<EventPool>::for_each([&counts](const EventPool& pool) {
     ++counts.pools;
     counts.events += pool.made();
   });

@@ -17,7 +17,7 @@ namespace hydrant {
 class EventPool;
 
 // Where the awaited ranks run, as far as known.
-enum class WaitsFor : uint8_t {
+enum class WaitTarget : uint8_t {
   kUnknown,
   kOtherProcessors,
   kThisProcessor,  // an awaited rank needs this processor: yield to it
@@ -34,9 +34,9 @@ struct hydrant_event {
   // and is_done() can complete it.
   bool (*is_ready)(const hydrant_event& event) noexcept = nullptr;
   // Null: unknown.
-  hydrant::WaitsFor (*waits_for)(const hydrant_event& event) noexcept = nullptr;
+  hydrant::WaitTarget (*wait_target)(const hydrant_event& event) noexcept = nullptr;
   // Logs in one line what is missing, when a wait takes long. May be null.
-  void (*complain)(const hydrant_event& event) = nullptr;
+  void (*log_pending)(const hydrant_event& event) = nullptr;
   // State of the operation: `object` and `number` for barriers and similar, `pieces` for puts and gets.
   void* object = nullptr;
   uint64_t number = 0;
@@ -51,7 +51,7 @@ namespace hydrant {
 
 // Returns null if there is no memory: the caller then waits and returns GEX_EVENT_INVALID.
 hydrant_event* take_event() noexcept;
-void give_event(hydrant_event* event) noexcept;
+void release_event(hydrant_event* event) noexcept;
 
 // Counts over all pools, for tests.
 struct EventCounts {

@@ -28,8 +28,8 @@ void check_event(const hydrant_event* event, const char* call) noexcept {
 bool try_event(hydrant_event* event, const char* call) noexcept {
   check_event(event, call);
   if (!event->is_done(*event)) return false;
-  look_for_failure(*event, call);
-  give_event(event);
+  check_failure(*event, call);
+  release_event(event);
   return true;
 }
 
@@ -80,17 +80,17 @@ struct Events {
   }
 };
 
-WaitsFor where_events_are(const void* context) noexcept {
+WaitTarget where_events_are(const void* context) noexcept {
   const hydrant_event* event = static_cast<const Events*>(context)->outstanding();
-  return event != nullptr && event->waits_for != nullptr ? event->waits_for(*event)
-                                                         : WaitsFor::kUnknown;
+  return event != nullptr && event->wait_target != nullptr ? event->wait_target(*event)
+                                                           : WaitTarget::kUnknown;
 }
 bool events_ready(const void* context) noexcept {
   return static_cast<const Events*>(context)->any_ready();
 }
-void complain_of_events(const void* context) {
+void log_pending_events(const void* context) {
   const hydrant_event* event = static_cast<const Events*>(context)->outstanding();
-  if (event != nullptr && event->complain != nullptr) event->complain(*event);
+  if (event != nullptr && event->log_pending != nullptr) event->log_pending(*event);
 }
 bool some_done(void* context) noexcept { return static_cast<Events*>(context)->test_some(); }
 bool all_done(void* context) noexcept { return static_cast<Events*>(context)->test_all(); }
@@ -107,14 +107,14 @@ void wait_for_events(Events& events, bool (*done)(void*) noexcept) noexcept {
     if (should_poll_anyway()) poll_all();
     return;
   }
-  if (look_quickly([&]() noexcept { return done(&events); },
+  if (spin_briefly([&]() noexcept { return done(&events); },
                    [&]() noexcept { return where_events_are(&events); }))
     return;
-  wait_patiently({.done = done,
-                  .ready = events_ready,
-                  .where = where_events_are,
-                  .complain = complain_of_events,
-                  .context = &events});
+  wait_blocking({.done = done,
+                 .ready = events_ready,
+                 .where = where_events_are,
+                 .log_pending = log_pending_events,
+                 .context = &events});
 }
 
 }  // namespace

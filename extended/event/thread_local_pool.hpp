@@ -16,7 +16,7 @@
 namespace hydrant {
 
 template <typename T>
-class Adopted {
+class ThreadLocalPool {
  public:
   // Returns the calling thread's object; null if there is no memory. Still valid in destructors of
   // thread-local objects and in exit() handlers. If the destructor of a pthread key adopts an object
@@ -90,7 +90,7 @@ class Adopted {
 // other threads by one compare-and-swap. The owner takes the whole returned list at once, so objects
 // are never removed from its middle, and ABA cannot occur. T has T* next.
 template <typename T>
-class ReturnableList {
+class CrossThreadFreeList {
  public:
   // Returns null if the list is empty.
   T* take() noexcept {
@@ -99,11 +99,11 @@ class ReturnableList {
     if (object != nullptr) free_ = object->next;
     return object;
   }
-  void give_mine(T* object) noexcept {
+  void free_local(T* object) noexcept {
     object->next = free_;
     free_ = object;
   }
-  void give_back(T* object) noexcept {
+  void free_from_any(T* object) noexcept {
     T* head = returned_.load(std::memory_order_relaxed);
     do {
       object->next = head;

@@ -1,4 +1,4 @@
-// Implements wait_patiently(), the slow part of all waits of the extended API. barrier_calls.cpp,
+// Implements wait_blocking(), the slow part of all waits of the extended API. barrier_calls.cpp,
 // event_calls.cpp and completion_counter.cpp call it; it sleeps through am/progress/waiting.cpp.
 #include "extended/event/wait.hpp"
 
@@ -22,8 +22,8 @@ constexpr uint64_t kSpinNs = 50'000;
 constexpr uint64_t kYieldNs = 200'000;
 // Sleeps between checks of memory that an adapter writes: a quarter of the time waited so far, within
 // these limits. So the delay is at most a quarter, and long waits cost little.
-constexpr uint64_t kLeastNapNs = 20'000;
-constexpr uint64_t kMostNapNs = 500'000;
+constexpr uint64_t kMinNapNs = 20'000;
+constexpr uint64_t kMaxNapNs = 500'000;
 
 // Polls without events before a rank that has served another rank yields, if ranks outnumber processors.
 constexpr uint32_t kPollsForMore = 20;
@@ -76,19 +76,19 @@ void refuse_wait(const char* call) noexcept {
   fatal("%s in a handler, and the operation is outstanding: waiting is not allowed there", call);
 }
 
-void give_processor_away(bool crowded) noexcept {
+void yield_cpu(bool crowded) noexcept {
   if (!crowded) consider_leaving();
   yield_processor();
 }
 
-void wait_patiently(const WaitFor& what) noexcept {
+void wait_blocking(const WaitFor& what) noexcept {
   WaitCondition condition{.holds = what.ready, .context = what.context};
   const bool crowded = !is_spinning_useful();
   const uint64_t begin_ns = now_ns();
   uint64_t idle_since_ns = begin_ns;
   bool was_idle = true;
   uint32_t polls_for_more = 0;
-  bool warned = what.complain == nullptr || warn_after_ns() == 0;
+  bool warned = what.log_pending == nullptr || warn_after_ns() == 0;
   for (uint32_t looks = 1; !what.done(what.context); ++looks) {
     // Valid until the next read of the clock: a rank that serves others is not idle.
     if (poll_all() != 0) {
@@ -98,9 +98,10 @@ void wait_patiently(const WaitFor& what) noexcept {
     if (what.done(what.context)) return;
     const bool serves = crowded && polls_for_more != 0 && is_reply_expected();
     if (serves) --polls_for_more;
-    const bool yields = !serves && (crowded || is_hopeless(what.where(what.context), false));
+    const bool yields =
+        !serves && (crowded || is_spinning_useless(what.where(what.context), false));
     if (yields) {
-      give_processor_away(crowded);
+      yield_cpu(crowded);
     } else {
       _mm_pause();
       if (looks % kLooksPerClock != 0) continue;
@@ -109,13 +110,13 @@ void wait_patiently(const WaitFor& what) noexcept {
     if (!was_idle) idle_since_ns = now;
     was_idle = true;
     if (now - idle_since_ns >= (yields ? kYieldNs : kSpinNs)) {
-      const bool naps = what.where(what.context) == WaitsFor::kAdapter;
-      condition.max_ns = naps ? std::clamp((now - begin_ns) / 4, kLeastNapNs, kMostNapNs) : 0;
+      const bool naps = what.where(what.context) == WaitTarget::kAdapter;
+      condition.max_ns = naps ? std::clamp((now - begin_ns) / 4, kMinNapNs, kMaxNapNs) : 0;
       // UINT32_MAX: treat all polls as empty, so that spin_or_yield() announces a sleep.
       if (spin_or_yield(UINT32_MAX)) sleep_announced(!what.done(what.context), condition);
     }
     if (warned || now - begin_ns < warn_after_ns()) continue;
-    what.complain(what.context);
+    what.log_pending(what.context);
     warned = true;
   }
 }

@@ -14,7 +14,7 @@
 
 namespace hydrant {
 
-// Polls before wait_patiently(), about 0.5 us each. Fewer if ranks outnumber processors, because then
+// Polls before wait_blocking(), about 0.5 us each. Fewer if ranks outnumber processors, because then
 // the awaited rank may need the processor of a waiting rank.
 inline constexpr uint32_t kQuickPolls = 32;
 inline constexpr uint32_t kLooksPerPoll = 8;
@@ -23,15 +23,15 @@ inline constexpr uint32_t kQuickPollsIfCrowded = 4;
 // Yields the processor to any runnable thread. If there are enough processors (not `crowded`), a rank
 // that yields repeatedly moves to another processor, because the kernel leaves two ranks on one
 // processor while other programs keep the rest busy.
-void give_processor_away(bool crowded) noexcept;
+void yield_cpu(bool crowded) noexcept;
 
 // Called by waits inside a handler, which may wait for complete operations (without GASNET_DEBUG). Ends the
 // job: the operation is outstanding, and its completion may need handlers.
 [[noreturn]] void refuse_wait(const char* call) noexcept;
 
 // True if further checks are useless while this thread keeps its processor.
-inline bool is_hopeless(WaitsFor where, bool crowded) noexcept {
-  return where == WaitsFor::kThisProcessor || (where != WaitsFor::kOtherProcessors && crowded);
+inline bool is_spinning_useless(WaitTarget where, bool crowded) noexcept {
+  return where == WaitTarget::kThisProcessor || (where != WaitTarget::kOtherProcessors && crowded);
 }
 
 // A condition to wait for. `done` may advance it; `ready` only checks, just before a sleep; `where`
@@ -39,23 +39,23 @@ inline bool is_hopeless(WaitsFor where, bool crowded) noexcept {
 struct WaitFor {
   bool (*done)(void* context) noexcept;
   bool (*ready)(const void* context) noexcept;
-  WaitsFor (*where)(const void* context) noexcept;
-  void (*complain)(const void* context);
+  WaitTarget (*where)(const void* context) noexcept;
+  void (*log_pending)(const void* context);
   void* context;
 };
 
 // The slow part: polls and checks until the condition is done.
-void wait_patiently(const WaitFor& what) noexcept;
+void wait_blocking(const WaitFor& what) noexcept;
 
 // For operations that only polls complete, such as an acknowledged put: checks between polls would
 // delay them by 0.1 us on average (a pause takes 25 ns).
 template <typename Done>
-inline bool poll_quickly(Done&& done, bool crowded) noexcept {
+inline bool poll_briefly(Done&& done, bool crowded) noexcept {
   const uint32_t polls = crowded ? kQuickPollsIfCrowded : kQuickPolls * kLooksPerPoll;
   for (uint32_t i = 0; i < polls; ++i) {
     poll_all();
     if (done()) return true;
-    if (crowded) give_processor_away(true);
+    if (crowded) yield_cpu(true);
   }
   return false;
 }
@@ -63,15 +63,15 @@ inline bool poll_quickly(Done&& done, bool crowded) noexcept {
 // An operation between ranks of a node takes about 100 ns if all ranks run. So check that long before
 // anything slow, with occasional polls. The pause between checks leaves the cache line to its writer.
 template <typename Done, typename Where>
-inline bool look_quickly(Done&& done, Where&& where) noexcept {
+inline bool spin_briefly(Done&& done, Where&& where) noexcept {
   const bool crowded = !is_spinning_useful();
-  if (where() == WaitsFor::kPolls) return poll_quickly(done, crowded);
+  if (where() == WaitTarget::kPolls) return poll_briefly(done, crowded);
   const uint32_t polls = crowded ? kQuickPollsIfCrowded : kQuickPolls;
   for (uint32_t i = 0; i < polls; ++i) {
     poll_all();
     // If completion is unlikely, do not read the cache line that `done` needs.
-    if (crowded && is_hopeless(where(), true)) {
-      give_processor_away(true);
+    if (crowded && is_spinning_useless(where(), true)) {
+      yield_cpu(true);
       if (done()) return true;
       continue;
     }
@@ -79,7 +79,7 @@ inline bool look_quickly(Done&& done, Where&& where) noexcept {
       if (done()) return true;
       _mm_pause();
     }
-    if (is_hopeless(where(), crowded)) return false;
+    if (is_spinning_useless(where(), crowded)) return false;
   }
   return false;
 }

@@ -110,6 +110,6 @@ Status take_bounce_buffer(size_t bytes, bool immediate, BounceBuffer* buffer) no
   return status;
 }
 
-void give_bounce_buffer(void* buffer) noexcept { (void)the_buffers()->release_buffer(buffer); }
+void release_bounce_buffer(void* buffer) noexcept { (void)the_buffers()->release_buffer(buffer); }
 
 }  // namespace hydrant

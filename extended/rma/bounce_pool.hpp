@@ -18,6 +18,6 @@ struct BounceBuffer {
   const std::byte* key = nullptr;  // registration key, if the transport's registrar has keys
 };
 Status take_bounce_buffer(size_t bytes, bool immediate, BounceBuffer* buffer) noexcept;
-void give_bounce_buffer(void* buffer) noexcept;
+void release_bounce_buffer(void* buffer) noexcept;
 
 }  // namespace hydrant

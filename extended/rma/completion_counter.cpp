@@ -13,16 +13,16 @@
 namespace hydrant {
 namespace {
 
-// Callbacks for wait_patiently().
+// Callbacks for wait_blocking().
 bool is_done(void* context) noexcept {
   return static_cast<CompletionCounter*>(context)->all_done();
 }
 bool is_done_too(const void* context) noexcept {
   return static_cast<const CompletionCounter*>(context)->all_done();
 }
-WaitsFor comes_by_polls(const void*) noexcept { return WaitsFor::kPolls; }
-void complain_of_counter(const void* context) {
-  complain_of(*static_cast<const CompletionCounter*>(context));
+WaitTarget completes_by_polls(const void*) noexcept { return WaitTarget::kPolls; }
+void log_missing_counter(const void* context) {
+  log_missing(*static_cast<const CompletionCounter*>(context));
 }
 
 }  // namespace
@@ -48,7 +48,7 @@ void count_done(CompletionCounter& pieces) noexcept {
 void count_failed(CompletionCounter& pieces, Status status, Rank peer, uintptr_t at,
                   size_t bytes) noexcept {
   // A dead peer ends the job with its own rank and signal as the cause, so do not end it here.
-  if (status != Status::kBroken && !faults_return(pieces.returns_errors)) {
+  if (status != Status::kBroken && !is_fault_returned(pieces.returns_errors)) {
     (void)explain_failure(status, peer, at, bytes);
     fatal("put or get: %s", last_error_text());
   }
@@ -77,7 +77,7 @@ Status explain_failure(Status status, Rank peer, uintptr_t at, size_t bytes) noe
               relate_to_segment(peer, at, bytes, relation, sizeof relation));
 }
 
-void complain_of(const CompletionCounter& pieces) noexcept {
+void log_missing(const CompletionCounter& pieces) noexcept {
   log_warning(
       "puts and gets: %llu of %llu pieces are still under way, the last with rank %u; is it "
       "polling?",
@@ -97,12 +97,12 @@ Status failure_of(const CompletionCounter& pieces) noexcept {
 
 Status wait_for(CompletionCounter& pieces) noexcept {
   const auto done = [&pieces]() noexcept { return pieces.all_done(); };
-  if (!done() && !look_quickly(done, []() noexcept { return WaitsFor::kPolls; })) {
-    wait_patiently({.done = is_done,
-                    .ready = is_done_too,
-                    .where = comes_by_polls,
-                    .complain = complain_of_counter,
-                    .context = &pieces});
+  if (!done() && !spin_briefly(done, []() noexcept { return WaitTarget::kPolls; })) {
+    wait_blocking({.done = is_done,
+                   .ready = is_done_too,
+                   .where = completes_by_polls,
+                   .log_pending = log_missing_counter,
+                   .context = &pieces});
   }
   return failure_of(pieces);
 }

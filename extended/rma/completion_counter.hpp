@@ -57,7 +57,7 @@ Status wait_for(CompletionCounter& pieces) noexcept;
 // After completion: the error of a failed piece, with its text, or kOk.
 Status failure_of(const CompletionCounter& pieces) noexcept;
 // Logs in one line how many pieces are missing.
-void complain_of(const CompletionCounter& pieces) noexcept;
+void log_missing(const CompletionCounter& pieces) noexcept;
 
 // Sets the error text for unreachable memory of `peer`; returns `status`.
 Status explain_failure(Status status, Rank peer, uintptr_t at, size_t bytes) noexcept;

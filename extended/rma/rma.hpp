@@ -25,7 +25,7 @@ struct Transfer {
   std::byte* local = nullptr;  // puts only read it
   size_t bytes = 0;
   // The caller may change the source before completion.
-  bool source_is_free = false;
+  bool source_may_change = false;
   bool immediate = false;
 
   bool is_put() const noexcept { return direction == Direction::kPut; }
@@ -39,10 +39,10 @@ Status transfer(const Transfer& what, CompletionCounter& pieces) noexcept;
 // Fast path for memory of another rank of the node that is known not to be mapped here, if the kernel
 // copies: checks, transport, count. True: the copy is complete. False: use transfer(), which also
 // reports errors. Cost: about 60 instructions and the transport's call.
-bool put_by_kernel(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
-                   size_t bytes) noexcept;
-bool get_by_kernel(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
-                   size_t bytes) noexcept;
+bool put_by_cma(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
+                size_t bytes) noexcept;
+bool get_by_cma(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
+                size_t bytes) noexcept;
 // Sets `bytes` bytes of `peer` to `value`; otherwise like transfer().
 Status fill(Rank peer, uintptr_t remote, int value, size_t bytes,
             CompletionCounter& pieces) noexcept;
@@ -54,14 +54,14 @@ Status check_transfer(gex_TM_t tm, gex_Rank_t rank, Transfer& what) noexcept;
 // Final step of every call that can fail. Depending on HYDRANT_ON_FAULT it ends the job, with a line
 // that names the rank and the call, or returns the code; `returns` is the meaning of "auto". kNotReady
 // is always returned.
-int answer(Status status, const char* call, bool returns = false) noexcept;
+int return_or_abort(Status status, const char* call, bool returns = false) noexcept;
 
 // Waits up to 2 s for the end of the job after a peer died. The launcher or another rank then ends the
 // job with the cause, which this rank does not know.
-void await_the_jobs_end() noexcept;
+void wait_for_job_exit_briefly() noexcept;
 
 // True if errors are returned instead of ending the job, for a call for which "auto" means `returns`.
-bool faults_return(bool returns) noexcept;
+bool is_fault_returned(bool returns) noexcept;
 
 // Called once per process, after rank, size and transport are set. Errors: kResource.
 Status start_rma() noexcept;

@@ -38,10 +38,10 @@ class ValueHandles {
     return handle;
   }
   void give(hydrant_valget* handle) noexcept {
-    if (Adopted<ValueHandles>::is_mine(this)) {
-      handles_.give_mine(handle);
+    if (ThreadLocalPool<ValueHandles>::is_mine(this)) {
+      handles_.free_local(handle);
     } else {
-      handles_.give_back(handle);
+      handles_.free_from_any(handle);
     }
   }
 
@@ -51,7 +51,7 @@ class ValueHandles {
   ValueHandles* next_orphan = nullptr;
 
  private:
-  ReturnableList<hydrant_valget> handles_;
+  CrossThreadFreeList<hydrant_valget> handles_;
 };
 
 }  // namespace hydrant
@@ -81,7 +81,7 @@ void gasnet_memset(gasnet_node_t rank, void* dest, int value, size_t bytes) {
   const InCall in_call("gasnet_memset");
   Status status = check_fill(rank, dest, bytes);
   if (status == Status::kOk && bytes != 0) status = fill_and_wait(rank, dest, value, bytes);
-  (void)answer(status, "gasnet_memset");
+  (void)return_or_abort(status, "gasnet_memset");
 }
 
 gasnet_handle_t gasnet_memset_nb(gasnet_node_t rank, void* dest, int value, size_t bytes) {
@@ -89,13 +89,13 @@ gasnet_handle_t gasnet_memset_nb(gasnet_node_t rank, void* dest, int value, size
   Status status = check_fill(rank, dest, bytes);
   hydrant_event* event = nullptr;
   if (status == Status::kOk && bytes != 0) {
-    event = take_pieces_event();
+    event = take_counted_event();
     status = event != nullptr
                  ? fill(rank, reinterpret_cast<uintptr_t>(dest), value, bytes, event->pieces)
                  : fill_and_wait(rank, dest, value, bytes);
   }
-  (void)answer(status, "gasnet_memset_nb");
-  return event != nullptr ? hand_out(event, "gasnet_memset_nb") : GEX_EVENT_INVALID;
+  (void)return_or_abort(status, "gasnet_memset_nb");
+  return event != nullptr ? finish_or_return_event(event, "gasnet_memset_nb") : GEX_EVENT_INVALID;
 }
 
 void gasnet_memset_nbi(gasnet_node_t rank, void* dest, int value, size_t bytes) {
@@ -107,12 +107,12 @@ void gasnet_memset_nbi(gasnet_node_t rank, void* dest, int value, size_t bytes) 
                                       thread->implicit(Direction::kPut))
                                : fill_and_wait(rank, dest, value, bytes);
   }
-  (void)answer(status, "gasnet_memset_nbi");
+  (void)return_or_abort(status, "gasnet_memset_nbi");
 }
 
 gasnet_valget_handle_t gasnet_get_nb_val(gasnet_node_t rank, void* source, size_t bytes) {
   const InCall in_call("gasnet_get_nb_val");
-  ValueHandles* handles = Adopted<ValueHandles>::mine();
+  ValueHandles* handles = ThreadLocalPool<ValueHandles>::mine();
   hydrant_valget* handle = handles != nullptr ? handles->take() : nullptr;
   if (handle == nullptr) fatal("gasnet_get_nb_val: no memory for a value");
   handle->value = 0;

@@ -37,7 +37,7 @@ Transfer get_of(void* dest, const void* source, size_t bytes, gex_Flags_t flags)
 [[gnu::noinline]] int put_blocking(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
                                    size_t bytes, gex_Flags_t flags) noexcept {
   const InCall in_call("gex_RMA_PutBlocking");
-  if (put_by_kernel(tm, rank, dest, source, bytes) || put_hit(tm, rank, dest, source, bytes))
+  if (put_by_cma(tm, rank, dest, source, bytes) || put_hit(tm, rank, dest, source, bytes))
     return GASNET_OK;
   const Transfer what = put_of(dest, source, bytes, flags);
   return finish_blocking(tm, rank, what, "gex_RMA_PutBlocking");
@@ -47,8 +47,8 @@ Transfer get_of(void* dest, const void* source, size_t bytes, gex_Flags_t flags)
                                      gex_Flags_t flags) noexcept {
   const InCall in_call("gex_RMA_PutNB");
   Transfer what = put_of(dest, source, bytes, flags);
-  what.source_is_free = lc_opt != GEX_EVENT_DEFER;
-  const gex_Event_t event = put_by_kernel(tm, rank, dest, source, bytes)
+  what.source_may_change = lc_opt != GEX_EVENT_DEFER;
+  const gex_Event_t event = put_by_cma(tm, rank, dest, source, bytes)
                                 ? GEX_EVENT_INVALID
                                 : start_with_event(tm, rank, what, "gex_RMA_PutNB");
   if (is_event(lc_opt)) *lc_opt = GEX_EVENT_INVALID;
@@ -58,8 +58,8 @@ Transfer get_of(void* dest, const void* source, size_t bytes, gex_Flags_t flags)
                               size_t bytes, gex_Event_t* lc_opt, gex_Flags_t flags) noexcept {
   const InCall in_call("gex_RMA_PutNBI");
   Transfer what = put_of(dest, source, bytes, flags);
-  what.source_is_free = lc_opt != GEX_EVENT_DEFER;
-  const int code = put_by_kernel(tm, rank, dest, source, bytes)
+  what.source_may_change = lc_opt != GEX_EVENT_DEFER;
+  const int code = put_by_cma(tm, rank, dest, source, bytes)
                        ? GASNET_OK
                        : start_implicit(tm, rank, what, "gex_RMA_PutNBI");
   if (is_event(lc_opt)) *lc_opt = GEX_EVENT_INVALID;
@@ -68,7 +68,7 @@ Transfer get_of(void* dest, const void* source, size_t bytes, gex_Flags_t flags)
 [[gnu::noinline]] int get_blocking(gex_TM_t tm, void* dest, gex_Rank_t rank, const void* source,
                                    size_t bytes, gex_Flags_t flags) noexcept {
   const InCall in_call("gex_RMA_GetBlocking");
-  if (get_by_kernel(tm, rank, dest, source, bytes) || get_hit(tm, rank, dest, source, bytes))
+  if (get_by_cma(tm, rank, dest, source, bytes) || get_hit(tm, rank, dest, source, bytes))
     return GASNET_OK;
   const Transfer what = get_of(dest, source, bytes, flags);
   return finish_blocking(tm, rank, what, "gex_RMA_GetBlocking");
@@ -76,14 +76,14 @@ Transfer get_of(void* dest, const void* source, size_t bytes, gex_Flags_t flags)
 [[gnu::noinline]] gex_Event_t get_nb(gex_TM_t tm, void* dest, gex_Rank_t rank, const void* source,
                                      size_t bytes, gex_Flags_t flags) noexcept {
   const InCall in_call("gex_RMA_GetNB");
-  if (get_by_kernel(tm, rank, dest, source, bytes)) return GEX_EVENT_INVALID;
+  if (get_by_cma(tm, rank, dest, source, bytes)) return GEX_EVENT_INVALID;
   const Transfer what = get_of(dest, source, bytes, flags);
   return start_with_event(tm, rank, what, "gex_RMA_GetNB");
 }
 [[gnu::noinline]] int get_nbi(gex_TM_t tm, void* dest, gex_Rank_t rank, const void* source,
                               size_t bytes, gex_Flags_t flags) noexcept {
   const InCall in_call("gex_RMA_GetNBI");
-  if (get_by_kernel(tm, rank, dest, source, bytes)) return GASNET_OK;
+  if (get_by_cma(tm, rank, dest, source, bytes)) return GASNET_OK;
   const Transfer what = get_of(dest, source, bytes, flags);
   return start_implicit(tm, rank, what, "gex_RMA_GetNBI");
 }
@@ -93,20 +93,21 @@ Transfer get_of(void* dest, const void* source, size_t bytes, gex_Flags_t flags)
 extern "C" {
 
 size_t hydrant_wrong_value(size_t bytes) {
-  (void)answer(fail(Status::kBadArg, "a value of %zu bytes; valid sizes are 1 to 8", bytes),
-               "a put or get of a value");
+  (void)return_or_abort(
+      fail(Status::kBadArg, "a value of %zu bytes; valid sizes are 1 to 8", bytes),
+      "a put or get of a value");
   return 0;
 }
 
 int hydrant_put_blocking(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source, size_t bytes,
                          gex_Flags_t flags) {
-  if (put_known(tm, rank, dest, source, bytes)) return GASNET_OK;
+  if (put_mapped(tm, rank, dest, source, bytes)) return GASNET_OK;
   return put_blocking(tm, rank, dest, source, bytes, flags);
 }
 
 gex_Event_t hydrant_put_nb(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
                            size_t bytes, gex_Event_t* lc_opt, gex_Flags_t flags) {
-  if (!put_known(tm, rank, dest, source, bytes))
+  if (!put_mapped(tm, rank, dest, source, bytes))
     return put_nb(tm, rank, dest, source, bytes, lc_opt, flags);
   if (is_event(lc_opt)) *lc_opt = GEX_EVENT_INVALID;
   return GEX_EVENT_INVALID;
@@ -114,7 +115,7 @@ gex_Event_t hydrant_put_nb(gex_TM_t tm, gex_Rank_t rank, void* dest, const void*
 
 int hydrant_put_nbi(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source, size_t bytes,
                     gex_Event_t* lc_opt, gex_Flags_t flags) {
-  if (!put_known(tm, rank, dest, source, bytes))
+  if (!put_mapped(tm, rank, dest, source, bytes))
     return put_nbi(tm, rank, dest, source, bytes, lc_opt, flags);
   if (is_event(lc_opt)) *lc_opt = GEX_EVENT_INVALID;
   return GASNET_OK;
@@ -122,19 +123,19 @@ int hydrant_put_nbi(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source
 
 int hydrant_get_blocking(gex_TM_t tm, void* dest, gex_Rank_t rank, const void* source, size_t bytes,
                          gex_Flags_t flags) {
-  if (get_known(tm, rank, dest, source, bytes)) return GASNET_OK;
+  if (get_mapped(tm, rank, dest, source, bytes)) return GASNET_OK;
   return get_blocking(tm, dest, rank, source, bytes, flags);
 }
 
 gex_Event_t hydrant_get_nb(gex_TM_t tm, void* dest, gex_Rank_t rank, const void* source,
                            size_t bytes, gex_Flags_t flags) {
-  if (get_known(tm, rank, dest, source, bytes)) return GEX_EVENT_INVALID;
+  if (get_mapped(tm, rank, dest, source, bytes)) return GEX_EVENT_INVALID;
   return get_nb(tm, dest, rank, source, bytes, flags);
 }
 
 int hydrant_get_nbi(gex_TM_t tm, void* dest, gex_Rank_t rank, const void* source, size_t bytes,
                     gex_Flags_t flags) {
-  if (get_known(tm, rank, dest, source, bytes)) return GASNET_OK;
+  if (get_mapped(tm, rank, dest, source, bytes)) return GASNET_OK;
   return get_nbi(tm, dest, rank, source, bytes, flags);
 }
 

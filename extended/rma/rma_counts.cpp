@@ -71,7 +71,7 @@ int hydrant_query_path(gex_Rank_t rank, hydrant_path_t path, hydrant_path_counts
   *counts = {};
   const Rank first = rank == GEX_RANK_INVALID ? 0 : rank;
   const Rank end = rank == GEX_RANK_INVALID ? size : rank + 1;
-  Adopted<RmaThread>::for_each([&](const RmaThread& thread) {
+  ThreadLocalPool<RmaThread>::for_each([&](const RmaThread& thread) {
     if (!thread.has_peers()) return;
     for (Rank peer = first; peer < end; ++peer)
       add(thread.peer(peer), path, peer == job().rank(), counts);

@@ -15,37 +15,37 @@ namespace {
 
 bool pieces_are_done(hydrant_event& event) noexcept { return event.pieces.all_done(); }
 bool pieces_are_ready(const hydrant_event& event) noexcept { return event.pieces.all_done(); }
-WaitsFor pieces_come_by_polls(const hydrant_event&) noexcept { return WaitsFor::kPolls; }
-void complain_of_event(const hydrant_event& event) { complain_of(event.pieces); }
+WaitTarget pieces_come_by_polls(const hydrant_event&) noexcept { return WaitTarget::kPolls; }
+void log_pending_event(const hydrant_event& event) { log_missing(event.pieces); }
 
 }  // namespace
 
-hydrant_event* take_pieces_event() noexcept {
+hydrant_event* take_counted_event() noexcept {
   hydrant_event* event = take_event();
   if (event == nullptr) return nullptr;
   event->is_done = pieces_are_done;
   event->is_ready = pieces_are_ready;
-  event->waits_for = pieces_come_by_polls;
-  event->complain = complain_of_event;
+  event->wait_target = pieces_come_by_polls;
+  event->log_pending = log_pending_event;
   return event;
 }
 
-gex_Event_t hand_out(hydrant_event* event, const char* call) noexcept {
+gex_Event_t finish_or_return_event(hydrant_event* event, const char* call) noexcept {
   if (!event->pieces.all_done()) return event;
-  look_for_failure(*event, call);
-  give_event(event);
+  check_failure(*event, call);
+  release_event(event);
   return GEX_EVENT_INVALID;
 }
 
-void look_for_failure(const hydrant_event& event, const char* call) noexcept {
+void check_failure(const hydrant_event& event, const char* call) noexcept {
   const Status status = failure_of(event.pieces);
   if (status == Status::kOk) [[likely]]
     return;
   // No caller can receive the code any more.
-  if (event.pieces.returns_errors && faults_return(true))
+  if (event.pieces.returns_errors && is_fault_returned(true))
     log_error("%s: %s (%s)", call, last_error_text(), status_name(status));
   else
-    (void)answer(status, call);
+    (void)return_or_abort(status, call);
 }
 
 int finish_blocking(gex_TM_t tm, gex_Rank_t rank, Transfer what, const char* call) noexcept {
@@ -57,17 +57,17 @@ int finish_blocking(gex_TM_t tm, gex_Rank_t rank, Transfer what, const char* cal
     const Status waited = wait_for(pieces);
     if (status == Status::kOk) status = waited;
   }
-  return answer(status, call);
+  return return_or_abort(status, call);
 }
 
 gex_Event_t start_with_event(gex_TM_t tm, gex_Rank_t rank, Transfer what,
                              const char* call) noexcept {
   Status status = check_transfer(tm, rank, what);
   if (status != Status::kOk || what.bytes == 0) {
-    (void)answer(status, call);
+    (void)return_or_abort(status, call);
     return GEX_EVENT_INVALID;
   }
-  hydrant_event* event = take_pieces_event();
+  hydrant_event* event = take_counted_event();
   if (event == nullptr) {
     (void)finish_blocking(tm, rank, what, call);
     return GEX_EVENT_INVALID;
@@ -75,10 +75,11 @@ gex_Event_t start_with_event(gex_TM_t tm, gex_Rank_t rank, Transfer what,
   status = transfer(what, event->pieces);
   if (status != Status::kOk) [[unlikely]] {
     (void)wait_for(event->pieces);
-    give_event(event);
-    return answer(status, call) == GASNET_ERR_NOT_READY ? GEX_EVENT_NO_OP : GEX_EVENT_INVALID;
+    release_event(event);
+    return return_or_abort(status, call) == GASNET_ERR_NOT_READY ? GEX_EVENT_NO_OP
+                                                                 : GEX_EVENT_INVALID;
   }
-  return hand_out(event, call);
+  return finish_or_return_event(event, call);
 }
 
 int start_implicit(gex_TM_t tm, gex_Rank_t rank, Transfer what, const char* call) noexcept {
@@ -88,7 +89,7 @@ int start_implicit(gex_TM_t tm, gex_Rank_t rank, Transfer what, const char* call
     if (thread == nullptr) return finish_blocking(tm, rank, what, call);
     status = transfer(what, thread->implicit(what.direction));
   }
-  return answer(status, call);
+  return return_or_abort(status, call);
 }
 
 }  // namespace hydrant
@@ -121,7 +122,7 @@ RmaThread* check_implicit(const char* call) noexcept {
 void forget_failure(CompletionCounter& pieces, const char* call) noexcept {
   if (pieces.failure.load(std::memory_order_relaxed) == 0) [[likely]]
     return;
-  (void)answer(failure_of(pieces), call);
+  (void)return_or_abort(failure_of(pieces), call);
   pieces.failure.store(0, std::memory_order_relaxed);
 }
 
@@ -164,7 +165,7 @@ void gex_NBI_Wait(gex_EC_t event_mask, gex_Flags_t) {
 void gex_NBI_BeginAccessRegion(gex_Flags_t) {
   const InCall in_call("gex_NBI_BeginAccessRegion");
   RmaThread* thread = check_implicit("gex_NBI_BeginAccessRegion");
-  hydrant_event* event = thread != nullptr ? take_pieces_event() : nullptr;
+  hydrant_event* event = thread != nullptr ? take_counted_event() : nullptr;
   // Without memory there is no region: its operations complete at the latest in gex_NBI_EndAccessRegion().
   if (event == nullptr) return;
   event->pieces.thread = thread;
@@ -184,7 +185,7 @@ gex_Event_t gex_NBI_EndAccessRegion(gex_Flags_t) {
   }
   hydrant_event* event = thread->region;
   thread->region = nullptr;
-  return hand_out(event, "gex_NBI_EndAccessRegion");
+  return finish_or_return_event(event, "gex_NBI_EndAccessRegion");
 }
 
 // This version offers no operation with GEX_FLAG_ENABLE_LEAF_LC, and complete operations have complete

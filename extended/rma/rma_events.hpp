@@ -15,12 +15,12 @@ gex_Event_t start_with_event(gex_TM_t tm, gex_Rank_t rank, Transfer what,
 int start_implicit(gex_TM_t tm, gex_Rank_t rank, Transfer what, const char* call) noexcept;
 
 // Returns an event whose CompletionCounter is ready for counting; null if there is no memory.
-hydrant_event* take_pieces_event() noexcept;
+hydrant_event* take_counted_event() noexcept;
 // Called after everything was started: returns the event, or, if all pieces are complete, checks for
 // failures, releases the event and returns GEX_EVENT_INVALID.
-gex_Event_t hand_out(hydrant_event* event, const char* call) noexcept;
+gex_Event_t finish_or_return_event(hydrant_event* event, const char* call) noexcept;
 // Reports a failed piece of a completed event: ends the job, or logs it if the event belongs to a call
 // that returns errors.
-void look_for_failure(const hydrant_event& event, const char* call) noexcept;
+void check_failure(const hydrant_event& event, const char* call) noexcept;
 
 }  // namespace hydrant

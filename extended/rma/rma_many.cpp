@@ -35,8 +35,8 @@ size_t copy_known(Ops ops, Direction direction) noexcept {
   size_t count = 0;
   for (const hydrant_rma_op_t& op : ops) {
     const bool done = direction == Direction::kPut
-                          ? put_known(&hydrant_world, op.rank, op.remote, op.local, op.bytes)
-                          : get_known(&hydrant_world, op.rank, op.local, op.remote, op.bytes);
+                          ? put_mapped(&hydrant_world, op.rank, op.remote, op.local, op.bytes)
+                          : get_mapped(&hydrant_world, op.rank, op.local, op.remote, op.bytes);
     if (!done) break;
     ++count;
   }
@@ -55,11 +55,11 @@ Status check_all(Ops ops, size_t before, Direction direction) noexcept {
 }
 
 // Maximum per system call (UIO_MAXIOV is 1024), bounded by the stack.
-constexpr size_t kMostTogether = 128;
+constexpr size_t kMaxTogether = 128;
 
 bool goes_by_kernel(RmaThread& thread, const hydrant_rma_op_t& op) noexcept {
   if (op.rank >= job().size()) return false;
-  const Paths& ways = paths(op.rank);
+  const PathChoices& ways = paths(op.rank);
   if (!ways.cma || op.bytes == 0 || op.rank == job().rank()) return false;
   return !ways.mapped ||
          mapped_here(thread, op.rank, reinterpret_cast<uintptr_t>(op.remote), op.bytes) == nullptr;
@@ -67,9 +67,9 @@ bool goes_by_kernel(RmaThread& thread, const hydrant_rma_op_t& op) noexcept {
 
 // Collects the operations at the front that one system call can do; a count of 0 or 1 is no run.
 size_t find_run(RmaThread& thread, Ops ops,
-                std::array<Transport::Piece, kMostTogether>& run) noexcept {
+                std::array<Transport::Piece, kMaxTogether>& run) noexcept {
   size_t count = 0;
-  while (count < ops.size() && count < kMostTogether && ops[count].rank == ops[0].rank &&
+  while (count < ops.size() && count < kMaxTogether && ops[count].rank == ops[0].rank &&
          goes_by_kernel(thread, ops[count])) {
     const hydrant_rma_op_t& op = ops[count];
     run[count++] = {
@@ -96,9 +96,9 @@ size_t start_run_of_hits(RmaThread& thread, Ops ops, Direction direction,
   if (!paths(peer).pinned || peer == job().rank()) return 0;
   // Assign only if different: completions of pieces under way read this field.
   if (pieces.thread != &thread) pieces.thread = &thread;
-  std::array<Transfer, kMostHits> run;
+  std::array<Transfer, kMaxBatch> run;
   size_t count = 0;
-  while (count < std::min(ops.size(), kMostHits) && ops[count].rank == peer &&
+  while (count < std::min(ops.size(), kMaxBatch) && ops[count].rank == peer &&
          ops[count].bytes != 0) {
     run[count] = transfer_of(ops[count], direction);
     run[count++].peer = peer;
@@ -111,7 +111,7 @@ Status start_all(Ops ops, Direction direction, CompletionCounter& pieces) noexce
   if (thread == nullptr || !thread->has_peers())
     return fail(Status::kResource, "no memory for a thread's state of puts and gets");
   settle_exports();
-  std::array<Transport::Piece, kMostTogether> run;
+  std::array<Transport::Piece, kMaxTogether> run;
   while (!ops.empty()) {
     const size_t together = find_run(*thread, ops, run);
     if (together > 1) {
@@ -155,15 +155,15 @@ int do_many(const hydrant_rma_op_t* list, size_t count, size_t total_bytes, gex_
   const InCall in_call(call);
   if (event != nullptr) *event = GEX_EVENT_INVALID;
   if (const Status status = check_list(list, count, total_bytes); status != Status::kOk)
-    return answer(status, call, true);
+    return return_or_abort(status, call, true);
   if (total_bytes == 0) return GASNET_OK;
   const size_t known = copy_known(Ops(list, count), direction);
   if (known == count && count != 0) [[likely]]
     return GASNET_OK;
   const Ops ops(list + known, count - known);
   if (const Status status = check_all(ops, known, direction); status != Status::kOk)
-    return answer(status, call, true);
-  hydrant_event* own = event != nullptr ? take_pieces_event() : nullptr;
+    return return_or_abort(status, call, true);
+  hydrant_event* own = event != nullptr ? take_counted_event() : nullptr;
   CompletionCounter here;
   CompletionCounter& pieces = own != nullptr ? own->pieces : here;
   pieces.returns_errors = true;
@@ -173,8 +173,8 @@ int do_many(const hydrant_rma_op_t* list, size_t count, size_t total_bytes, gex_
     return GASNET_OK;
   }
   const Status waited = wait_for(pieces);
-  if (own != nullptr) give_event(own);
-  return answer(status == Status::kOk ? waited : status, call, true);
+  if (own != nullptr) release_event(own);
+  return return_or_abort(status == Status::kOk ? waited : status, call, true);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 namespace hydrant {
 
 // True: the copy is complete. False: no mapping covers the whole range.
-bool copy_by_mapping(RmaThread& thread, const Transfer& what) noexcept;
+bool copy_mapped(RmaThread& thread, const Transfer& what) noexcept;
 // Counts an operation on unmapped memory, and requests a mapping if it seems worthwhile.
 void note_unmapped(RmaThread& thread, Rank peer, uintptr_t remote, size_t bytes) noexcept;
 // The endpoint for mappings of `peer`'s memory; 0 if that rank offers none.

@@ -231,8 +231,8 @@ Status transfer_by_messages(RmaThread& thread, Path path, const Transfer& what,
   return status;
 }
 
-Status go_on_by_messages(RmaThread& thread, const Transfer& rest,
-                         CompletionCounter& pieces) noexcept {
+Status continue_by_messages(RmaThread& thread, const Transfer& rest,
+                            CompletionCounter& pieces) noexcept {
   return start_pieces(thread, choose_messages(paths(), rest), rest, pieces);
 }
 

@@ -22,8 +22,8 @@ inline constexpr size_t kLongPiece = size_t{4} << 20;
 Status transfer_by_messages(RmaThread& thread, Path path, const Transfer& what,
                             CompletionCounter& pieces) noexcept;
 // Sends the rest of an operation whose first part used another path, which counts the operation.
-Status go_on_by_messages(RmaThread& thread, const Transfer& rest,
-                         CompletionCounter& pieces) noexcept;
+Status continue_by_messages(RmaThread& thread, const Transfer& rest,
+                            CompletionCounter& pieces) noexcept;
 // Sends at most one message, at once or not at all (kNotReady); does not occupy the thread's room.
 Status send_one_message(const Transfer& part, CompletionCounter& pieces) noexcept;
 Status fill_by_messages(RmaThread& thread, Rank peer, uintptr_t remote, int value, size_t bytes,

@@ -19,7 +19,7 @@ namespace hydrant {
 namespace {
 
 // By kind of peer.
-constinit Paths the_paths[2];
+constinit PathChoices the_paths[2];
 // Kind of each rank; null: all ranks are of the first kind. Never freed, because threads may be using
 // it at process exit.
 constinit const uint8_t* kind_of = nullptr;
@@ -38,12 +38,12 @@ uint64_t depth_of(JobKnob knob, uint64_t most, const char* limit) noexcept {
 }
 
 // Disables all paths before `forced` in the table.
-void force(Paths& paths, std::string_view forced) noexcept {
+void force(PathChoices& paths, std::string_view forced) noexcept {
   paths.inlined = false;
   if (forced == "mapped") return;
   if (forced == "nic") {
     // Use the adapter with this peer too, if there is an adapter.
-    paths.pinned = firehose_is_on();
+    paths.pinned = is_firehose_enabled();
     if (paths.pinned) paths.mapped = paths.cma = paths.maps_files = false;
     return;
   }
@@ -79,18 +79,20 @@ void remember_segment(RmaThread& thread, Rank peer) noexcept {
 
 }  // namespace
 
-const Paths& paths() noexcept { return the_paths[0]; }
-const Paths& paths(Rank peer) noexcept { return the_paths[kind_of != nullptr ? kind_of[peer] : 0]; }
+const PathChoices& paths() noexcept { return the_paths[0]; }
+const PathChoices& paths(Rank peer) noexcept {
+  return the_paths[kind_of != nullptr ? kind_of[peer] : 0];
+}
 
 namespace {
 
 // Paths that depend on the transport's capabilities with this kind of peer.
-void choose_paths(Paths& paths, uint32_t capabilities) noexcept {
+void choose_paths(PathChoices& paths, uint32_t capabilities) noexcept {
   const bool one_sided = (capabilities & Transport::kOneSided) != 0;
   const bool at_once = (capabilities & Transport::kCompletesAtOnce) != 0;
   paths.mapped = (capabilities & Transport::kMapped) != 0;
   paths.cma = one_sided && at_once;
-  paths.pinned = firehose_is_on() && (capabilities & Transport::kPinned) != 0;
+  paths.pinned = is_firehose_enabled() && (capabilities & Transport::kPinned) != 0;
   paths.maps_files = one_sided && at_once;
   paths.direct = paths.bounce = one_sided && !at_once;
 }
@@ -111,10 +113,10 @@ const uint8_t* find_kinds(const Transport& transport, uint32_t first, uint32_t* 
 }  // namespace
 
 void choose_paths() noexcept {
-  Paths paths;
+  PathChoices paths;
   // Inline copies would skip checks: those of debug clients, of device pointers, and, with firehoses,
   // of released memory that peers still access (settle_exports()).
-  paths.inlined = !job().debug && find_pointer_query() == nullptr && !firehose_is_on();
+  paths.inlined = !job().debug && find_pointer_query() == nullptr && !is_firehose_enabled();
   const Transport* transport = job().transport.get();
   paths.am_long[0] = knob_number(JobKnob::kUseLongPuts) != 0;
   paths.am_long[1] = knob_number(JobKnob::kUseLongGets) != 0;
@@ -162,16 +164,16 @@ std::byte* mapped_here(RmaThread& thread, Rank peer, uintptr_t remote, size_t by
   return here;
 }
 
-Path choose_path(const Paths& paths, const Transfer& what) noexcept {
+Path choose_path(const PathChoices& paths, const Transfer& what) noexcept {
   if (paths.cma) return Path::kCma;
   if (paths.pinned) return Path::kFirehose;
-  if (paths.direct && !paths.bounce_first && !(what.is_put() && what.source_is_free))
+  if (paths.direct && !paths.bounce_first && !(what.is_put() && what.source_may_change))
     return Path::kDirect;
   if (paths.bounce) return Path::kBounce;
   return choose_messages(paths, what);
 }
 
-Path choose_messages(const Paths& paths, const Transfer& what) noexcept {
+Path choose_messages(const PathChoices& paths, const Transfer& what) noexcept {
   if (what.bytes <= paths.long_above || !paths.am_long[static_cast<uint32_t>(what.direction)])
     return Path::kAmMedium;
   // A Long needs a destination in a segment, where memory is certain to be mapped.

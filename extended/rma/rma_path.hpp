@@ -47,11 +47,11 @@ static_assert(HYDRANT_PATH_COUNT == HYDRANT_RMA_PATHS);
 static_assert(HYDRANT_PATH_MAPPED == HYDRANT_RMA_MAPPED);
 
 // Settings for the decision, constant once the job is wired.
-struct Paths {
+struct PathChoices {
   bool self = true;  // this and the following: the path is allowed
   bool mapped = false;
   bool cma = false;
-  bool quick_cma = false;  // ... and the fast path put_by_kernel() needs no further checks
+  bool quick_cma = false;  // ... and the fast path put_by_cma() needs no further checks
   bool pinned = false;
   bool hits = false;        // ... and blocking calls may use the fast path of hits
   bool maps_files = false;  // for ranks of this node (rma_mapped.hpp)
@@ -66,9 +66,9 @@ struct Paths {
   uint64_t nbi_depth = 1;  // the same for implicit (NBI) operations
 };
 // Settings for this peer. There are at most two kinds of peers, because a mixed transport has two parts.
-const Paths& paths(Rank peer) noexcept;
+const PathChoices& paths(Rank peer) noexcept;
 // Settings that do not depend on the peer: those below `inlined`.
-const Paths& paths() noexcept;
+const PathChoices& paths() noexcept;
 void choose_paths() noexcept;
 
 // True if puts between pinned memory of this rank and `peer` arrive before messages that are sent
@@ -80,8 +80,8 @@ class RmaThread;
 std::byte* mapped_here(RmaThread& thread, Rank peer, uintptr_t remote, size_t bytes) noexcept;
 
 // For memory that is neither this rank's nor mapped. Cost: some loads and comparisons, no call.
-Path choose_path(const Paths& paths, const Transfer& what) noexcept;
+Path choose_path(const PathChoices& paths, const Transfer& what) noexcept;
 // For operations that the network cannot execute: the kind of Active Messages.
-Path choose_messages(const Paths& paths, const Transfer& what) noexcept;
+Path choose_messages(const PathChoices& paths, const Transfer& what) noexcept;
 
 }  // namespace hydrant

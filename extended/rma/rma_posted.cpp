@@ -30,11 +30,11 @@ struct PostedPiece : Transport::Completion {
 namespace {
 
 void give(PostedPiece* piece) noexcept {
-  if (piece->buffer.addr != nullptr) give_bounce_buffer(piece->buffer.addr);
-  if (Adopted<RmaThread>::is_mine(piece->home)) {
-    piece->home->posted.give_mine(piece);
+  if (piece->buffer.addr != nullptr) release_bounce_buffer(piece->buffer.addr);
+  if (ThreadLocalPool<RmaThread>::is_mine(piece->home)) {
+    piece->home->posted.free_local(piece);
   } else {
-    piece->home->posted.give_back(piece);
+    piece->home->posted.free_from_any(piece);
   }
 }
 
@@ -127,7 +127,7 @@ Status start_all(RmaThread& thread, const Transfer& what, CompletionCounter& pie
     if (status == Status::kUnsupported && done != 0) {
       // Posted pieces cannot be cancelled, so the rest is sent in messages.
       part.bytes = what.bytes - done;
-      status = go_on_by_messages(thread, part, pieces);
+      status = continue_by_messages(thread, part, pieces);
     }
     if (status != Status::kOk) return status;
     done += part.bytes;

@@ -16,7 +16,7 @@ void RmaThread::joined() noexcept {
   if (region != nullptr) {
     // The previous thread ended inside an access region. Its event was never returned; if it is
     // incomplete, it leaks.
-    if (region->pieces.all_done()) give_event(region);
+    if (region->pieces.all_done()) release_event(region);
     region = nullptr;
   }
   for (CompletionCounter& pieces : implicit_) {

@@ -31,7 +31,7 @@ struct UnmappedUse {
 class RmaThread {
  public:
   // The calling thread's state; null if there is no memory.
-  static RmaThread* mine() noexcept { return Adopted<RmaThread>::mine(); }
+  static RmaThread* mine() noexcept { return ThreadLocalPool<RmaThread>::mine(); }
 
   hydrant_peer& peer(Rank rank) noexcept { return peers_[rank]; }
   const hydrant_peer& peer(Rank rank) const noexcept { return peers_[rank]; }
@@ -62,8 +62,8 @@ class RmaThread {
   }
 
   uint64_t launched = 0;  // written by the owning thread
-  ReturnableList<PostedPiece> posted;
-  ReturnableList<PinnedPiece> pinned;
+  CrossThreadFreeList<PostedPiece> posted;
+  CrossThreadFreeList<PinnedPiece> pinned;
 
   // ---- for Adopted ----
   void joined() noexcept;

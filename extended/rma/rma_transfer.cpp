@@ -39,7 +39,7 @@ void own(CompletionCounter& pieces, RmaThread* thread) noexcept {
 }
 
 // Returns true if the copy is complete.
-bool copy_here(RmaThread& thread, const Paths& ways, const Transfer& what) noexcept {
+bool copy_here(RmaThread& thread, const PathChoices& ways, const Transfer& what) noexcept {
   const bool is_self = what.peer == job().rank();
   if (is_self ? !ways.self : !ways.mapped) return false;
   std::byte* here = mapped_here(thread, what.peer, what.remote, what.bytes);
@@ -96,7 +96,7 @@ bool may_ask_kernel(gex_TM_t tm, gex_Rank_t rank, uintptr_t remote, const void* 
   const auto here = reinterpret_cast<uintptr_t>(local);
   return known != 0 && known != UINTPTR_MAX && paths(rank).quick_cma && here != 0 && remote != 0 &&
          here + bytes - 1 >= here && remote + bytes - 1 >= remote && !is_device_memory(local) &&
-         !mappings_are_on(false);
+         !are_mappings_enabled(false);
 }
 
 bool faults_return_by_knob(bool otherwise) noexcept {
@@ -110,9 +110,9 @@ Status transfer(const Transfer& what, CompletionCounter& pieces) noexcept {
   RmaThread* thread = RmaThread::mine();
   if (thread == nullptr || !thread->has_peers()) [[unlikely]]
     return no_state();
-  const Paths& ways = paths(what.peer);
+  const PathChoices& ways = paths(what.peer);
   if (what.immediate) {
-    if (!exports_are_settled()) return Status::kNotReady;
+    if (!are_exports_settled()) return Status::kNotReady;
   } else {
     settle_exports();
   }
@@ -121,7 +121,7 @@ Status transfer(const Transfer& what, CompletionCounter& pieces) noexcept {
   const bool is_self = what.peer == job().rank();
   if (ways.pinned && !is_self && start_hit(*thread, what, pieces)) return Status::kOk;
   if (ways.maps_files && !is_self) {
-    if (copy_by_mapping(*thread, what)) return Status::kOk;
+    if (copy_mapped(*thread, what)) return Status::kOk;
     note_unmapped(*thread, what.peer, what.remote, what.bytes);
   }
   const Path path = is_self ? choose_messages(ways, what) : choose_path(ways, what);
@@ -132,8 +132,8 @@ Status transfer(const Transfer& what, CompletionCounter& pieces) noexcept {
   return go(*thread, choose_messages(ways, what), what, pieces);
 }
 
-bool put_by_kernel(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
-                   size_t bytes) noexcept {
+bool put_by_cma(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
+                size_t bytes) noexcept {
   const auto remote = reinterpret_cast<uintptr_t>(dest);
   if (!may_ask_kernel(tm, rank, remote, source, bytes)) return false;
   if (job().transport->put(rank, remote, source, bytes, nullptr) != Status::kOk) return false;
@@ -143,8 +143,8 @@ bool put_by_kernel(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
   return true;
 }
 
-bool get_by_kernel(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
-                   size_t bytes) noexcept {
+bool get_by_cma(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
+                size_t bytes) noexcept {
   const auto remote = reinterpret_cast<uintptr_t>(source);
   if (!may_ask_kernel(tm, rank, remote, dest, bytes)) return false;
   if (job().transport->get(rank, remote, dest, bytes, nullptr) != Status::kOk) return false;
@@ -159,7 +159,7 @@ Status fill(Rank peer, uintptr_t remote, int value, size_t bytes,
   RmaThread* thread = RmaThread::mine();
   if (thread == nullptr || !thread->has_peers()) [[unlikely]]
     return no_state();
-  const Paths& ways = paths(peer);
+  const PathChoices& ways = paths(peer);
   const bool is_self = peer == job().rank();
   settle_exports();
   if (is_self ? ways.self : ways.mapped) {
@@ -206,7 +206,7 @@ Status check_transfer(gex_TM_t tm, gex_Rank_t rank, Transfer& what) noexcept {
   return Status::kOk;
 }
 
-void await_the_jobs_end() noexcept {
+void wait_for_job_exit_briefly() noexcept {
   const CancellationDisabled guard;
   constexpr int kLooks = 2000;
   for (int i = 0; i < kLooks; ++i) {
@@ -215,19 +215,19 @@ void await_the_jobs_end() noexcept {
   }
 }
 
-bool faults_return(bool returns) noexcept {
+bool is_fault_returned(bool returns) noexcept {
   static const bool when_abort = faults_return_by_knob(false);
   static const bool when_return = faults_return_by_knob(true);
   return returns ? when_return : when_abort;
 }
 
-int answer(Status status, const char* call, bool returns) noexcept {
+int return_or_abort(Status status, const char* call, bool returns) noexcept {
   if (status == Status::kOk || status == Status::kNotReady) [[likely]]
     return to_c(status);
   if (status == Status::kBroken && job().ending.load(std::memory_order_relaxed))
     wait_for_job_exit();
-  if (!faults_return(returns)) {
-    if (status == Status::kBroken) await_the_jobs_end();
+  if (!is_fault_returned(returns)) {
+    if (status == Status::kBroken) wait_for_job_exit_briefly();
     fatal("%s: %s", call, last_error_text());
   }
   if (!returns) log_error("%s: %s (%s)", call, last_error_text(), status_name(status));
@@ -236,7 +236,7 @@ int answer(Status status, const char* call, bool returns) noexcept {
 
 Status start_rma() noexcept {
   start_firehose();
-  if (firehose_is_on()) {
+  if (is_firehose_enabled()) {
     job().put_long = put_long_payload;
     if (knob_number(JobKnob::kAmLongPrealloc) != 0) (void)bounce_buffer_bytes();
   }

@@ -1,5 +1,5 @@
-// Fuzz target: cards that ranks of a job read at its start (segments, whereabouts, settings and boards of
-// barriers, the sockets between the ranks of a node), and the datagrams that come to these sockets.
+// Fuzz target: cards that ranks of a job read at its start (segments, whereabouts, settings and shared states
+// of barriers, the sockets between the ranks of a node), and the datagrams that come to these sockets.
 #include "am/job/job.hpp"
 #include "am/segment/neighbourhood.hpp"
 #include "am/segment/segment_check.hpp"
@@ -14,7 +14,7 @@
 #include "rdma/guarded_memory.hpp"
 #include "rdma/shared_files.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
-#include "tests/unit/extended/barrier/board_transport.hpp"
+#include "tests/unit/extended/barrier/barrier_memory_transport.hpp"
 
 #include <gasnet_config.h>
 #include <optional>
@@ -30,7 +30,7 @@ using Card = StoreBootstrap::Card;
 constexpr size_t kSegmentBytes = 16 * GASNET_PAGESIZE;
 
 StoreBootstrap* store = nullptr;
-test::BoardTransport* transport = nullptr;
+test::BarrierMemoryTransport* transport = nullptr;
 
 // This process as rank 0 of a job of four, with barriers that wait for no other rank.
 bool start() {
@@ -47,7 +47,7 @@ bool start() {
   if (choose_max_segment(1) != Status::kOk || start_barriers() != Status::kOk) return false;
   hydrant_job_info.size = 4;
   hydrant_world.size = 4;
-  auto network = std::make_unique<test::BoardTransport>();
+  auto network = std::make_unique<test::BarrierMemoryTransport>();
   transport = network.get();
   the_job.transport = std::move(network);
   the_job.state = JobState::kWired;
@@ -235,7 +235,7 @@ void check_choice(Input& input) {
   reset_store({0}, 4);
   const std::optional<Card> card = set_card(input, 0, "barrier");
   hydrant_job_info.rank = 1;
-  const Status status = agree_on_barriers();
+  const Status status = verify_barrier_settings();
   hydrant_job_info.rank = 0;
   if (status == Status::kOk) {
     HYDRANT_FUZZ_CHECK(card.has_value() && card->size() == kChoiceBytes);
@@ -246,31 +246,31 @@ void check_choice(Input& input) {
     HYDRANT_FUZZ_CHECK(status == Status::kBroken);
 }
 
-// ---- boards of barriers ----
+// ---- shared states of barriers ----
 
 // The answer of connect() to one card.
 Status expected_status(const std::optional<Card>& card) {
-  constexpr size_t kMostBlob = 512;
+  constexpr size_t kMaxBlob = 512;
   constexpr size_t kHead = 3 * sizeof(uint64_t);
   if (!card.has_value()) return Status::kNotReady;
-  if (card->size() > kHead + kMostBlob) return Status::kBadArg;
-  if (card->size() != kHead + kMostBlob) return Status::kBroken;
+  if (card->size() > kHead + kMaxBlob) return Status::kBadArg;
+  if (card->size() != kHead + kMaxBlob) return Status::kBroken;
   const auto blob = part_of<uint64_t>(*card, 16);
-  return blob > kMostBlob ? Status::kBroken : blob == 0 ? Status::kBadArg : Status::kOk;
+  return blob > kMaxBlob ? Status::kBroken : blob == 0 ? Status::kBadArg : Status::kOk;
 }
 
-void check_target(BarrierBoards& boards, uint32_t round, const Card& card) {
+void check_target(BarrierSharedMemory& shared_memory, uint32_t round, const Card& card) {
   const auto blob_bytes = part_of<uint64_t>(card, 16);
   const Card& blob = transport->records.keys[round];
   HYDRANT_FUZZ_CHECK(blob.size() == blob_bytes &&
                      std::memcmp(blob.data(), card.data() + 24, blob.size()) == 0);
-  for (uint32_t which = 0; which < BarrierBoards::kBarriers; ++which) {
+  for (uint32_t which = 0; which < BarrierSharedMemory::kBarriers; ++which) {
     const uint32_t parity = which ^ round;
-    HYDRANT_FUZZ_CHECK(boards.place(which).mail->post(parity, round, 7) == Status::kOk);
-    const test::BoardRecords::Word& word = transport->records.words.back();
+    HYDRANT_FUZZ_CHECK(shared_memory.config(which).writer->post(parity, round, 7) == Status::kOk);
+    const test::BarrierMemoryRecords::Word& word = transport->records.words.back();
     HYDRANT_FUZZ_CHECK(word.peer == 1u << round && word.key == round && word.word == 7);
     HYDRANT_FUZZ_CHECK(word.at == part_of<uint64_t>(card, 8 * which) +
-                                      BarrierBoard::mail_offset(parity, round));
+                                      BarrierSharedState::word_offset(parity, round));
   }
 }
 
@@ -287,13 +287,13 @@ void check_boards(Input& input) {
     if (expected == Status::kOk) ++imported;
   }
   {
-    BarrierBoards boards;
-    HYDRANT_FUZZ_CHECK(boards.make() == Status::kOk);
-    const Status status = boards.connect();
+    BarrierSharedMemory shared_memory;
+    HYDRANT_FUZZ_CHECK(shared_memory.make() == Status::kOk);
+    const Status status = shared_memory.connect();
     HYDRANT_FUZZ_CHECK(status == expected && transport->records.keys.size() == imported);
     if (status != Status::kOk) check_refusal(status);
     for (uint32_t round = 0; status == Status::kOk && round < 2; ++round)
-      check_target(boards, round, *cards[round]);
+      check_target(shared_memory, round, *cards[round]);
   }
   HYDRANT_FUZZ_CHECK(transport->records.pinned.empty() && transport->records.dropped == imported);
 }

@@ -12,13 +12,13 @@ namespace hydrant {
 namespace {
 
 // Enough for one port of each of four rails.
-constexpr size_t kMostKeyBytes = 128;
+constexpr size_t kMaxKeyBytes = 128;
 
 struct Keys {
   Mutex mu;
   // By direction. 0: not requested yet; 1: available; -1: not available. Stored with release, under mu.
   std::atomic<int> state[2] = {};
-  alignas(16) std::byte key[2][kMostKeyBytes] = {};
+  alignas(16) std::byte key[2][kMaxKeyBytes] = {};
   std::atomic<uint64_t> ops{0};
   std::atomic<uint64_t> bytes{0};
 };
@@ -35,7 +35,7 @@ int make_implicit_key(Direction direction) noexcept {
   int state = keys.state[i].load(std::memory_order_relaxed);
   if (state != 0) return state;
   state = -1;
-  if (knob_choice(JobKnob::kIbvOdp) == "off" || firehose().key_bytes > kMostKeyBytes) {
+  if (knob_choice(JobKnob::kIbvOdp) == "off" || firehose().key_bytes > kMaxKeyBytes) {
     // Disabled: use bounce buffers.
   } else if (hydrant_implicit_key(firehose().domain, access_for(direction), keys.key[i]) !=
              GASNET_OK) {

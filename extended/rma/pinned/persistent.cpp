@@ -27,7 +27,7 @@ struct hydrant_operation_s {
   Transfer what;
   std::byte* mapped = nullptr;  // the remote memory, if it is mapped permanently
   CompletionCounter pieces;
-  std::unique_ptr<KeptPiece> kept;  // null: not between pinned memory, or too long
+  std::unique_ptr<PersistentPiece> persistent;  // null: not between pinned memory, or too long
 };
 
 namespace {
@@ -35,15 +35,16 @@ namespace {
 int make_operation(gex_Rank_t rank, const Transfer& wanted, hydrant_operation_t* operation,
                    const char* call) noexcept {
   if (operation == nullptr)
-    return answer(fail(Status::kBadArg, "the pointer to the operation is NULL"), call, true);
+    return return_or_abort(fail(Status::kBadArg, "the pointer to the operation is NULL"), call,
+                           true);
   Transfer what = wanted;
   const Status status = check_transfer(&hydrant_world, rank, what);
-  if (status != Status::kOk) return answer(status, call, true);
+  if (status != Status::kOk) return return_or_abort(status, call, true);
   RmaThread* thread = RmaThread::mine();
   auto* made = new (std::nothrow) hydrant_operation_s;
   if (made == nullptr || thread == nullptr || !thread->has_peers()) {
     delete made;
-    return answer(fail(Status::kResource, "no memory for an operation"), call, true);
+    return return_or_abort(fail(Status::kResource, "no memory for an operation"), call, true);
   }
   made->what = what;
   made->pieces.returns_errors = true;
@@ -51,9 +52,9 @@ int make_operation(gex_Rank_t rank, const Transfer& wanted, hydrant_operation_t*
   if (what.bytes != 0 && (is_self ? paths().self : paths(what.peer).mapped))
     made->mapped = mapped_here(*thread, what.peer, what.remote, what.bytes);
   if (what.bytes != 0 && made->mapped == nullptr && !is_self) {
-    if (paths(what.peer).pinned && what.bytes <= kLongestPiece)
-      made->kept.reset(new (std::nothrow) KeptPiece);
-    if (made->kept != nullptr) keep(*made->kept, what, made->pieces);
+    if (paths(what.peer).pinned && what.bytes <= kMaxPieceBytes)
+      made->persistent.reset(new (std::nothrow) PersistentPiece);
+    if (made->persistent != nullptr) make_persistent(*made->persistent, what, made->pieces);
     (void)prefetch(what.peer, what.remote, what.bytes);
   }
   *operation = made;
@@ -67,7 +68,7 @@ bool start_again(hydrant_operation_s& operation) noexcept {
     return false;
   settle_exports();
   operation.pieces.thread = thread;
-  return start_kept(*thread, *operation.kept);
+  return start_persistent(*thread, *operation.persistent);
 }
 
 Status begin(hydrant_operation_s& operation) noexcept {
@@ -79,7 +80,7 @@ Status begin(hydrant_operation_s& operation) noexcept {
   operation.pieces.returns_errors = true;
   const Transfer& what = operation.what;
   if (what.bytes == 0) return Status::kOk;
-  if (operation.kept != nullptr && start_again(operation)) return Status::kOk;
+  if (operation.persistent != nullptr && start_again(operation)) return Status::kOk;
   if (operation.mapped == nullptr) return transfer(what, operation.pieces);
   RmaThread* thread = RmaThread::mine();
   if (thread == nullptr || !thread->has_peers()) [[unlikely]]
@@ -99,12 +100,12 @@ Status begin(hydrant_operation_s& operation) noexcept {
 int outcome_of(hydrant_operation_s& operation, const char* call) noexcept {
   const Status status = failure_of(operation.pieces);
   operation.pieces.failure.store(0, std::memory_order_relaxed);
-  return answer(status, call, true);
+  return return_or_abort(status, call, true);
 }
 
 int check_given(hydrant_operation_t operation, const char* call) noexcept {
   if (operation != nullptr) return GASNET_OK;
-  return answer(fail(Status::kBadArg, "the operation is NULL"), call, true);
+  return return_or_abort(fail(Status::kBadArg, "the operation is NULL"), call, true);
 }
 
 Status check_hint(gex_Rank_t rank, const void* remote, size_t bytes) noexcept {
@@ -146,13 +147,13 @@ int hydrant_get_init(gex_Rank_t rank, const void* remote, void* local, size_t by
 int hydrant_start(hydrant_operation_t operation) {
   const InCall in_call("hydrant_start");
   if (const int code = check_given(operation, "hydrant_start"); code != GASNET_OK) return code;
-  return answer(begin(*operation), "hydrant_start", true);
+  return return_or_abort(begin(*operation), "hydrant_start", true);
 }
 
 int hydrant_start_all(const hydrant_operation_t* operations, size_t count) {
   if (operations == nullptr && count != 0)
-    return answer(fail(Status::kBadArg, "%zu operations, and the array is NULL", count),
-                  "hydrant_start_all", true);
+    return return_or_abort(fail(Status::kBadArg, "%zu operations, and the array is NULL", count),
+                           "hydrant_start_all", true);
   for (size_t i = 0; i < count; ++i) {
     const int code = hydrant_start(operations[i]);
     if (code != GASNET_OK) return code;
@@ -186,16 +187,17 @@ int hydrant_operation_free(hydrant_operation_t* operation) {
 int hydrant_prefetch(gex_Rank_t rank, const void* remote, size_t bytes) {
   const InCall in_call("hydrant_prefetch", CallKind::kLocal);
   const Status status = check_hint(rank, remote, bytes);
-  if (status != Status::kOk || bytes == 0) return answer(status, "hydrant_prefetch", true);
-  return answer(prefetch(rank, reinterpret_cast<uintptr_t>(remote), bytes), "hydrant_prefetch",
-                true);
+  if (status != Status::kOk || bytes == 0) return return_or_abort(status, "hydrant_prefetch", true);
+  return return_or_abort(prefetch(rank, reinterpret_cast<uintptr_t>(remote), bytes),
+                         "hydrant_prefetch", true);
 }
 
 int hydrant_evict(gex_Rank_t rank, const void* remote, size_t bytes) {
   const InCall in_call("hydrant_evict", CallKind::kLocal);
   const Status status = check_hint(rank, remote, bytes);
-  if (status != Status::kOk || bytes == 0) return answer(status, "hydrant_evict", true);
-  return answer(evict(rank, reinterpret_cast<uintptr_t>(remote), bytes), "hydrant_evict", true);
+  if (status != Status::kOk || bytes == 0) return return_or_abort(status, "hydrant_evict", true);
+  return return_or_abort(evict(rank, reinterpret_cast<uintptr_t>(remote), bytes), "hydrant_evict",
+                         true);
 }
 
 }  // extern "C"

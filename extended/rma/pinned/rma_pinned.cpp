@@ -23,7 +23,7 @@ namespace hydrant {
 namespace {
 
 // Registering less than this costs more than copying it (decisions 0010, 0016).
-constexpr size_t kLeastPinned = 16384;
+constexpr size_t kMinPinned = 16384;
 
 PinnedPiece* take_piece(RmaThread& thread) noexcept {
   PinnedPiece* piece = thread.pinned.take();
@@ -41,12 +41,12 @@ PinnedPiece* take_piece(RmaThread& thread) noexcept {
 void give(PinnedPiece* piece) noexcept {
   if (piece->remote.region != nullptr) (void)hydrant_remote_release(piece->remote);
   if (piece->local.region != nullptr) (void)hydrant_release(piece->local);
-  if (piece->buffer.addr != nullptr) give_bounce_buffer(piece->buffer.addr);
+  if (piece->buffer.addr != nullptr) release_bounce_buffer(piece->buffer.addr);
   if (piece->is_kept) return;
-  if (Adopted<RmaThread>::is_mine(piece->home)) {
-    piece->home->pinned.give_mine(piece);
+  if (ThreadLocalPool<RmaThread>::is_mine(piece->home)) {
+    piece->home->pinned.free_local(piece);
   } else {
-    piece->home->pinned.give_back(piece);
+    piece->home->pinned.free_from_any(piece);
   }
 }
 
@@ -73,7 +73,7 @@ constinit std::atomic<uint64_t> refused{0};
 
 }  // namespace
 
-void note_refusal() noexcept { refused.fetch_add(1, std::memory_order_relaxed); }
+void count_refusal() noexcept { refused.fetch_add(1, std::memory_order_relaxed); }
 
 namespace {
 
@@ -82,9 +82,9 @@ void on_completion(Transport::Completion& completion, Status status) noexcept {
   if (is_refusal(status)) {
     // The peer recalled the memory before its message reached this rank. Send by messages, which use
     // the memory mapped now.
-    note_refusal();
+    count_refusal();
     piece->state = PinnedPiece::State::kMessages;
-    hand_back(piece);
+    queue_for_progress(piece);
     return;
   }
   if (status == Status::kOk && !piece->part.is_put() && piece->buffer.addr != nullptr)
@@ -112,7 +112,7 @@ Transport::PinnedOperation operation_of(PinnedPiece& piece) noexcept {
 }
 
 void not_posted(PinnedPiece& piece, Status status) noexcept {
-  if (is_refusal(status)) note_refusal();
+  if (is_refusal(status)) count_refusal();
   piece.state = is_refusal(status) ? PinnedPiece::State::kMessages : PinnedPiece::State::kPinned;
 }
 
@@ -151,7 +151,7 @@ bool needs_no_key(const Transfer& part) noexcept {
 // Afterwards other threads may own the piece.
 void keep_source(PinnedPiece& piece) noexcept {
   Transfer& part = piece.part;
-  if (!part.is_put() || !part.source_is_free) return;
+  if (!part.is_put() || !part.source_may_change) return;
   std::memcpy(piece.small, part.local, part.bytes);
   part.local = nullptr;
 }
@@ -164,14 +164,14 @@ Status prepare_local(PinnedPiece& piece) noexcept {
     keep_source(piece);
     return Status::kOk;
   }
-  if (!(part.is_put() && part.source_is_free)) {
+  if (!(part.is_put() && part.source_may_change)) {
     // Small gets that miss get their data in the answer or through a buffer, so they are not pinned.
     const uint32_t access = local_access(part);
-    piece.local = part.bytes >= kLeastPinned
+    piece.local = part.bytes >= kMinPinned
                       ? hydrant_pin(firehose().domain, part.local, part.bytes, access)
                       : hydrant_try_pin(firehose().domain, part.local, part.bytes, access);
     if (piece.local.region != nullptr) return Status::kOk;
-    if (part.bytes >= kLeastPinned) {
+    if (part.bytes >= kMinPinned) {
       piece.local_key = on_demand_key(hydrant_pin_status(piece.local), part.direction, part.bytes);
       if (piece.local_key != nullptr) return Status::kOk;
     }
@@ -199,7 +199,7 @@ Status launched(PinnedPiece* piece, CompletionCounter& pieces, Status status) no
     give(piece);
     return status;
   }
-  hand_back(piece);
+  queue_for_progress(piece);
   return Status::kOk;
 }
 
@@ -250,7 +250,7 @@ Status start(RmaThread& thread, const Transfer& what, CompletionCounter& pieces,
 bool find_local(PinnedPiece& piece) noexcept {
   const Transfer& part = piece.part;
   if (needs_no_key(part)) return true;
-  if (part.is_put() && part.source_is_free) return false;
+  if (part.is_put() && part.source_may_change) return false;
   piece.local = try_local_hit(firehose().domain, part.local, part.bytes, local_access(part));
   return piece.local.region != nullptr;
 }
@@ -259,7 +259,7 @@ bool find_local(PinnedPiece& piece) noexcept {
 // room.
 PinnedPiece* prepare_hit(RmaThread& thread, const Transfer& what,
                          CompletionCounter& pieces) noexcept {
-  if (what.bytes > kLongestPiece || !has_room(thread, pieces)) return nullptr;
+  if (what.bytes > kMaxPieceBytes || !has_room(thread, pieces)) return nullptr;
   const hydrant_pin_t remote = try_remote_hit(firehose().end, what.peer, what.remote, what.bytes,
                                               what.is_put() ? kPutAccess : HYDRANT_REMOTE_READ);
   if (remote.region == nullptr) return nullptr;
@@ -284,24 +284,24 @@ PinnedPiece* prepare_hit(RmaThread& thread, const Transfer& what,
 
 // Requests the transport's prepared request. Only after the first firehose, because then a connection
 // exists.
-[[gnu::noinline]] void ask_for_request(KeptPiece& kept) noexcept {
-  const Transfer& what = kept.piece.part;
+[[gnu::noinline]] void ask_for_request(PersistentPiece& persistent) noexcept {
+  const Transfer& what = persistent.piece.part;
   const auto local = reinterpret_cast<uintptr_t>(what.local);
   Transport& transport = *job().transport;
-  kept.is_asked = true;
-  kept.request = what.is_put()
-                     ? transport.make_persistent_put(what.peer, what.remote, local, what.bytes)
-                     : transport.make_persistent_get(what.peer, what.remote, local, what.bytes);
+  persistent.is_asked = true;
+  persistent.request =
+      what.is_put() ? transport.make_persistent_put(what.peer, what.remote, local, what.bytes)
+                    : transport.make_persistent_get(what.peer, what.remote, local, what.bytes);
 }
 
-Status post_kept(KeptPiece& kept, const std::byte* local_key) noexcept {
-  PinnedPiece& piece = kept.piece;
-  if (!kept.is_asked) [[unlikely]]
-    ask_for_request(kept);
-  if (kept.request == nullptr) return post(piece);
+Status post_persistent(PersistentPiece& persistent, const std::byte* local_key) noexcept {
+  PinnedPiece& piece = persistent.piece;
+  if (!persistent.is_asked) [[unlikely]]
+    ask_for_request(persistent);
+  if (persistent.request == nullptr) return post(piece);
   piece.state = PinnedPiece::State::kPosted;
   const auto* remote_key = static_cast<const std::byte*>(piece.remote.region->key);
-  const Status status = kept.request->start(remote_key, local_key, &piece);
+  const Status status = persistent.request->start(remote_key, local_key, &piece);
   if (status != Status::kOk) [[unlikely]]
     not_posted(piece, status);
   return status;
@@ -316,17 +316,18 @@ bool start_hit(RmaThread& thread, const Transfer& what, CompletionCounter& piece
   return true;
 }
 
-void keep(KeptPiece& kept, const Transfer& what, CompletionCounter& pieces) noexcept {
-  kept.piece.part = what;
-  kept.piece.pieces = &pieces;
-  kept.piece.done = on_completion;
-  kept.piece.is_kept = true;
+void make_persistent(PersistentPiece& persistent, const Transfer& what,
+                     CompletionCounter& pieces) noexcept {
+  persistent.piece.part = what;
+  persistent.piece.pieces = &pieces;
+  persistent.piece.done = on_completion;
+  persistent.piece.is_kept = true;
   // The source does not change while the operation is under way, so it needs no copy.
-  kept.needs_key = !what.is_put() || what.bytes > job().transport->pinned_inline_bytes();
+  persistent.needs_key = !what.is_put() || what.bytes > job().transport->pinned_inline_bytes();
 }
 
-bool start_kept(RmaThread& thread, KeptPiece& kept) noexcept {
-  PinnedPiece& piece = kept.piece;
+bool start_persistent(RmaThread& thread, PersistentPiece& persistent) noexcept {
+  PinnedPiece& piece = persistent.piece;
   const Transfer& what = piece.part;
   CompletionCounter& pieces = *piece.pieces;
   if (!has_room(thread, pieces)) return false;
@@ -334,7 +335,7 @@ bool start_kept(RmaThread& thread, KeptPiece& kept) noexcept {
                                 what.is_put() ? kPutAccess : HYDRANT_REMOTE_READ);
   if (piece.remote.region == nullptr) return false;
   const std::byte* local_key = nullptr;
-  if (kept.needs_key) {
+  if (persistent.needs_key) {
     piece.local = try_local_hit(firehose().domain, what.local, what.bytes,
                                 what.is_put() ? HYDRANT_LOCAL_READ : HYDRANT_LOCAL_WRITE);
     if (piece.local.region == nullptr) {
@@ -346,7 +347,7 @@ bool start_kept(RmaThread& thread, KeptPiece& kept) noexcept {
   }
   piece.sent = 0;
   count_start(pieces, what.peer);
-  const Status status = post_kept(kept, local_key);
+  const Status status = post_persistent(persistent, local_key);
   if (launched(&piece, pieces, status) != Status::kOk) return false;
   thread.count(what.direction, what.peer, Path::kFirehose, what.bytes);
   return true;
@@ -354,10 +355,10 @@ bool start_kept(RmaThread& thread, KeptPiece& kept) noexcept {
 
 size_t start_hits(RmaThread& thread, std::span<const Transfer> list,
                   CompletionCounter& pieces) noexcept {
-  PinnedPiece* prepared[kMostHits];
-  Transport::PinnedOperation operations[kMostHits];
+  PinnedPiece* prepared[kMaxBatch];
+  Transport::PinnedOperation operations[kMaxBatch];
   size_t count = 0;
-  for (; count < std::min(list.size(), kMostHits); ++count) {
+  for (; count < std::min(list.size(), kMaxBatch); ++count) {
     prepared[count] = prepare_hit(thread, list[count], pieces);
     if (prepared[count] == nullptr) break;
     operations[count] = operation_of(*prepared[count]);
@@ -381,20 +382,20 @@ size_t start_hits(RmaThread& thread, std::span<const Transfer> list,
 
 Status transfer_pinned(RmaThread& thread, const Transfer& what,
                        CompletionCounter& pieces) noexcept {
-  if (!firehose_is_on()) return fail_literal(Status::kUnsupported, "no memory can be pinned");
-  note_own_segment();
+  if (!is_firehose_enabled()) return fail_literal(Status::kUnsupported, "no memory can be pinned");
+  vouch_own_segment();
   Path first = Path::kFirehose;
   for (size_t done = 0; done < what.bytes;) {
     Transfer part = what;
     part.remote += done;
     part.local += done;
-    part.bytes = std::min(kLongestPiece, what.bytes - done);
+    part.bytes = std::min(kMaxPieceBytes, what.bytes - done);
     part.immediate = what.immediate && done == 0;
     Path path = Path::kFirehose;
     Status status = start(thread, part, pieces, &part.bytes, &path);
     if (status == Status::kUnsupported && done != 0) {
       part.bytes = what.bytes - done;
-      status = go_on_by_messages(thread, part, pieces);
+      status = continue_by_messages(thread, part, pieces);
     }
     if (status != Status::kOk) return status;
     if (done == 0) first = path;
@@ -404,6 +405,6 @@ Status transfer_pinned(RmaThread& thread, const Transfer& what,
   return Status::kOk;
 }
 
-uint64_t refused_puts_and_gets() noexcept { return refused.load(std::memory_order_relaxed); }
+uint64_t refused_operation_count() noexcept { return refused.load(std::memory_order_relaxed); }
 
 }  // namespace hydrant

@@ -31,25 +31,26 @@ Status transfer_pinned(RmaThread& thread, const Transfer& what, CompletionCounte
 bool start_hit(RmaThread& thread, const Transfer& what, CompletionCounter& pieces) noexcept;
 // Starts several hits with one peer in one direction as one list for the transport. Returns how many,
 // counted from the front, were started.
-inline constexpr size_t kMostHits = 16;
+inline constexpr size_t kMaxBatch = 16;
 size_t start_hits(RmaThread& thread, std::span<const Transfer> list,
                   CompletionCounter& pieces) noexcept;
-// Starts a persistent operation, which owns its piece. Call keep() once, and start_kept() while the
-// operation is not under way. Between completion and the next start the piece holds no resources.
-struct KeptPiece;
-void keep(KeptPiece& kept, const Transfer& what, CompletionCounter& pieces) noexcept;
-bool start_kept(RmaThread& thread, KeptPiece& kept) noexcept;
+// Starts a persistent operation, which owns its piece. Call make_persistent() once, and start_persistent()
+// while the operation is not under way. Between completion and the next start the piece holds no resources.
+struct PersistentPiece;
+void make_persistent(PersistentPiece& persistent, const Transfer& what,
+                     CompletionCounter& pieces) noexcept;
+bool start_persistent(RmaThread& thread, PersistentPiece& persistent) noexcept;
 // Blocking hits, for arguments that check_transfer() would accept. The operation is not counted as
 // under way.
 bool put_hit(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source, size_t bytes) noexcept;
 bool get_hit(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source, size_t bytes) noexcept;
 
 // Continues waiting operations that can proceed; returns the number that made progress. Part of each poll.
-uint32_t go_on_with_pinned() noexcept;
+uint32_t progress_pinned() noexcept;
 
 // How often the network has refused a key. That means an operation was under way when the peer's memory
 // went away; if the protocol is correct, there is no other cause.
-uint64_t refused_puts_and_gets() noexcept;
+uint64_t refused_operation_count() noexcept;
 
 // The target's part of a move (a hydrant_remote_fn).
 size_t serve_move(void* user, uint32_t from, const hydrant_region_t* pinned, hydrant_range_t asked,
@@ -57,7 +58,7 @@ size_t serve_move(void* user, uint32_t from, const hydrant_region_t* pinned, hyd
 
 // Vouches for the segment, which stays mapped for the life of the job, so that it may be cached without
 // a source of release events.
-void note_own_segment() noexcept;
+void vouch_own_segment() noexcept;
 
 // Requests a firehose without waiting; evict() gives up the firehoses on the range.
 Status prefetch(Rank peer, uintptr_t remote, size_t bytes) noexcept;

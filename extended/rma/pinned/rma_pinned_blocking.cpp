@@ -29,13 +29,13 @@ struct Awaiting : Transport::Completion {
   std::atomic<int> status{kUnderWay};
 };
 
-// Callbacks for wait_patiently().
+// Callbacks for wait_blocking().
 bool is_over(void* context) noexcept { return static_cast<Awaiting*>(context)->is_over(); }
 bool is_ready(const void* context) noexcept {
   return static_cast<const Awaiting*>(context)->is_over();
 }
-WaitsFor waits_for(const void*) noexcept { return WaitsFor::kPolls; }
-void complain_of_wait(const void* context) {
+WaitTarget wait_target(const void*) noexcept { return WaitTarget::kPolls; }
+void log_missing_wait(const void* context) {
   log_warning("a blocking put or get with rank %u has not completed: is the network up?",
               static_cast<const Awaiting*>(context)->peer);
 }
@@ -45,12 +45,12 @@ constexpr uint32_t kQuickLooks = 64;
 
 [[gnu::noinline]] void wait_longer(Awaiting& operation) noexcept {
   const auto done = [&operation]() noexcept { return operation.is_over(); };
-  if (look_quickly(done, []() noexcept { return WaitsFor::kPolls; })) return;
-  wait_patiently({.done = is_over,
-                  .ready = is_ready,
-                  .where = waits_for,
-                  .complain = complain_of_wait,
-                  .context = &operation});
+  if (spin_briefly(done, []() noexcept { return WaitTarget::kPolls; })) return;
+  wait_blocking({.done = is_over,
+                 .ready = is_ready,
+                 .where = wait_target,
+                 .log_pending = log_missing_wait,
+                 .context = &operation});
 }
 
 inline void wait_for(Awaiting& operation) noexcept {
@@ -64,9 +64,9 @@ inline void wait_for(Awaiting& operation) noexcept {
 bool may_go(gex_TM_t tm, gex_Rank_t rank, uintptr_t remote, uintptr_t local,
             size_t bytes) noexcept {
   if (tm != &hydrant_world || rank >= job().size() || handler_depth != 0) return false;
-  return paths(rank).hits && rank != job().rank() && bytes - 1 < kLongestPiece && local != 0 &&
+  return paths(rank).hits && rank != job().rank() && bytes - 1 < kMaxPieceBytes && local != 0 &&
          remote != 0 && local + bytes - 1 >= local && remote + bytes - 1 >= remote &&
-         exports_are_quiet();
+         are_exports_quiet();
 }
 
 template <Direction kDirection>
@@ -102,7 +102,7 @@ inline bool go(gex_TM_t tm, gex_Rank_t rank, uintptr_t remote, void* local, size
     status = static_cast<Status>(operation.status.load(std::memory_order_relaxed));
   }
   if (status != Status::kOk) [[unlikely]] {
-    if (is_refusal(status)) note_refusal();
+    if (is_refusal(status)) count_refusal();
     uncount_hit(remote_pin);
     if (local_pin.region != nullptr) uncount_hit(local_pin);
   }

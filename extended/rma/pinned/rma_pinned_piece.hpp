@@ -53,10 +53,10 @@ struct MoveArgs {
   uint32_t key_bytes;  // kPutBack: size of the key blob that follows
   uint64_t dest;       // kPutBack
 };
-enum AnswerByte : uint8_t { kDone = 0, kFault = 1, kNotDone = 2 };
+enum MoveStatus : uint8_t { kDone = 0, kFault = 1, kNotDone = 2 };
 
 // Maximum size of a piece; the transport splits it further if necessary.
-constexpr size_t kLongestPiece = size_t{4} << 20;
+constexpr size_t kMaxPieceBytes = size_t{4} << 20;
 constexpr uint32_t kPutAccess = HYDRANT_REMOTE_WRITE | HYDRANT_REMOTE_READ;
 
 inline void* local_of(PinnedPiece& piece) noexcept {
@@ -75,14 +75,14 @@ inline bool is_refusal(Status status) noexcept {
   return status == Status::kRefused || status == Status::kUnsupported;
 }
 // A persistent operation's piece, its prepared request, and the state of its local end.
-struct KeptPiece {
+struct PersistentPiece {
   PinnedPiece piece;
   std::unique_ptr<Transport::PersistentRequest> request;  // null: none, or not requested yet
   bool is_asked = false;
   bool needs_key = true;
 };
-// Counts for refused_puts_and_gets().
-void note_refusal() noexcept;
+// Counts for refused_operation_count().
+void count_refusal() noexcept;
 
 // Completes the piece and releases everything that it held.
 void end(PinnedPiece* piece, Status status) noexcept;
@@ -91,7 +91,7 @@ void end(PinnedPiece* piece, Status status) noexcept;
 Status post(PinnedPiece& piece) noexcept;
 
 // Puts the piece on the list that the next poll processes, in any thread.
-void hand_back(PinnedPiece* piece) noexcept;
+void queue_for_progress(PinnedPiece* piece) noexcept;
 
 // The arguments of a move for this piece.
 hydrant_remote_call_t call_for(PinnedPiece& piece) noexcept;

@@ -15,9 +15,9 @@ namespace hydrant {
 
 namespace {
 
-size_t answer_byte(void* answer, size_t room, AnswerByte byte) noexcept {
+size_t write_status(void* answer, size_t room, MoveStatus status) noexcept {
   if (room == 0) return 0;
-  std::memset(answer, byte, 1);
+  std::memset(answer, status, 1);
   return 1;
 }
 
@@ -31,7 +31,7 @@ void on_put_back(Transport::Completion&, Status status) noexcept {
 }
 constinit Transport::Completion put_back_completion{on_put_back};
 
-AnswerByte put_back(uint32_t from, const hydrant_region_t& pinned, hydrant_range_t asked,
+MoveStatus put_back(uint32_t from, const hydrant_region_t& pinned, hydrant_range_t asked,
                     const MoveArgs& args, const std::byte* blob) noexcept {
   Transport& transport = *job().transport;
   alignas(16) std::byte key[4096];
@@ -49,27 +49,27 @@ AnswerByte put_back(uint32_t from, const hydrant_region_t& pinned, hydrant_range
 size_t serve_move(void*, uint32_t from, const hydrant_region_t* pinned, hydrant_range_t asked,
                   const void* given, size_t given_len, void* answer, size_t room) {
   MoveArgs args{};
-  if (given_len < sizeof args) return answer_byte(answer, room, kNotDone);
+  if (given_len < sizeof args) return write_status(answer, room, kNotDone);
   std::memcpy(&args, given, sizeof args);
   const auto* rest = static_cast<const std::byte*>(given) + sizeof args;
   const size_t rest_len = given_len - sizeof args;
   switch (args.kind) {
     case MoveArgs::kPut:
-      if (rest_len != asked.len) return answer_byte(answer, room, kNotDone);
-      return answer_byte(answer, room, write_own(asked.addr, rest, asked.len) ? kDone : kFault);
+      if (rest_len != asked.len) return write_status(answer, room, kNotDone);
+      return write_status(answer, room, write_own(asked.addr, rest, asked.len) ? kDone : kFault);
     case MoveArgs::kGet: {
-      if (asked.len >= room) return answer_byte(answer, room, kNotDone);
+      if (asked.len >= room) return write_status(answer, room, kNotDone);
       std::byte* to = static_cast<std::byte*>(answer) + 1;
       const void* data = read_own(asked.addr, to, asked.len);
-      if (data == nullptr) return answer_byte(answer, room, kFault);
+      if (data == nullptr) return write_status(answer, room, kFault);
       if (data != to) std::memcpy(to, data, asked.len);
-      return answer_byte(answer, room, kDone) + asked.len;
+      return write_status(answer, room, kDone) + asked.len;
     }
     case MoveArgs::kPutBack:
       if (pinned == nullptr || rest_len != args.key_bytes)
-        return answer_byte(answer, room, kNotDone);
-      return answer_byte(answer, room, put_back(from, *pinned, asked, args, rest));
-    default: return answer_byte(answer, room, kNotDone);
+        return write_status(answer, room, kNotDone);
+      return write_status(answer, room, put_back(from, *pinned, asked, args, rest));
+    default: return write_status(answer, room, kNotDone);
   }
 }
 
@@ -87,7 +87,7 @@ void pin_small_segment(const hydrant_segment& segment) noexcept {
 
 }  // namespace
 
-void note_own_segment() noexcept {
+void vouch_own_segment() noexcept {
   static std::atomic<const hydrant_segment*> noted{nullptr};
   const hydrant_segment* segment = job().endpoint.segment;
   if (segment == noted.load(std::memory_order_relaxed)) return;

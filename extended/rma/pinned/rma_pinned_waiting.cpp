@@ -1,5 +1,5 @@
 // Puts and gets between pinned memory that wait: misses, refused posts, and the fallback to messages.
-// Completions put pieces on a list; go_on_with_pinned(), which each poll calls, continues them.
+// Completions put pieces on a list; progress_pinned(), which each poll calls, continues them.
 #include "am/job/job.hpp"
 #include "extended/binding/firehose_binding.hpp"
 #include "extended/rma/pinned/rma_pinned.hpp"
@@ -19,7 +19,7 @@ namespace hydrant {
 
 namespace {
 
-constexpr size_t kMostBlob = 256;
+constexpr size_t kMaxBlob = 256;
 
 size_t in_move_max(Direction direction) noexcept {
   static const size_t put = knob_number(JobKnob::kPutInMoveMax);
@@ -33,11 +33,11 @@ constinit std::atomic<PinnedPiece*> waiting{nullptr};
 
 }  // namespace
 
-void hand_back(PinnedPiece* piece) noexcept {
+void queue_for_progress(PinnedPiece* piece) noexcept {
   PinnedPiece* head = waiting.load(std::memory_order_relaxed);
   do {
     piece->next = head;
-    // Pairs with the acquire in go_on_with_pinned().
+    // Pairs with the acquire in progress_pinned().
   } while (!waiting.compare_exchange_weak(head, piece, std::memory_order_release,
                                           std::memory_order_relaxed));
 }
@@ -117,7 +117,7 @@ bool go_on(PinnedPiece& piece) noexcept {
 
 }  // namespace
 
-uint32_t go_on_with_pinned() noexcept {
+uint32_t progress_pinned() noexcept {
   if (waiting.load(std::memory_order_relaxed) == nullptr) [[likely]]
     return 0;
   PinnedPiece* newest = waiting.exchange(nullptr, std::memory_order_acquire);
@@ -136,7 +136,7 @@ uint32_t go_on_with_pinned() noexcept {
     if (go_on(*piece)) {
       ++got_on;
     } else {
-      hand_back(piece);
+      queue_for_progress(piece);
     }
   }
   return got_on;
@@ -164,7 +164,7 @@ void on_move_done(void* context, hydrant_pin_t pin, const hydrant_remote_outcome
       }
     }
   }
-  hand_back(piece);
+  queue_for_progress(piece);
 }
 
 size_t write_put(void* context, void* room, size_t) {
@@ -185,7 +185,7 @@ size_t write_get(void*, void* room, size_t) {
 size_t write_put_back(void* context, void* room, size_t bytes) {
   auto& piece = *static_cast<PinnedPiece*>(context);
   MoveArgs args{MoveArgs::kPutBack, 0, reinterpret_cast<uintptr_t>(local_of(piece))};
-  size_t blob = std::min(bytes - sizeof args, kMostBlob);
+  size_t blob = std::min(bytes - sizeof args, kMaxBlob);
   if (piece.local.region == nullptr ||
       hydrant_export_key(piece.local, static_cast<std::byte*>(room) + sizeof args, &blob) !=
           GASNET_OK)

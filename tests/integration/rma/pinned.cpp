@@ -132,7 +132,7 @@ void initiate() {
   if (hydrant_evict(1, far, 100) != GASNET_OK) wrong("hydrant_evict");
   gex_RMA_PutBlocking(team, 1, far, near.data(), 100, 0);
   if (remote_statistics().moves != asked.mine.moves + 1) wrong("after hydrant_evict it still hits");
-  if (hydrant::refused_puts_and_gets() != 0) wrong("the network has refused something");
+  if (hydrant::refused_operation_count() != 0) wrong("the network has refused something");
 }
 
 }  // namespace

@@ -375,7 +375,7 @@ void hunt_stale(double seconds, uint64_t seed, const char* mutant) {
               " held, %" PRIu64 " recalls, %" PRIu64
               " addresses used again while exported, %" PRIu64 " refused\n",
               me, puts, stats.hits, left_under_way, held, stats.recalls, reuses,
-              hydrant::refused_puts_and_gets());
+              hydrant::refused_operation_count());
   std::fflush(stdout);
   barrier();
 }

@@ -53,7 +53,7 @@ class Simulation {
     switch (random_() % 4) {
       case 0: start(rank, barriers); break;
       case 1: finish(rank); break;
-      case 2: world_.engine(rank).drive(); break;
+      case 2: world_.engine(rank).make_progress(); break;
       default:
         if (world_.has_messages())
           world_.deliver(static_cast<Rank>(random_() % world_.size()), rank);
@@ -112,7 +112,7 @@ TEST_P(BarrierEngineTest, ListsMissingRanks) {
   for (int look = 0; look < 10; ++look) {
     for (const Rank rank : {0u, 2u}) {
       world.deliver_all_to(rank);
-      world.engine(rank).drive();
+      world.engine(rank).make_progress();
     }
   }
   BarrierName all;
@@ -125,7 +125,7 @@ TEST_P(BarrierEngineTest, ListsMissingRanks) {
   }
 }
 
-// Ranks as threads, each with a second thread that calls drive().
+// Ranks as threads, each with a second thread that calls make_progress().
 TEST_P(BarrierEngineTest, EarlierStoresAreVisibleAfterTheBarrier) {
   constexpr uint32_t kRanks = 3;
   constexpr uint64_t kBarriers = HYDRANT_DEBUG != 0 ? 2000 : 10000;
@@ -159,7 +159,7 @@ TEST_P(BarrierEngineTest, EarlierStoresAreVisibleAfterTheBarrier) {
     drivers.emplace_back([&, rank] {
       while (!stop) {
         world.deliver_all_to(rank);
-        world.engine(rank).drive();
+        world.engine(rank).make_progress();
         (void)world.engine(rank).ready();
         std::this_thread::yield();
       }

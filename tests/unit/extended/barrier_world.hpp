@@ -65,7 +65,8 @@ class BarrierWorld {
         lines_(size),
         network_(size, algorithm.radix == 0 ? size : algorithm.radix, room),
         queues_(size_t{size} * size) {
-    for (Rank rank = 0; rank < size; ++rank) posts_.push_back(std::make_unique<Post>(*this, rank));
+    for (Rank rank = 0; rank < size; ++rank)
+      senders_.push_back(std::make_unique<MessageSender>(*this, rank));
     for (Rank rank = 0; rank < size; ++rank) engines_.push_back(make(algorithm, rank));
   }
 
@@ -109,8 +110,8 @@ class BarrierWorld {
     uint32_t bits = 0;
     uint32_t id = 0;
   };
-  struct Post final : BarrierPost {
-    Post(BarrierWorld& of, Rank from) : world(of), rank(from) {}
+  struct MessageSender final : BarrierMessageSender {
+    MessageSender(BarrierWorld& of, Rank from) : world(of), rank(from) {}
     bool send(Rank peer, const BarrierMessage& message) noexcept override {
       const std::lock_guard lock(world.mu_);
       auto& queue = world.queues_[rank * world.size_ + peer];
@@ -129,18 +130,18 @@ class BarrierWorld {
     if (algorithm.kind == Algorithm::kShm) {
       const uint32_t radix = algorithm.radix == 0 ? size_ : algorithm.radix;
       return std::make_unique<ShmBarrier>(
-          ShmBarrier::Place{.rank = rank,
-                            .size = size_,
-                            .radix = limit_barrier_radix(size_, radix),
-                            .lines = lines_.all(),
-                            .transport = nullptr});
+          ShmBarrier::Config{.rank = rank,
+                             .size = size_,
+                             .radix = limit_barrier_radix(size_, radix),
+                             .lines = lines_.all(),
+                             .transport = nullptr});
     }
-    if (is_rdma_) return std::make_unique<RdmaBarrier>(network_.make_topology(rank));
+    if (is_rdma_) return std::make_unique<RdmaBarrier>(network_.config_of(rank));
     std::unique_ptr<MessageBarrier> engine;
     if (algorithm.kind == Algorithm::kCentral) {
-      engine = std::make_unique<CentralBarrier>(rank, size_, *posts_[rank]);
+      engine = std::make_unique<CentralBarrier>(rank, size_, *senders_[rank]);
     } else {
-      engine = std::make_unique<DisseminationBarrier>(rank, size_, *posts_[rank]);
+      engine = std::make_unique<DisseminationBarrier>(rank, size_, *senders_[rank]);
     }
     receivers_.push_back(engine.get());
     return engine;
@@ -154,7 +155,7 @@ class BarrierWorld {
   RdmaNetwork network_;
   std::mutex mu_;
   std::vector<std::deque<Sent>> queues_;
-  std::vector<std::unique_ptr<Post>> posts_;
+  std::vector<std::unique_ptr<MessageSender>> senders_;
   std::vector<std::unique_ptr<BarrierEngine>> engines_;
   std::vector<MessageBarrier*> receivers_;
 };

@@ -25,11 +25,11 @@ TEST(EventPool, TakenEventsAreDistinct) {
   }
   const uint64_t events = event_counts().events;
   for (hydrant_event* event : taken) {
-    give_event(event);
+    release_event(event);
     EXPECT_EQ(event->is_done, nullptr) << "marks a free event";
   }
   for (int i = 0; i < 1000; ++i) EXPECT_EQ(taken.count(take_event()), 1u);
-  for (hydrant_event* event : taken) give_event(event);
+  for (hydrant_event* event : taken) release_event(event);
   EXPECT_EQ(event_counts().events, events);
 }
 
@@ -39,7 +39,7 @@ TEST(EventPool, EventsReturnedByOtherThreadsAreReused) {
     std::vector<hydrant_event*> taken(100);
     for (hydrant_event*& event : taken) event = take_event();
     std::thread([&] {
-      for (hydrant_event* event : taken) give_event(event);
+      for (hydrant_event* event : taken) release_event(event);
     }).join();
     if (round == 10) events = event_counts().events;
   }
@@ -51,13 +51,13 @@ TEST(EventPool, PoolsOfEndedThreadsAreUsedAgain) {
   std::vector<hydrant_event*> left;
   for (int i = 0; i < 100; ++i) {
     std::thread([&] {
-      give_event(take_event());
+      release_event(take_event());
       left.push_back(take_event());  // outlives its thread
     }).join();
   }
   EXPECT_LE(event_counts().pools, pools + 1);
   EXPECT_EQ(std::set<hydrant_event*>(left.begin(), left.end()).size(), left.size());
-  for (hydrant_event* event : left) give_event(event);
+  for (hydrant_event* event : left) release_event(event);
 }
 
 // Threads exchange events through a common bag: they put in the events that they take, and release
@@ -88,14 +88,14 @@ TEST(EventPool, ManyThreadsExchange) {
         }
         if (theirs == nullptr) continue;
         if (theirs->number == 0) ++wrong;
-        give_event(theirs);
+        release_event(theirs);
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong, 0u);
   EXPECT_EQ(std::set<hydrant_event*>(bag.begin(), bag.end()).size(), bag.size());
-  for (hydrant_event* event : bag) give_event(event);
+  for (hydrant_event* event : bag) release_event(event);
 }
 
 }  // namespace

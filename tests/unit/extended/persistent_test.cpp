@@ -68,7 +68,7 @@ TEST_F(Persistent, StartUsesTheCurrentPins) {
   in_new_thread([&] {
     warm();
     constexpr size_t kBytes = 8192;
-    const uint64_t refused = refused_puts_and_gets();
+    const uint64_t refused = refused_operation_count();
     for (const bool is_put : {true, false}) {
       hydrant_operation_t operation = make(is_put, kBytes);
       const uint64_t again = loop->again;
@@ -91,7 +91,7 @@ TEST_F(Persistent, StartUsesTheCurrentPins) {
       EXPECT_GE(loop->again, again + 9) << "new pins are used again";
       EXPECT_EQ(hydrant_operation_free(&operation), GASNET_OK);
     }
-    EXPECT_EQ(refused_puts_and_gets(), refused);
+    EXPECT_EQ(refused_operation_count(), refused);
   });
 }
 
@@ -102,7 +102,7 @@ TEST_F(Persistent, OperationUnderWayHoldsItsMemory) {
     in_new_thread([&] {
       warm();
       hydrant_operation_t operation = make(is_put, 4096);
-      const uint64_t refused = refused_puts_and_gets();
+      const uint64_t refused = refused_operation_count();
       const uint64_t recalled = statistics().recalled;
       renew(is_put, 4096, 5);
       ASSERT_EQ(hydrant_start(operation), GASNET_OK);
@@ -113,7 +113,7 @@ TEST_F(Persistent, OperationUnderWayHoldsItsMemory) {
       EXPECT_TRUE(has_come(is_put, 4096));
       EXPECT_EQ(loop->late_polls, 0u);
       EXPECT_GT(statistics().recalled, recalled) << "while it waited";
-      EXPECT_EQ(refused_puts_and_gets(), refused);
+      EXPECT_EQ(refused_operation_count(), refused);
       EXPECT_EQ(hydrant_operation_free(&operation), GASNET_OK);
       for (int polls = 0; statistics().zombies != 0 && polls < 100; ++polls) poll_all();
       EXPECT_EQ(statistics().zombies, 0u);
@@ -130,13 +130,13 @@ TEST_F(Persistent, OperationRefusedAfterThePostUsesMessages) {
         hydrant_operation_t operation = make(is_put, bytes);
         for (unsigned round = 0; round < 5; ++round) {
           renew(is_put, bytes, round);
-          const uint64_t refused = refused_puts_and_gets();
+          const uint64_t refused = refused_operation_count();
           const uint64_t before = hits();
           ASSERT_EQ(hydrant_start(operation), GASNET_OK);
           loop->refused_from_now = round % 2;
           ASSERT_EQ(hydrant_wait(operation), GASNET_OK);
           EXPECT_TRUE(has_come(is_put, bytes)) << bytes;
-          EXPECT_EQ(refused_puts_and_gets(), refused + round % 2);
+          EXPECT_EQ(refused_operation_count(), refused + round % 2);
           EXPECT_EQ(hits(), before + 1);
           EXPECT_EQ(holds(), 0u);
         }

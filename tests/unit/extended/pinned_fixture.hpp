@@ -18,7 +18,7 @@ class PinnedFixture : public RmaFixture {
     RmaFixture::SetUp();
     start_firehose();
     add_firehose_handlers();
-    ASSERT_TRUE(firehose_is_on());
+    ASSERT_TRUE(is_firehose_enabled());
     choose({});
   }
   void TearDown() override {

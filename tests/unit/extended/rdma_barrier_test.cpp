@@ -23,36 +23,36 @@ constexpr BarrierName kNames[] = {{NameState::kAnonymous, 0},
 
 // ---- words ----
 
-TEST(BoardWord, NamesSurviveEncodingAndDecoding) {
+TEST(BarrierWord, NamesSurviveEncodingAndDecoding) {
   for (const uint32_t epoch : {1u, 2u, 3u, 0x3fffffu, 0x400000u, 0x7fffffffu, 0xffffffffu, 0u}) {
     for (const BarrierName name : kNames) {
-      const uint64_t word = board_word::make(epoch, name);
-      EXPECT_TRUE(board_word::is_of(word, epoch));
-      EXPECT_EQ(board_word::name_in(word), name);
-      EXPECT_FALSE(board_word::is_of(word, epoch + 1));
-      EXPECT_FALSE(board_word::is_of(word, epoch + 2));
-      EXPECT_FALSE(board_word::is_of(word, epoch - 2));
+      const uint64_t word = barrier_word::make(epoch, name);
+      EXPECT_TRUE(barrier_word::is_of(word, epoch));
+      EXPECT_EQ(barrier_word::name_in(word), name);
+      EXPECT_FALSE(barrier_word::is_of(word, epoch + 1));
+      EXPECT_FALSE(barrier_word::is_of(word, epoch + 2));
+      EXPECT_FALSE(barrier_word::is_of(word, epoch - 2));
     }
   }
 }
 
-TEST(BoardWord, ZeroMemoryIsNotAWordOfTheFirstEpochs) {
-  EXPECT_FALSE(board_word::is_of(0, 1));
-  EXPECT_FALSE(board_word::is_of(0, 2));
+TEST(BarrierWord, ZeroMemoryIsNotAWordOfTheFirstEpochs) {
+  EXPECT_FALSE(barrier_word::is_of(0, 1));
+  EXPECT_FALSE(barrier_word::is_of(0, 2));
 }
 
 // A word is incomplete until all bytes have arrived, in any order, over the word of two epochs before.
-TEST(BoardWord, PartialWordIsNotAccepted) {
+TEST(BarrierWord, PartialWordIsNotAccepted) {
   for (const uint32_t epoch : {1u, 2u, 3u, 4u, 5u, 0x400001u, 0xffffffffu, 0u, 1u}) {
     for (const BarrierName before : kNames) {
       for (const BarrierName now : kNames) {
-        const uint64_t old = epoch > 2 || epoch == 0 ? board_word::make(epoch - 2, before) : 0;
-        const uint64_t word = board_word::make(epoch, now);
+        const uint64_t old = epoch > 2 || epoch == 0 ? barrier_word::make(epoch - 2, before) : 0;
+        const uint64_t word = barrier_word::make(epoch, now);
         for (uint32_t parts = 0; parts < 255; ++parts) {
           uint64_t mask = 0;
           for (uint32_t byte = 0; byte < 8; ++byte)
             mask |= (parts >> byte & 1) != 0 ? uint64_t{0xff} << 8 * byte : 0;
-          ASSERT_FALSE(board_word::is_of((word & mask) | (old & ~mask), epoch)) << parts;
+          ASSERT_FALSE(barrier_word::is_of((word & mask) | (old & ~mask), epoch)) << parts;
         }
       }
     }
@@ -66,9 +66,9 @@ class BarrierJob {
   BarrierJob(uint32_t size, uint32_t per_node, uint32_t epoch = 0, size_t room = 8)
       : network(size, per_node, room) {
     for (uint32_t node = 0; node < network.nodes(); ++node)
-      network.board(node).drive.finished.store(epoch);
+      network.shared(node).progress_state.finished.store(epoch);
     for (Rank rank = 0; rank < size; ++rank)
-      ranks.push_back(std::make_unique<RdmaBarrier>(network.make_topology(rank, epoch)));
+      ranks.push_back(std::make_unique<RdmaBarrier>(network.config_of(rank, epoch)));
   }
   void start(Rank rank, BarrierName name = {}) { ranks[rank]->start(name, false); }
   bool finish(Rank rank) {
@@ -79,7 +79,7 @@ class BarrierJob {
   bool finish_without_help(Rank rank) {
     const uint32_t epoch = ranks[rank]->epoch();
     const uint32_t node = network.node_of(rank);
-    return board_word::is_of(network.board(node).results[epoch & 1].word.load(), epoch);
+    return barrier_word::is_of(network.shared(node).results[epoch & 1].word.load(), epoch);
   }
   void deliver_all() {
     for (Rank rank = 0; rank < ranks.size(); ++rank) {
@@ -152,9 +152,9 @@ TEST(RdmaBarrier, RankThatDoesNotPollDelaysOthersOnlyIfAloneOnItsNode) {
     alone.deliver_all();
     for (const Rank rank : {1u, 2u, 3u}) (void)alone.finish(rank);
   }
-  EXPECT_FALSE(alone.finish(2));  // its mail of round 1 comes from rank 0
-  EXPECT_TRUE(alone.ranks[0]->needs_driving());
-  EXPECT_GT(alone.ranks[0]->drive(), 0u);
+  EXPECT_FALSE(alone.finish(2));  // its word of round 1 comes from rank 0
+  EXPECT_TRUE(alone.ranks[0]->needs_progress());
+  EXPECT_GT(alone.ranks[0]->make_progress(), 0u);
   alone.deliver_all();
   for (const Rank rank : {0u, 1u, 2u, 3u}) EXPECT_TRUE(alone.finish(rank)) << rank;
 }
@@ -170,7 +170,7 @@ TEST(RdmaBarrier, RefusedPostIsRepeatedByAnyRankOfTheNode) {
   EXPECT_FALSE(job.ranks[1]->ready());  // a true result would only keep the rank awake
   job.network.is_down = false;
   EXPECT_FALSE(job.finish(0));
-  EXPECT_EQ(job.ranks[3]->drive(), 1u);
+  EXPECT_EQ(job.ranks[3]->make_progress(), 1u);
   job.deliver_all();
   for (Rank rank = 0; rank < 4; ++rank) EXPECT_TRUE(job.finish(rank));
   EXPECT_EQ(job.network.posted, 2u);
@@ -192,10 +192,10 @@ TEST(RdmaBarrier, OneRankOfANodeWatchesTheAdapter) {
   BarrierJob job(6, 3);
   for (int barrier = 0; barrier < 3; ++barrier) {
     for (const Rank rank : {0u, 1u, 2u}) job.start(rank);
-    EXPECT_EQ(job.ranks[1]->waits_for(), WaitsFor::kAdapter);
-    EXPECT_NE(job.ranks[0]->waits_for(), WaitsFor::kAdapter);
-    EXPECT_NE(job.ranks[2]->waits_for(), WaitsFor::kAdapter);
-    EXPECT_EQ(job.ranks[1]->waits_for(), WaitsFor::kAdapter);
+    EXPECT_EQ(job.ranks[1]->wait_target(), WaitTarget::kAdapter);
+    EXPECT_NE(job.ranks[0]->wait_target(), WaitTarget::kAdapter);
+    EXPECT_NE(job.ranks[2]->wait_target(), WaitTarget::kAdapter);
+    EXPECT_EQ(job.ranks[1]->wait_target(), WaitTarget::kAdapter);
     MissingRanks missing;
     job.ranks[0]->find_missing(&missing);
     ASSERT_EQ(missing.count(), 1u);
@@ -203,7 +203,7 @@ TEST(RdmaBarrier, OneRankOfANodeWatchesTheAdapter) {
     for (const Rank rank : {3u, 4u, 5u}) job.start(rank);
     job.deliver_all();
     for (Rank rank = 0; rank < 6; ++rank) EXPECT_TRUE(job.finish(rank));
-    EXPECT_EQ(job.ranks[1]->waits_for(), WaitsFor::kOtherProcessors);
+    EXPECT_EQ(job.ranks[1]->wait_target(), WaitTarget::kOtherProcessors);
   }
 }
 
@@ -265,7 +265,7 @@ TEST(RdmaBarrier, OneThreadDrivesAtATime) {
     });
     threads.emplace_back([&, rank] {
       while (over < kRanks && !ends) {
-        (void)job.ranks[rank]->drive();
+        (void)job.ranks[rank]->make_progress();
         std::this_thread::yield();
       }
     });
@@ -316,14 +316,14 @@ class Explorer {
 
  private:
   struct State {
-    std::vector<std::string> boards;
+    std::vector<std::string> states;
     std::vector<std::deque<RdmaNetwork::Sent>> queues;  // addresses are stored as offsets
     std::vector<std::string> offsets;
     std::vector<uint32_t> started;
     std::vector<uint32_t> finished;
     std::string text() const {
       std::string all;
-      for (const std::string& board : boards) all += board;
+      for (const std::string& state : states) all += state;
       for (size_t i = 0; i < queues.size(); ++i) {
         all += '|' + offsets[i];
         for (const auto& sent : queues[i])
@@ -345,25 +345,26 @@ class Explorer {
     return all;
   }
 
-  size_t board_bytes() const { return BarrierBoard::bytes(per_node_); }
+  size_t state_bytes() const { return BarrierSharedState::bytes(per_node_); }
   State keep(BarrierJob& job, std::vector<uint32_t> started, std::vector<uint32_t> finished) const {
     State state{{}, job.network.queues(), {}, std::move(started), std::move(finished)};
     for (uint32_t node = 0; node < job.network.nodes(); ++node) {
       for (uint32_t index = 0; index < per_node_; ++index) {
         // The processor of a rank is not part of the state.
         for (const uint32_t parity : {0u, 1u})
-          job.network.board(node).arrival(parity, index, per_node_).processor.store(0);
+          job.network.shared(node).arrival(parity, index, per_node_).processor.store(0);
       }
-      state.boards.emplace_back(reinterpret_cast<const char*>(&job.network.board(node)),
-                                board_bytes());
+      state.states.emplace_back(reinterpret_cast<const char*>(&job.network.shared(node)),
+                                state_bytes());
     }
-    // Replace an address by its offset from the board of its node.
+    // Replace an address by its offset from the shared state of its node.
     for (size_t i = 0; i < state.queues.size(); ++i) {
-      BarrierBoard& board = job.network.board(static_cast<uint32_t>(i % job.network.nodes()));
+      BarrierSharedState& shared =
+          job.network.shared(static_cast<uint32_t>(i % job.network.nodes()));
       std::string offsets;
       for (auto& sent : state.queues[i]) {
         sent.first = static_cast<uint32_t>(sent.word % 8);
-        const auto offset = sent.place - &board.mail[0][0];
+        const auto offset = sent.place - &shared.words[0][0];
         offsets += std::to_string(offset) + ':';
         sent.place = reinterpret_cast<std::atomic<uint64_t>*>(uintptr_t(offset));
       }
@@ -378,15 +379,16 @@ class Explorer {
     if (what == 1 && from.started[rank] == from.finished[rank]) return false;
     BarrierJob job(size_, per_node_);
     for (uint32_t node = 0; node < job.network.nodes(); ++node)
-      std::memcpy(static_cast<void*>(&job.network.board(node)), from.boards[node].data(),
-                  board_bytes());
+      std::memcpy(static_cast<void*>(&job.network.shared(node)), from.states[node].data(),
+                  state_bytes());
     job.network.queues() = from.queues;
     for (size_t i = 0; i < from.queues.size(); ++i) {
-      BarrierBoard& board = job.network.board(static_cast<uint32_t>(i % job.network.nodes()));
+      BarrierSharedState& shared =
+          job.network.shared(static_cast<uint32_t>(i % job.network.nodes()));
       for (auto& sent : job.network.queues()[i])
-        sent.place = &board.mail[0][0] + reinterpret_cast<uintptr_t>(sent.place);
+        sent.place = &shared.words[0][0] + reinterpret_cast<uintptr_t>(sent.place);
     }
-    RdmaBarrier engine(job.network.make_topology(rank, from.started[rank]));
+    RdmaBarrier engine(job.network.config_of(rank, from.started[rank]));
     std::vector<uint32_t> started = from.started;
     std::vector<uint32_t> finished = from.finished;
     if (what == 0) {

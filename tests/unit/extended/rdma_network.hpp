@@ -1,4 +1,4 @@
-// Boards of several nodes in one process, and adapters between them that write when the test decides:
+// Shared states of several nodes in one process, and adapters between them that write when the test decides:
 // in order from one rank to one node, otherwise in any order, and optionally byte by byte.
 #pragma once
 
@@ -21,29 +21,30 @@ class RdmaNetwork {
   RdmaNetwork(uint32_t size, uint32_t per_node, size_t room)
       : size_(size), per_node_(per_node), room_(room) {
     nodes_ = (size + per_node - 1) / per_node;
-    for (uint32_t node = 0; node < nodes_; ++node) boards_.push_back(make_board(per_node));
-    for (Rank rank = 0; rank < size; ++rank) mails_.push_back(std::make_unique<Mail>(*this, rank));
+    for (uint32_t node = 0; node < nodes_; ++node) states_.push_back(make_state(per_node));
+    for (Rank rank = 0; rank < size; ++rank)
+      writers_.push_back(std::make_unique<WordWriter>(*this, rank));
     queues_.resize(size_t{size} * nodes_);
   }
 
   uint32_t nodes() const { return nodes_; }
   uint32_t node_of(Rank rank) const { return rank / per_node_; }
-  BarrierBoard& board(uint32_t node) { return *boards_[node]; }
+  BarrierSharedState& shared(uint32_t node) { return *states_[node]; }
 
-  RdmaBarrier::Place make_topology(Rank rank, uint32_t epoch = 0) {
+  RdmaBarrier::Config config_of(Rank rank, uint32_t epoch = 0) {
     const uint32_t node = node_of(rank);
-    RdmaBarrier::Place place{.nodes = nodes_,
-                             .ranks = {},
-                             .index = rank % per_node_,
-                             .sources = {},
-                             .board = &board(node),
-                             .mail = mails_[rank].get(),
-                             .epoch = epoch};
+    RdmaBarrier::Config config{.nodes = nodes_,
+                               .ranks = {},
+                               .index = rank % per_node_,
+                               .sources = {},
+                               .shared = &shared(node),
+                               .writer = writers_[rank].get(),
+                               .epoch = epoch};
     for (Rank one = node * per_node_; one < std::min(size_, (node + 1) * per_node_); ++one)
-      place.ranks.push_back(one);
+      config.ranks.push_back(one);
     for (uint32_t reach = 1; reach < nodes_; reach *= 2)
-      place.sources.push_back((node + nodes_ - reach) % nodes_ * per_node_);
-    return place;
+      config.sources.push_back((node + nodes_ - reach) % nodes_ * per_node_);
+    return config;
   }
 
   // Delivers the oldest word from rank `from`, or from the next rank that has sent one, to the node of
@@ -72,8 +73,8 @@ class RdmaNetwork {
   std::vector<std::deque<Sent>>& queues() { return queues_; }
 
  private:
-  struct Mail final : BarrierMail {
-    Mail(RdmaNetwork& of, Rank from) : network(of), rank(from) {}
+  struct WordWriter final : BarrierWordWriter {
+    WordWriter(RdmaNetwork& of, Rank from) : network(of), rank(from) {}
     Status post(uint32_t parity, uint32_t round, uint64_t word) noexcept override {
       return network.post(rank, parity, round, word);
     }
@@ -81,9 +82,9 @@ class RdmaNetwork {
     Rank rank;
   };
   struct Free {
-    void operator()(BarrierBoard* board) const noexcept { std::free(board); }
+    void operator()(BarrierSharedState* shared) const noexcept { std::free(shared); }
   };
-  using Board = std::unique_ptr<BarrierBoard, Free>;
+  using State = std::unique_ptr<BarrierSharedState, Free>;
 
   // Returns true if the word is complete.
   static bool write(Sent& sent, uint32_t bytes) {
@@ -100,11 +101,11 @@ class RdmaNetwork {
     return sent.done == 8;
   }
 
-  static Board make_board(uint32_t ranks) {
-    const size_t bytes = BarrierBoard::bytes(ranks);
+  static State make_state(uint32_t ranks) {
+    const size_t bytes = BarrierSharedState::bytes(ranks);
     void* memory = std::aligned_alloc(64, bytes);
     std::memset(memory, 0, bytes);
-    return Board(static_cast<BarrierBoard*>(memory));
+    return State(static_cast<BarrierSharedState*>(memory));
   }
 
   Status post(Rank from, uint32_t parity, uint32_t round, uint64_t word) noexcept {
@@ -113,7 +114,7 @@ class RdmaNetwork {
     auto& queue = queues_[size_t{from} * nodes_ + to];
     if (is_down || queue.size() >= room_) return Status::kNotReady;
     ++posted;
-    queue.push_back({.place = &board(to).mail[parity][round],
+    queue.push_back({.place = &shared(to).words[parity][round],
                      .word = word,
                      .first = static_cast<uint32_t>(posted % 32)});
     return Status::kOk;
@@ -124,8 +125,8 @@ class RdmaNetwork {
   const size_t room_;
   uint32_t nodes_ = 0;
   std::mutex mu_;
-  std::vector<Board> boards_;
-  std::vector<std::unique_ptr<Mail>> mails_;
+  std::vector<State> states_;
+  std::vector<std::unique_ptr<WordWriter>> writers_;
   std::vector<std::deque<Sent>> queues_;
 };
 

@@ -36,7 +36,7 @@ TEST_F(RmaPinnedHitRules, OperationUnderWayHoldsItsMemory) {
       in_new_thread([&] {
         warm();
         const uint64_t before = hits();
-        const uint64_t refused = refused_puts_and_gets();
+        const uint64_t refused = refused_operation_count();
         const uint64_t recalled = statistics().recalled;
         bool is_gone = false;
         loop->at_post = [&] {
@@ -50,7 +50,7 @@ TEST_F(RmaPinnedHitRules, OperationUnderWayHoldsItsMemory) {
         EXPECT_EQ(loop->late_polls, 0u);
         EXPECT_GT(statistics().recalled, recalled) << "while it waited";
         EXPECT_EQ(hits(), before + 1);
-        EXPECT_EQ(refused_puts_and_gets(), refused);
+        EXPECT_EQ(refused_operation_count(), refused);
         for (int polls = 0; statistics().zombies != 0 && polls < 100; ++polls) poll_all();
         EXPECT_EQ(statistics().zombies, 0u);
       });
@@ -70,7 +70,7 @@ TEST_F(RmaPinnedHitRules, PostsWaitUntilReleasedMemoryIsGivenUp) {
       uint32_t posts = 0;
       loop->at_post = [&] {
         ++posts;
-        EXPECT_TRUE(exports_are_quiet());
+        EXPECT_TRUE(are_exports_quiet());
       };
       EXPECT_EQ(move(is_put, 8, 1), "");
       loop->at_post = nullptr;
@@ -82,7 +82,7 @@ TEST_F(RmaPinnedHitRules, PostsWaitUntilReleasedMemoryIsGivenUp) {
 // A put must not use a firehose for reading, and a get must not use memory that was pinned for sending.
 TEST_F(RmaPinnedHitRules, AccessRightsAreChecked) {
   constexpr size_t kBytes = 20000;
-  const uint64_t refused = refused_puts_and_gets();
+  const uint64_t refused = refused_operation_count();
   for (const bool waits : {true, false}) {
     for (const bool first : {true, false}) {
       in_new_thread([&] {
@@ -96,7 +96,7 @@ TEST_F(RmaPinnedHitRules, AccessRightsAreChecked) {
       });
     }
   }
-  EXPECT_EQ(refused_puts_and_gets(), refused);
+  EXPECT_EQ(refused_operation_count(), refused);
 }
 
 // An operation that ends with an error was not executed: it is repeated, or the caller gets the error.
@@ -171,7 +171,7 @@ TEST_F(RmaPinnedHitRules, DepthLimitsOperationsUnderWay) {
 }
 
 TEST_F(RmaPinnedHitRules, LongTransferIsSplitIntoPieces) {
-  constexpr size_t kBytes = kLongestPiece + 100000;
+  constexpr size_t kBytes = kMaxPieceBytes + 100000;
   in_new_thread([&] {
     std::byte* const far = map(kBytes);
     std::byte* const near = map_vouched(kBytes);
@@ -193,7 +193,7 @@ TEST_F(RmaPinnedHitRules, LongTransferIsSplitIntoPieces) {
     for (const bool is_put : {true, false}) {
       for (const bool waits : {true, false}) transfer(waits, is_put, far, near, kBytes);
     }
-    EXPECT_EQ(loop->longest, kLongestPiece);
+    EXPECT_EQ(loop->longest, kMaxPieceBytes);
   });
 }
 

@@ -51,9 +51,9 @@ TEST_F(RmaPinnedHit, OperationNotAcceptedTakesTheSlowPath) {
         for (const bool is_put : {true, false}) {
           loop->refusal = refusal;
           loop->refused_call = loop->calls + 1;
-          const uint64_t refused = refused_puts_and_gets();
+          const uint64_t refused = refused_operation_count();
           EXPECT_EQ(move(is_put, bytes, 3), "") << status_name(refusal);
-          EXPECT_EQ(refused_puts_and_gets(), refused + (refusal == Status::kNotReady ? 0 : 1));
+          EXPECT_EQ(refused_operation_count(), refused + (refusal == Status::kNotReady ? 0 : 1));
           loop->refusal = Status::kOk;
         }
       }
@@ -67,11 +67,11 @@ TEST_F(RmaPinnedHit, OperationRefusedLaterTakesTheSlowPath) {
     for (const size_t bytes : kHitSizes) {
       for (const bool is_put : {true, false}) {
         for (const uint32_t times : {1u, 2u}) {
-          const uint64_t refused = refused_puts_and_gets();
+          const uint64_t refused = refused_operation_count();
           loop->refused_from_now = times;
           EXPECT_EQ(move(is_put, bytes, 4), "");
           EXPECT_EQ(loop->refused_from_now, 0u);
-          EXPECT_EQ(refused_puts_and_gets(), refused + times);
+          EXPECT_EQ(refused_operation_count(), refused + times);
         }
       }
     }
@@ -82,7 +82,7 @@ TEST_F(RmaPinnedHit, MemoryPinnedOnOneEndTakesTheSlowPath) {
   in_new_thread([&] {
     warm();
     std::byte* const pinned = near_;
-    const uint64_t refused = refused_puts_and_gets();
+    const uint64_t refused = refused_operation_count();
     near_ = map(kArea);
     for (const size_t bytes : kHitSizes) {
       const uint64_t found = statistics().hits;
@@ -96,7 +96,7 @@ TEST_F(RmaPinnedHit, MemoryPinnedOnOneEndTakesTheSlowPath) {
       EXPECT_EQ(move(true, bytes, 7), "");
       EXPECT_EQ(move(false, bytes, 8), "");
     }
-    EXPECT_EQ(refused_puts_and_gets(), refused);
+    EXPECT_EQ(refused_operation_count(), refused);
   });
 }
 

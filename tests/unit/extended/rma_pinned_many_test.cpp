@@ -75,7 +75,7 @@ TEST_F(RmaPinnedMany, ArePostedAsOneList) {
         const hydrant_path_counts_t before = count_of(1, HYDRANT_PATH_FIREHOSE);
         move(is_put, 1, with_event);
         // An operation of 0 bytes ends a list; here it is the first one.
-        EXPECT_EQ(loop->lists, lists + (kOps - 1 + kMostHits - 1) / kMostHits);
+        EXPECT_EQ(loop->lists, lists + (kOps - 1 + kMaxBatch - 1) / kMaxBatch);
         const hydrant_path_counts_t after = count_of(1, HYDRANT_PATH_FIREHOSE);
         EXPECT_EQ(after.put_ops + after.get_ops, before.put_ops + before.get_ops + kOps - 1);
       }

@@ -29,7 +29,7 @@ TEST_F(RmaPinned, DataArrivesCompletelyOnMissesAndHits) {
     const uint64_t hits = operations_by(HYDRANT_PATH_FIREHOSE);
     const uint64_t misses = operations_by(HYDRANT_PATH_IN_MOVE);
     const uint64_t messages = operations_by(HYDRANT_PATH_AM_MEDIUM);
-    const uint64_t refused = refused_puts_and_gets();
+    const uint64_t refused = refused_operation_count();
     for (const size_t bytes :
          {size_t{1}, size_t{64}, size_t{65}, size_t{4096}, size_t{4097}, size_t{20000}, kMost}) {
       for (unsigned round = 0; round < 3; ++round) {
@@ -54,7 +54,7 @@ TEST_F(RmaPinned, DataArrivesCompletelyOnMissesAndHits) {
     EXPECT_GT(operations_by(HYDRANT_PATH_FIREHOSE), hits + 40);
     EXPECT_GE(operations_by(HYDRANT_PATH_IN_MOVE), misses + 4);
     EXPECT_EQ(operations_by(HYDRANT_PATH_AM_MEDIUM), messages);
-    EXPECT_EQ(refused_puts_and_gets(), refused);
+    EXPECT_EQ(refused_operation_count(), refused);
   });
 }
 
@@ -69,14 +69,14 @@ TEST_F(RmaPinned, RefusedPutSendsItsOriginalData) {
       near = pattern(bytes, 2);
       const std::vector<std::byte> wanted = near;
       const uint64_t hits = operations_by(HYDRANT_PATH_FIREHOSE);
-      const uint64_t refused = refused_puts_and_gets();
+      const uint64_t refused = refused_operation_count();
       const gex_Event_t event =
           gex_RMA_PutNB(team(), kPeer, far, near.data(), bytes, GEX_EVENT_NOW, 0);
       ASSERT_EQ(operations_by(HYDRANT_PATH_FIREHOSE), hits + 1);
       std::fill(near.begin(), near.end(), std::byte{0xee});
       loop->refused_from_now = 1;
       gex_Event_Wait(event);
-      EXPECT_EQ(refused_puts_and_gets(), refused + 1);
+      EXPECT_EQ(refused_operation_count(), refused + 1);
       EXPECT_TRUE(std::equal(wanted.begin(), wanted.end(), far)) << bytes;
     }
   });
@@ -183,9 +183,9 @@ TEST_F(RmaPinned, ShortsWaitUntilReleasedMemoryIsGivenUp) {
     ASSERT_EQ(hydrant_remote_get_stats(the_firehose.end, &stats), GASNET_OK);
     ASSERT_GT(stats.exports, 0u);
     ASSERT_EQ(hydrant_invalidate(the_firehose.domain, gone, kBytes), GASNET_OK);
-    EXPECT_FALSE(exports_are_quiet());
+    EXPECT_FALSE(are_exports_quiet());
     ASSERT_EQ(hydrant_request_short(team(), kPeer, kShort0, 0, 0, nullptr), GASNET_OK);
-    EXPECT_TRUE(exports_are_quiet());
+    EXPECT_TRUE(are_exports_quiet());
     ASSERT_EQ(hydrant_remote_get_stats(the_firehose.end, &stats), GASNET_OK);
     EXPECT_EQ(stats.zombies, 0u);
   });

@@ -28,17 +28,17 @@ class RefusalsTest : public ::testing::Test {
   std::string refuse(Status status, uint64_t now) {
     (void)fail(status, "no %s", "room");
     ::testing::internal::CaptureStderr();
-    refusals.note(3, status, now);
+    failures.note(3, status, now);
     return ::testing::internal::GetCapturedStderr();
   }
 
   static constexpr uint64_t kStart = 1000;
-  Refusals refusals{note_lost};
+  SendFailures failures{note_lost};
 };
 
 TEST_F(RefusalsTest, NotReadyIsNotARefusal) {
   EXPECT_EQ(refuse(Status::kNotReady, kStart), "");
-  EXPECT_EQ(refuse(Status::kNotReady, kStart + 10 * Refusals::kMostNs), "");
+  EXPECT_EQ(refuse(Status::kNotReady, kStart + 10 * SendFailures::kMaxNs), "");
   EXPECT_THAT(lost, IsEmpty());
 }
 
@@ -52,17 +52,17 @@ TEST_F(RefusalsTest, PermanentRefusalIsReportedAtOnce) {
 TEST_F(RefusalsTest, TemporaryRefusalIsAWarningAndReportedIfItLasts) {
   EXPECT_THAT(refuse(Status::kResource, kStart),
               HasSubstr("a message to rank 3 cannot be sent: no room; trying again for 30 s"));
-  EXPECT_EQ(refuse(Status::kResource, kStart + Refusals::kMostNs - 1), "");
+  EXPECT_EQ(refuse(Status::kResource, kStart + SendFailures::kMaxNs - 1), "");
   EXPECT_THAT(lost, IsEmpty());
-  EXPECT_EQ(refuse(Status::kResource, kStart + Refusals::kMostNs), "");
+  EXPECT_EQ(refuse(Status::kResource, kStart + SendFailures::kMaxNs), "");
   ASSERT_EQ(lost.size(), 1U);
   EXPECT_EQ(lost[0].why, "no room");
 }
 
 TEST_F(RefusalsTest, SuccessRestartsTheTimeLimit) {
   EXPECT_NE(refuse(Status::kResource, kStart), "");
-  refusals.note_success();
-  EXPECT_NE(refuse(Status::kResource, kStart + 2 * Refusals::kMostNs), "");
+  failures.note_success();
+  EXPECT_NE(refuse(Status::kResource, kStart + 2 * SendFailures::kMaxNs), "");
   EXPECT_THAT(lost, IsEmpty());
 }
 

@@ -146,11 +146,11 @@ INSTANTIATE_TEST_SUITE_P(All, TeamBarrierTest, ::testing::ValuesIn(kKinds),
 TEST(MissingRanks, AreCountedAndTheFirstAreListed) {
   MissingRanks missing;
   EXPECT_TRUE(missing.empty());
-  for (Rank rank = 5; rank < 5 + MissingRanks::kMostListed + 3; ++rank) missing.add(rank);
-  EXPECT_EQ(missing.count(), MissingRanks::kMostListed + 3);
-  ASSERT_EQ(missing.listed().size(), MissingRanks::kMostListed);
+  for (Rank rank = 5; rank < 5 + MissingRanks::kMaxListed + 3; ++rank) missing.add(rank);
+  EXPECT_EQ(missing.count(), MissingRanks::kMaxListed + 3);
+  ASSERT_EQ(missing.listed().size(), MissingRanks::kMaxListed);
   EXPECT_EQ(missing.listed().front(), 5u);
-  EXPECT_EQ(missing.listed().back(), 5 + MissingRanks::kMostListed - 1);
+  EXPECT_EQ(missing.listed().back(), 5 + MissingRanks::kMaxListed - 1);
 }
 
 }  // namespace

@@ -82,7 +82,7 @@ class World : public test::PinnedFixture {
   }
   ~World() override {
     job().put_long = nullptr;
-    if (firehose_is_on()) {
+    if (is_firehose_enabled()) {
       PinnedFixture::TearDown();
     } else {
       RmaFixture::TearDown();
@@ -173,7 +173,7 @@ class LongPoolFaults : public ::testing::TestWithParam<const char*> {
       World world;
       counting = false;
       std::byte* far = nullptr;
-      if (firehose_is_on()) {
+      if (is_firehose_enabled()) {
         far = World::make_firehose(60000);
       } else {
         far = World::map(1 << 20);

@@ -1,5 +1,5 @@
-// A transport for the boards of barriers: its registrar records what is pinned and imported, and it records
-// the words that are written to boards of other nodes.
+// A transport for the shared states of barriers: its registrar records what is pinned and imported, and it
+// records the words that are written to shared states of other nodes.
 #pragma once
 
 #include "tests/support/store_bootstrap.hpp"
@@ -14,7 +14,7 @@
 
 namespace hydrant::test {
 
-struct BoardRecords {
+struct BarrierMemoryRecords {
   std::vector<MemoryRange> pinned;           // live
   std::vector<std::vector<std::byte>> keys;  // imported blobs; a key is an index here
   size_t dropped = 0;
@@ -27,12 +27,12 @@ struct BoardRecords {
   std::vector<Word> words;
 };
 
-class BoardRegistrar final : public Registrar {
+class BarrierMemoryRegistrar final : public Registrar {
  public:
   static constexpr uint32_t kBlobBytes = 16;
 
-  explicit BoardRegistrar(BoardRecords& records) : records_(records) {
-    traits_.name = "boards";
+  explicit BarrierMemoryRegistrar(BarrierMemoryRecords& records) : records_(records) {
+    traits_.name = "barriers";
     traits_.key_bytes = sizeof(uint64_t);
     traits_.exports = true;
     traits_.export_bytes = kBlobBytes;
@@ -64,22 +64,22 @@ class BoardRegistrar final : public Registrar {
   void drop_import(const std::byte*) noexcept override { ++records_.dropped; }
 
  private:
-  BoardRecords& records_;
+  BarrierMemoryRecords& records_;
   RegistrarTraits traits_;
 };
 
-class BoardTransport final : public FakeTransport {
+class BarrierMemoryTransport final : public FakeTransport {
  public:
-  BoardRecords records;
+  BarrierMemoryRecords records;
 
   uint32_t capabilities() const noexcept override { return kPinned; }
   uint32_t pinned_inline_bytes() const noexcept override { return sizeof(uint64_t); }
   std::unique_ptr<Registrar> make_registrar() noexcept override {
-    return std::make_unique<BoardRegistrar>(records);
+    return std::make_unique<BarrierMemoryRegistrar>(records);
   }
   Status put_pinned(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
                     Completion*) noexcept override {
-    BoardRecords::Word one{.peer = peer, .at = remote.addr};
+    BarrierMemoryRecords::Word one{.peer = peer, .at = remote.addr};
     std::memcpy(&one.key, remote.key, sizeof one.key);
     std::memcpy(&one.word, reinterpret_cast<const void*>(local.addr),
                 std::min(bytes, sizeof one.word));
@@ -88,9 +88,9 @@ class BoardTransport final : public FakeTransport {
   }
 };
 
-// What a node publishes of its boards: their addresses and a blob, in the layout of the card.
-inline std::vector<std::byte> board_card(uint64_t first, uint64_t second, uint64_t blob_bytes,
-                                         std::span<const std::byte> blob) {
+// What a node publishes of its shared states: their addresses and a blob, in the layout of the card.
+inline std::vector<std::byte> address_entry(uint64_t first, uint64_t second, uint64_t blob_bytes,
+                                            std::span<const std::byte> blob) {
   constexpr size_t kCardBytes = 3 * sizeof(uint64_t) + 512;
   std::vector<std::byte> card(kCardBytes);
   const uint64_t words[] = {first, second, blob_bytes};

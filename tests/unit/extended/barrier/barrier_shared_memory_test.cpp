@@ -1,0 +1,127 @@
+// The memory of the shared states of barriers, and the cards by which nodes find each other's shared states.
+#include "extended/barrier/barrier_shared_memory.hpp"
+
+#include "am/job/job.hpp"
+#include "tests/support/guards.hpp"
+#include "tests/unit/extended/barrier/barrier_memory_transport.hpp"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+namespace hydrant {
+namespace {
+
+using testing::StoreBootstrap;
+using Card = StoreBootstrap::Card;
+
+constexpr const char* kAddressKey = "barrier-board";
+
+class BarrierSharedMemoryTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto bootstrap = std::make_unique<StoreBootstrap>();
+    auto network = std::make_unique<test::BarrierMemoryTransport>();
+    store = bootstrap.get();
+    transport = network.get();
+    job().bootstrap = std::move(bootstrap);
+    job().transport = std::move(network);
+    shared_memory = std::make_unique<BarrierSharedMemory>();
+  }
+  void TearDown() override {
+    shared_memory.reset();
+    EXPECT_TRUE(transport->records.pinned.empty());
+    EXPECT_EQ(transport->records.dropped, transport->records.keys.size());
+    job().transport.reset();
+    job().bootstrap.reset();
+  }
+  // Rank 0 of three on one machine, each of which counts as a node.
+  void be_flat() {
+    store->stands.size = 3;
+    store->stands.node_ranks = {0, 1, 2};
+  }
+  // Rank 0, alone on the first of two nodes.
+  void be_alone_on_a_node() {
+    store->stands.size = 2;
+    store->stands.node_count = 2;
+    store->stands.leaders = {0, 1};
+  }
+  void expect_guarded_boards() {
+    ASSERT_EQ(shared_memory->make(), Status::kOk) << last_error_text();
+    ASSERT_EQ(transport->records.pinned.size(), 1u);
+    const MemoryRange pinned = transport->records.pinned[0];
+    const auto first = reinterpret_cast<uintptr_t>(shared_memory->config(0).shared);
+    Guarded at;
+    ASSERT_TRUE(find_guarded(first, &at));
+    EXPECT_STREQ(at.label.what, "shared memory of barriers");
+    EXPECT_EQ(pinned, (MemoryRange{at.start, at.bytes}));
+    for (uint32_t which = 0; which < BarrierSharedMemory::kBarriers; ++which) {
+      const MemoryRange shared{reinterpret_cast<uintptr_t>(shared_memory->config(which).shared),
+                               BarrierSharedState::bytes(1)};
+      EXPECT_TRUE(pinned.covers(shared)) << which;
+    }
+    testing::expect_guards(at);
+    shared_memory.reset();
+    EXPECT_FALSE(find_guarded(first, &at));
+  }
+  void set_card(Rank rank, const Card& card) { store->set(rank, kAddressKey, card); }
+
+  StoreBootstrap* store = nullptr;
+  test::BarrierMemoryTransport* transport = nullptr;
+  std::unique_ptr<BarrierSharedMemory> shared_memory;
+};
+
+TEST_F(BarrierSharedMemoryTest, MemoryOfOneRankHasGuards) {
+  be_flat();
+  expect_guarded_boards();
+}
+
+TEST_F(BarrierSharedMemoryTest, MemoryOfANodeHasGuards) {
+  be_alone_on_a_node();
+  expect_guarded_boards();
+}
+
+TEST_F(BarrierSharedMemoryTest, WordsGoWhereTheCardsSay) {
+  be_flat();
+  ASSERT_EQ(shared_memory->make(), Status::kOk) << last_error_text();
+  const Card blob = {std::byte{1}, std::byte{2}, std::byte{3}};
+  set_card(1, test::address_entry(0x10000, 0x20000, blob.size(), blob));
+  set_card(2, test::address_entry(0x30000, 0x40000, 1, blob));
+  ASSERT_EQ(shared_memory->connect(), Status::kOk) << last_error_text();
+  const test::BarrierMemoryRecords& records = transport->records;
+  ASSERT_EQ(records.keys.size(), 2u);
+  EXPECT_EQ(records.keys[0], blob);
+  EXPECT_EQ(records.keys[1], Card{std::byte{1}});
+  EXPECT_EQ(shared_memory->config(1).writer->post(1, 0, 77), Status::kOk);
+  EXPECT_EQ(shared_memory->config(0).writer->post(0, 1, 78), Status::kOk);
+  ASSERT_EQ(records.words.size(), 2u);
+  EXPECT_EQ(records.words[0].peer, 1u);
+  EXPECT_EQ(records.words[0].at, 0x20000 + BarrierSharedState::word_offset(1, 0));
+  EXPECT_EQ(records.words[0].key, 0u);
+  EXPECT_EQ(records.words[0].word, 77u);
+  EXPECT_EQ(records.words[1].peer, 2u);
+  EXPECT_EQ(records.words[1].at, 0x30000 + BarrierSharedState::word_offset(0, 1));
+  EXPECT_EQ(records.words[1].key, 1u);
+}
+
+TEST_F(BarrierSharedMemoryTest, MalformedCardsAreRefused) {
+  be_alone_on_a_node();
+  ASSERT_EQ(shared_memory->make(), Status::kOk) << last_error_text();
+  EXPECT_EQ(shared_memory->connect(), Status::kNotReady);
+  const Card good = test::address_entry(0x10000, 0x20000, 1, {});
+  for (const size_t bytes : {size_t{0}, size_t{8}, good.size() - 1}) {
+    set_card(1, Card(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(bytes)));
+    EXPECT_EQ(shared_memory->connect(), Status::kBroken) << bytes;
+    EXPECT_NE(std::string(last_error_text()).find("unexpected size"), std::string::npos);
+  }
+  for (const uint64_t blob_bytes : {uint64_t{513}, UINT64_MAX}) {
+    set_card(1, test::address_entry(0x10000, 0x20000, blob_bytes, {}));
+    EXPECT_EQ(shared_memory->connect(), Status::kBroken) << blob_bytes;
+  }
+  set_card(1, test::address_entry(0x10000, 0x20000, 0, {}));
+  EXPECT_EQ(shared_memory->connect(), Status::kBadArg) << "the registrar refuses the key";
+}
+
+}  // namespace
+}  // namespace hydrant
