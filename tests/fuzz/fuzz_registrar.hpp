@@ -3,7 +3,7 @@
 #pragma once
 
 #include "tests/fuzz/fuzz_target.hpp"
-#include "tests/support/test_registrar.hpp"
+#include "tests/support/recording_registrar.hpp"
 
 #include <atomic>
 #include <functional>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "tests/fuzz/fuzz_target.hpp"
-#include "tests/support/remote_world.hpp"
+#include "tests/support/remote_pin_cluster.hpp"
 
 #include <deque>
 #include <memory>

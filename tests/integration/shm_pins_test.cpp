@@ -9,7 +9,7 @@
 #include "firehose/watch/mutant.hpp"
 #include "rdma/node_registrar.hpp"
 #include "rdma/shm/shm_registrar.hpp"
-#include "tests/support/other_process.hpp"
+#include "tests/support/child_server.hpp"
 #include "tests/support/registrar_functions.hpp"
 #include "tests/support/threads.hpp"
 

@@ -4,7 +4,7 @@
 
 #include <hydrant/pin_cache.h>
 
-#include "tests/support/test_registrar.hpp"
+#include "tests/support/recording_registrar.hpp"
 
 #include <cstddef>
 #include <cstdint>

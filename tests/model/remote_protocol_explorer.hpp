@@ -8,7 +8,7 @@
 // choice.
 #pragma once
 
-#include "tests/support/remote_world.hpp"
+#include "tests/support/remote_pin_cluster.hpp"
 
 #include <cstdint>
 #include <memory>

@@ -1,7 +1,7 @@
 // Forks or clones a child, runs the body, and returns its report through a pipe with a deadline.
 #include "tests/support/child_process.hpp"
 
-#include "tests/support/test_registrar.hpp"
+#include "tests/support/recording_registrar.hpp"
 
 #include <cerrno>
 #include <chrono>

@@ -1,7 +1,7 @@
 // Test memory that is mapped, unmapped, moved and mapped again at addresses that no other code uses.
 #pragma once
 
-#include "tests/support/test_registrar.hpp"
+#include "tests/support/recording_registrar.hpp"
 
 #include <atomic>
 #include <cstddef>

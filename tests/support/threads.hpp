@@ -1,7 +1,7 @@
 // Threads of a test, joined under a deadline: a deadlock is a failed test with a message, not a hang.
 #pragma once
 
-#include "tests/support/test_registrar.hpp"
+#include "tests/support/recording_registrar.hpp"
 
 #include <atomic>
 #include <cstdio>

@@ -3,7 +3,7 @@
 
 #include <hydrant/pin_cache.h>
 
-#include "tests/support/test_registrar.hpp"
+#include "tests/support/recording_registrar.hpp"
 
 #include <gtest/gtest.h>
 

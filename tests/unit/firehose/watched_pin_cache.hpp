@@ -7,7 +7,7 @@
 #include "firehose/cache/coherence/upkeep.hpp"
 #include "firehose/watch/mutant.hpp"
 #include "tests/support/mapped_memory.hpp"
-#include "tests/support/test_registrar.hpp"
+#include "tests/support/recording_registrar.hpp"
 #include "tests/unit/firehose/pin_cache_test_util.hpp"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // A thread that is cancelled while it is inside a call.
 #pragma once
 
-#include "tests/support/test_registrar.hpp"
+#include "tests/support/recording_registrar.hpp"
 
 #include <atomic>
 #include <ctime>

@@ -2,7 +2,7 @@
 #include <hydrant/pin_cache.h>
 
 #include "tests/support/child_process.hpp"
-#include "tests/support/remote_world.hpp"
+#include "tests/support/remote_pin_cluster.hpp"
 #include "tests/support/threads.hpp"
 #include "tests/unit/firehose/cancellation/cancelled_thread.hpp"
 

@@ -6,8 +6,8 @@
 #include <hydrant/pin_cache.h>
 #include <hydrant/remote_pin.h>
 
-#include "tests/support/remote_world.hpp"
-#include "tests/support/test_registrar.hpp"
+#include "tests/support/recording_registrar.hpp"
+#include "tests/support/remote_pin_cluster.hpp"
 #include "tests/unit/firehose/cancellation/cancelled_thread.hpp"
 
 #include <gtest/gtest.h>

@@ -2,7 +2,7 @@
 
 #include "tests/support/child_process.hpp"
 #include "tests/support/descriptors.hpp"
-#include "tests/support/test_registrar.hpp"
+#include "tests/support/recording_registrar.hpp"
 #include "tests/unit/firehose/registrars/mapping.hpp"
 
 #include <gtest/gtest.h>

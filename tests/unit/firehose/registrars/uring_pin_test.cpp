@@ -1,6 +1,6 @@
 // The uring registrar's pins are real, and it answers errors as hydrant_registrar_t says.
 #include "firehose/registrars/memlock.hpp"
-#include "tests/support/test_registrar.hpp"
+#include "tests/support/recording_registrar.hpp"
 #include "tests/unit/firehose/registrars/mapping.hpp"
 
 #include <gtest/gtest.h>

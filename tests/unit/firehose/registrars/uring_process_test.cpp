@@ -6,7 +6,7 @@
 #include "firehose/registrars/uring/uring_ring.hpp"
 #include "tests/support/child_process.hpp"
 #include "tests/support/mapped_memory.hpp"
-#include "tests/support/test_registrar.hpp"
+#include "tests/support/recording_registrar.hpp"
 #include "tests/support/threads.hpp"
 #include "tests/unit/firehose/registrars/error_text.hpp"
 #include "tests/unit/firehose/registrars/mapping.hpp"

@@ -1,7 +1,7 @@
 // Remote pins: peers that take no messages, that lie about what they need, and callbacks that ask for more
 // while the end is being ended.
 #include "firehose/remote/remote_wire.hpp"
-#include "tests/support/remote_world.hpp"
+#include "tests/support/remote_pin_cluster.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // What the interface of remote pins refuses, and that its texts say what was asked for and what the limit is.
 #include "firehose/remote/remote_wire.hpp"
-#include "tests/support/remote_world.hpp"
+#include "tests/support/remote_pin_cluster.hpp"
 
 #include <gtest/gtest.h>
 

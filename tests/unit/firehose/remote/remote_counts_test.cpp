@@ -1,5 +1,5 @@
 // How many messages and registrations remote pins cost, and how far their quotas go.
-#include "tests/support/remote_world.hpp"
+#include "tests/support/remote_pin_cluster.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // What the target's function is given stays registered until the function has returned and the reply has been
 // made: also where the peer lies, or goes.
 #include "firehose/remote/remote_wire.hpp"
-#include "tests/support/remote_world.hpp"
+#include "tests/support/remote_pin_cluster.hpp"
 
 #include <gtest/gtest.h>
 

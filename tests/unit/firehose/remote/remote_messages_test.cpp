@@ -1,6 +1,6 @@
 // Messages that no end of this protocol sends: cut short, with flipped bits, at random, and lies.
 #include "firehose/remote/remote_wire.hpp"
-#include "tests/support/remote_world.hpp"
+#include "tests/support/remote_pin_cluster.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Working sets that just fit what a peer lends: firehoses that overlap would be charged twice.
-#include "tests/support/remote_world.hpp"
+#include "tests/support/remote_pin_cluster.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // The life of ends: several in one process, their end while moves are under way, forks, peers that go, and
 // targets of other kinds.
 #include "tests/support/child_process.hpp"
-#include "tests/support/remote_world.hpp"
+#include "tests/support/remote_pin_cluster.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Remote pins between ends in one process: hits, moves, what rides along, recalls, quotas.
-#include "tests/support/remote_world.hpp"
+#include "tests/support/remote_pin_cluster.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Remote pins: what peers hold here is what they are charged, and room is made by what they give back.
-#include "tests/support/remote_world.hpp"
+#include "tests/support/remote_pin_cluster.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Recalls of remote pins against whatever else is under way: each is acknowledged, and quiet() says yes.
-#include "tests/support/remote_world.hpp"
+#include "tests/support/remote_pin_cluster.hpp"
 
 #include <gtest/gtest.h>
 

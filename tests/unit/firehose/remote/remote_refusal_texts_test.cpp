@@ -1,5 +1,5 @@
 // Each refusal of a remote pin says which rank and range, which limit or cause, and what to change there.
-#include "tests/support/remote_world.hpp"
+#include "tests/support/remote_pin_cluster.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

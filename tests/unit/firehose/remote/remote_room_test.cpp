@@ -1,5 +1,5 @@
 // An initiator that was declined waits for word that there is room.
-#include "tests/support/remote_world.hpp"
+#include "tests/support/remote_pin_cluster.hpp"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 #include "firehose/base/thread.hpp"
 #include "firehose/watch/mutant.hpp"
 #include "tests/support/patience.hpp"
-#include "tests/support/remote_world.hpp"
+#include "tests/support/remote_pin_cluster.hpp"
 #include "tests/support/threads.hpp"
 
 #include <gtest/gtest.h>

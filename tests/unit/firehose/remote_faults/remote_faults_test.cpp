@@ -1,6 +1,6 @@
 // Remote pins where something fails: each allocation, each message, each registration of a history in turn.
 // Whatever fails, each request is answered once, and in the end nothing is pinned or charged.
-#include "tests/support/remote_world.hpp"
+#include "tests/support/remote_pin_cluster.hpp"
 
 #include <gtest/gtest.h>
 

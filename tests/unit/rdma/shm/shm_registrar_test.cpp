@@ -5,7 +5,7 @@
 
 #include "rdma/shared_files.hpp"
 #include "tests/support/child_process.hpp"
-#include "tests/support/other_process.hpp"
+#include "tests/support/child_server.hpp"
 #include "tests/unit/rdma/shm/shared_memory.hpp"
 
 #include <random>

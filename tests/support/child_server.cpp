@@ -1,5 +1,5 @@
 // A child process that serves a test over a socket pair.
-#include "tests/support/other_process.hpp"
+#include "tests/support/child_server.hpp"
 
 #include "tests/support/patience.hpp"
 

@@ -1,5 +1,5 @@
 // Delivers remote-pin messages between the ends of one process in the order that a test chooses.
-#include "tests/support/remote_world.hpp"
+#include "tests/support/remote_pin_cluster.hpp"
 
 #include <cstdlib>
 

@@ -7,7 +7,7 @@
 
 #include <hydrant/remote_pin.h>
 
-#include "tests/support/test_registrar.hpp"
+#include "tests/support/recording_registrar.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,5 @@
 // The registrar of the cache's unit tests: records registrations and holds, injects faults, checks holds.
-#include "tests/support/test_registrar.hpp"
+#include "tests/support/recording_registrar.hpp"
 
 #include <cstdio>
 #include <cstdlib>
