@@ -23,7 +23,7 @@ namespace {
 
 constexpr size_t kRegionBytes = 64 * hydrant::bench::kKiB;
 constexpr size_t kThreads = 4;
-constexpr int kMostVisits = 16;
+constexpr int kMaxVisits = 16;
 
 // Stores to begin and end mark a thread's section in the trace.
 struct alignas(128) Marker {
@@ -87,7 +87,7 @@ struct Loop {
   // fill the table, which may grow meanwhile.
   bool warm_up() const {
     bool good = true;
-    for (int round = 0; round < kMostVisits; ++round) {
+    for (int round = 0; round < kMaxVisits; ++round) {
       const uint64_t before = domain->stats().hits;
       good &= visit_all();
       if (domain->stats().hits == before + regions) break;

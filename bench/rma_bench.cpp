@@ -47,7 +47,7 @@ using hydrant::bench::RmaRow;
 constexpr gex_AM_Index_t kCard = 200;
 
 // The data that ranks exchange before the measurement.
-struct Card {
+struct PeerInfo {
   pid_t pid = 0;
   std::byte* heap = nullptr;
 };
@@ -64,7 +64,7 @@ struct Job {
   std::byte* local = nullptr;
   std::byte* peer_segment = nullptr;
   std::byte* mapped_segment = nullptr;  // null: not mapped here
-  Card peer_card;
+  PeerInfo peer_card;
 };
 Job job;
 std::vector<std::byte> received;
@@ -139,7 +139,7 @@ bool make_memory(size_t bytes) {
   gex_Segment_QueryBound(job.team, job.peer, &theirs, &mapped, nullptr);
   job.peer_segment = static_cast<std::byte*>(theirs);
   job.mapped_segment = static_cast<std::byte*>(mapped);
-  const Card card{.pid = getpid(), .heap = job.heap};
+  const PeerInfo card{.pid = getpid(), .heap = job.heap};
   const std::vector<std::byte> answer = exchange(&card, sizeof card);
   std::memcpy(&job.peer_card, answer.data(), sizeof job.peer_card);
   return true;

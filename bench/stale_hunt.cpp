@@ -39,7 +39,7 @@ struct Arguments {
   bool hooks = false, no_hunt = false, mixed = false, peer = false;
   bool json = false, list = false, quiet = false;
   // Pins of an address that was cached before an earlier unmapping, per 1000 operations.
-  uint32_t least_opportunities = 10;
+  uint32_t min_opportunities = 10;
 };
 
 void add_hunt_options(CLI::App& app, Arguments& a) {
@@ -76,7 +76,7 @@ void add_hunt_options(CLI::App& app, Arguments& a) {
                  "no two overlap; or racing, where stale pins before the library's first detection "
                  "are counted separately")
       ->check(CLI::IsMember({"no", "turns", "racing"}));
-  app.add_option("--least-opportunities", a.least_opportunities,
+  app.add_option("--least-opportunities", a.min_opportunities,
                  "Required opportunities per 1000 operations; fewer are a failure");
 }
 
@@ -165,7 +165,7 @@ bool hunt(Arguments& a, Outcome* outcome) {
   outcome->counts = result.counts;
   outcome->good = result.clean();
   if (result.counts.opportunities * 1000 <
-      result.counts.operations * uint64_t{a.least_opportunities}) {
+      result.counts.operations * uint64_t{a.min_opportunities}) {
     outcome->document["too_few_opportunities"] = true;
     if (!a.json) std::printf("too few opportunities: the run proves little\n");
     outcome->good = false;

@@ -87,7 +87,7 @@ Job job;
 uint64_t pings = 0;
 uint64_t answers = 0;
 uint64_t arrivals = 0;
-std::vector<RawVerbs::Card> cards;
+std::vector<RawVerbs::EndpointAddress> cards;
 uint32_t cards_there = 0;
 uint32_t said = 0;
 bool all_good = true;
@@ -101,7 +101,8 @@ void count(gex_Token_t) { ++arrivals; }
 void take_card(gex_Token_t token, void* data, size_t bytes) {
   gex_Token_Info_t info;
   gex_Token_Info(token, &info, GEX_TI_SRCRANK);
-  if (bytes == sizeof(RawVerbs::Card)) std::memcpy(&cards[info.gex_srcrank], data, bytes);
+  if (bytes == sizeof(RawVerbs::EndpointAddress))
+    std::memcpy(&cards[info.gex_srcrank], data, bytes);
   ++cards_there;
 }
 void take_notices(gex_Token_t, gex_AM_Arg_t is_good) {
@@ -459,7 +460,7 @@ bool open_raw(Table& table) {
   bool is_good = agree(verbs.works());
   if (is_good) {
     for (gex_Rank_t rank = 0; rank < job.size; ++rank) {
-      RawVerbs::Card card = verbs.card(rank);
+      RawVerbs::EndpointAddress card = verbs.card(rank);
       gex_AM_RequestMedium0(job.team, rank, kCard, &card, sizeof card, GEX_EVENT_NOW, 0);
     }
     GASNET_BLOCKUNTIL(cards_there == job.size);

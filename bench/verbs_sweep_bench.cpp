@@ -48,7 +48,7 @@ struct Options {
   uint32_t budget_mib = 4;
   std::string json_file;
   std::vector<unsigned> percents = {10, 25, 50, 75, 90, 100, 125, 150, 200, 300, 400};
-  std::vector<size_t> sizes = {8, kLongestSweepPut};
+  std::vector<size_t> sizes = {8, kMaxSweepPut};
   bool quick = false;
 };
 
@@ -62,7 +62,7 @@ SweepJob job;
 gex_EP_t endpoint = GEX_EP_INVALID;
 std::unique_ptr<SweepTarget> target;
 SweepWay* current = nullptr;
-RawVerbs::Card their_card;
+RawVerbs::EndpointAddress their_card;
 uint32_t cards = 0, ends = 0, reports = 0;
 Report report;
 
@@ -84,8 +84,7 @@ void on_short(gex_Token_t token, void* data, size_t bytes, gex_AM_Arg_t slot, ge
   target->copy(token, number(slot), number(page), static_cast<std::byte*>(data), bytes);
 }
 void on_landed(gex_Token_t token, gex_AM_Arg_t slot, gex_AM_Arg_t page, gex_AM_Arg_t bytes) {
-  const std::byte* landing =
-      job.verbs->memory() + SweepRaw::kLanding + number(slot) * kLongestSweepPut;
+  const std::byte* landing = job.verbs->memory() + SweepRaw::kLanding + number(slot) * kMaxSweepPut;
   target->copy(token, number(slot), number(page), landing, number(bytes));
 }
 void on_copied(gex_Token_t, gex_AM_Arg_t slot) { current->copied(number(slot)); }
@@ -125,7 +124,7 @@ Options parse(int argc, char** argv, int* code) {
       ->check(CLI::Range(1, 1000));
   app.add_option("--sizes", options.sizes, "Sizes of puts: 8, 65536")
       ->delimiter(',')
-      ->check(CLI::IsMember(std::vector<size_t>{8, kLongestSweepPut}));
+      ->check(CLI::IsMember(std::vector<size_t>{8, kMaxSweepPut}));
   app.add_flag("--quick", options.quick, "A quarter of the puts");
   try {
     app.parse(argc, argv);
@@ -171,7 +170,7 @@ bool start(int* argc, char*** argv, const Options& options) {
   const unsigned largest = *std::max_element(options.percents.begin(), options.percents.end());
   const size_t segment_bytes =
       std::max<size_t>(options.budget_mib * kMiB * largest / 100, SweepRaw::kLanding) /
-      kLongestSweepPut * kLongestSweepPut;
+      kMaxSweepPut * kMaxSweepPut;
   if (gex_Client_Init(&client, &endpoint, &job.team, "SWEEP", argc, argv, 0) != GASNET_OK ||
       gex_EP_RegisterHandlers(endpoint, handlers, std::size(handlers)) != GASNET_OK ||
       gex_Segment_Attach(&segment, job.team, segment_bytes) != GASNET_OK)
@@ -203,7 +202,7 @@ bool start(int* argc, char*** argv, const Options& options) {
     return false;
   }
   target = std::make_unique<SweepTarget>(job);
-  RawVerbs::Card card = job.verbs->card(job.peer);
+  RawVerbs::EndpointAddress card = job.verbs->card(job.peer);
   barrier();
   gex_AM_RequestMedium1(job.team, job.peer, kCard, &card, sizeof card, GEX_EVENT_NOW, 0,
                         static_cast<gex_AM_Arg_t>(job.registration->rkey));
@@ -235,7 +234,7 @@ struct Sweep {
   void stamp_sources(size_t bytes) {
     ++stamp;
     for (uint32_t slot = 0; slot < kSweepWindow && job.rank == 0; ++slot) {
-      std::byte* at = job.mine + slot * kLongestSweepPut;
+      std::byte* at = job.mine + slot * kMaxSweepPut;
       std::memcpy(at, &stamp, 8);
       std::memcpy(at + bytes - 8, &stamp, 8);
     }

@@ -64,11 +64,11 @@ std::string SharedEnvironment::shared_part(const char* const* variables) {
 Status SharedEnvironment::publish(Bootstrap& bootstrap) noexcept {
   const std::string own = shared_part(environ);
   Head head = {.bytes = own.size(), .sum = checksum(own)};
-  if (own.size() > kMostBytes) {
+  if (own.size() > kMaxBytes) {
     log_warning(
         "the environment of rank 0 has %zu bytes, more than the %zu that can be shared: "
         "gasnet_getenv() returns each rank's own values",
-        own.size(), kMostBytes);
+        own.size(), kMaxBytes);
     head = {};
   }
   const std::span<const std::byte> bytes = std::as_bytes(std::span(own.data(), head.bytes));
@@ -93,7 +93,7 @@ Status SharedEnvironment::fetch(Bootstrap& bootstrap) noexcept {
   Status status =
       bootstrap.get(0, kHead, std::as_writable_bytes(std::span(&head, 1)), &got, deadline);
   if (status != Status::kOk) return status;
-  if (got != sizeof head || head.bytes > kMostBytes)
+  if (got != sizeof head || head.bytes > kMaxBytes)
     return fail(Status::kBroken, "malformed environment header of %zu bytes from rank 0", got);
   if (head.bytes == 0) return Status::kOk;
   const std::string own = shared_part(environ);

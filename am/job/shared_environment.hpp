@@ -3,7 +3,7 @@
 // environment keeps no copy.
 //
 // Variables by which launchers identify processes (HYDRANT_JOB_*, PMI*, OMPI_*, SLURM_* and similar)
-// are each rank's own. An environment larger than kMostBytes is not shared, with a warning.
+// are each rank's own. An environment larger than kMaxBytes is not shared, with a warning.
 //
 // Threads: publish and adopt while the job starts; find from any thread afterwards.
 #pragma once
@@ -19,7 +19,7 @@ namespace hydrant {
 
 class SharedEnvironment {
  public:
-  static constexpr size_t kMostBytes = size_t{256} << 10;
+  static constexpr size_t kMaxBytes = size_t{256} << 10;
 
   // The variables to share, out of `variables` ("NAME=value", null-terminated list), each followed by a
   // zero byte.

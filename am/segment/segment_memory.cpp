@@ -127,7 +127,7 @@ Status map_slice(int fd, Rank own, GuardSize guards, SegmentSlice* slice) noexce
 
 Status lay_out_slices(const std::vector<Rank>& ranks, const std::vector<uint64_t>& sizes,
                       std::vector<SegmentSlice>* slices) noexcept {
-  constexpr uint64_t kMostBytes = INT64_MAX & ~(kHugePage - 1);  // of a file, in whole huge pages
+  constexpr uint64_t kMaxBytes = INT64_MAX & ~(kHugePage - 1);  // of a file, in whole huge pages
   std::vector<SegmentSlice> made;
   uint64_t start = 0;
   for (size_t i = 0; i < ranks.size(); ++i) {
@@ -138,15 +138,15 @@ Status lay_out_slices(const std::vector<Rank>& ranks, const std::vector<uint64_t
                   "have to run the same version of this library",
                   ranks[i], ull(size), GASNET_PAGESIZE);
     }
-    if (size > kMostBytes - start) {
+    if (size > kMaxBytes - start) {
       return fail(Status::kResource,
                   "rank %u asks for a segment of %llu bytes, and with %llu of ranks before it on "
                   "this host that exceeds the largest file (%llu bytes): ask for less, or set "
                   "GASNET_MAX_SEGSIZE",
-                  ranks[i], ull(size), ull(start), ull(kMostBytes));
+                  ranks[i], ull(size), ull(start), ull(kMaxBytes));
     }
     made.push_back({.rank = ranks[i], .start = start, .size = size});
-    // Not beyond kMostBytes, which is a multiple of kHugePage.
+    // Not beyond kMaxBytes, which is a multiple of kHugePage.
     start = (start + size + kHugePage - 1) & ~(kHugePage - 1);
   }
   *slices = std::move(made);

@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kShortBounceBytes = 256;
 constexpr uint64_t kIdleNs = 1000;
-constexpr uint32_t kMostIdleRounds = 100'000;
+constexpr uint32_t kMaxIdleRounds = 100'000;
 
 }  // namespace
 
@@ -57,7 +57,7 @@ void PutStrategy::complete(PutOp& op) noexcept {
 
 // No message is in flight and no put can start: polls all ranks for deferred sends.
 bool PutStrategy::wait_idly(uint32_t* idle_rounds) {
-  if (++*idle_rounds > kMostIdleRounds) {
+  if (++*idle_rounds > kMaxIdleRounds) {
     fail("run", "puts are incomplete, but no message is in flight");
     return false;
   }
@@ -95,7 +95,7 @@ double PutStrategy::run(std::vector<std::vector<PutOp>>& programs) {
       world_.enter(next);
       start(op);
       world_.leave();
-    } else if (arrival != WireWorld::kNever) {
+    } else if (arrival != RemoteCluster::kNever) {
       const uint64_t before = completed_;
       const uint32_t rank = world_.step();
       if (completed_ != before) end = std::max(end, world_.clock(rank));
@@ -199,7 +199,7 @@ class Rendezvous : public PutStrategy {
   };
   // These run at the target.
   virtual bool acquire(uint32_t rank, std::byte* at, size_t len, hydrant_pin_t* pin) noexcept = 0;
-  virtual void give_back(uint32_t rank, hydrant_pin_t pin) noexcept = 0;
+  virtual void release(uint32_t rank, hydrant_pin_t pin) noexcept = 0;
 
  private:
   enum Kind : uint32_t { kAsk = kOwnKinds, kGrant, kFinished };
@@ -220,7 +220,7 @@ class Rendezvous : public PutStrategy {
     if (kind == kFinished) {
       hydrant_pin_t pin;
       std::memcpy(&pin, bytes, sizeof pin);
-      return give_back(rank, pin);
+      return release(rank, pin);
     }
     Grant grant;
     std::memcpy(&grant, bytes, sizeof grant);
@@ -275,7 +275,7 @@ class RendezvousUnpin final : public Rendezvous {
     pin->hold = slot;
     return true;
   }
-  void give_back(uint32_t rank, hydrant_pin_t pin) noexcept override {
+  void release(uint32_t rank, hydrant_pin_t pin) noexcept override {
     Target& target = targets_[rank];
     const auto slot = static_cast<unsigned>(pin.hold);
     const hydrant_range_t range = target.held[slot];
@@ -310,7 +310,7 @@ class RendezvousKeep final : public Rendezvous {
     if (hydrant_pin_status(*pin) != GASNET_ERR_NOT_READY) fail("hydrant_pin", hydrant_error_text());
     return false;
   }
-  void give_back(uint32_t /*rank*/, hydrant_pin_t pin) noexcept override { hydrant_release(pin); }
+  void release(uint32_t /*rank*/, hydrant_pin_t pin) noexcept override { hydrant_release(pin); }
   std::deque<Domain> domains_;
 };
 

@@ -1,4 +1,5 @@
-// Interface of the ways to put data into other ranks' memory over a WireWorld; firehose_bench compares them.
+// Interface of the ways to put data into other ranks' memory over a RemoteCluster; firehose_bench compares
+// them.
 #pragma once
 
 #include <hydrant/pin_cache.h>
@@ -51,7 +52,7 @@ struct PutCounts {
   uint64_t bounced = 0;  // copied through buffers because nothing could be pinned
 };
 
-class PutStrategy : private WireWorld::Ranks {
+class PutStrategy : private RemoteCluster::Ranks {
  public:
   explicit PutStrategy(const PutSetting& setting);
   ~PutStrategy() override = default;
@@ -78,8 +79,8 @@ class PutStrategy : private WireWorld::Ranks {
   virtual void on_put(PutOp& op) noexcept { complete(op); }
   virtual void poll(uint32_t /*rank*/) noexcept {}
 
-  WireWorld& world() { return world_; }
-  const WireWorld& world() const { return world_; }
+  RemoteCluster& world() { return world_; }
+  const RemoteCluster& world() const { return world_; }
   const PutSetting& setting() const { return setting_; }
   void post(PutOp& op) { world_.post(op.to, {op.at, op.data, op.len, &op, false}); }
   // Copies through buffers on both sides; a short put travels inside the message.
@@ -106,7 +107,7 @@ class PutStrategy : private WireWorld::Ranks {
   bool wait_idly(uint32_t* idle_rounds);
 
   const PutSetting setting_;
-  WireWorld world_;
+  RemoteCluster world_;
   std::vector<Cursor> cursors_;
   Memory sources_, landings_;
   uint64_t bounced_ = 0, completed_ = 0;

@@ -10,7 +10,7 @@ constexpr uint32_t kWord = 8;
 constexpr uint32_t kMessage = 32;
 constexpr uint32_t kUntold = RawVerbs::kUntold;
 // Most sends without an acknowledgement; the receiver acknowledges every kAnswered messages.
-constexpr uint64_t kMostSends = 96;
+constexpr uint64_t kMaxSends = 96;
 constexpr uint64_t kAnswered = 32;
 
 }  // namespace
@@ -112,7 +112,7 @@ bool RawLoops::flood(uint64_t count) {
   }
   for (uint64_t i = 0; i < count; ++i) {
     const auto has_room = [&] {
-      return i - (verbs_.received(peer_) - before) * kAnswered < kMostSends;
+      return i - (verbs_.received(peer_) - before) * kAnswered < kMaxSends;
     };
     if (!verbs_.poll_until(peer_, has_room)) return false;
     if (!verbs_.send(peer_, kMessage, i % kUntold == kUntold - 1 || i + 1 == count)) return false;

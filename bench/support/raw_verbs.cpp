@@ -100,7 +100,7 @@ bool RawVerbs::open_link(uint32_t peer) {
   return true;
 }
 
-RawVerbs::Card RawVerbs::card(uint32_t peer) const {
+RawVerbs::EndpointAddress RawVerbs::card(uint32_t peer) const {
   return {.queue = links_[peer].pair->qp_num,
           .sequence = kSequence,
           .lid = port_.lid,
@@ -109,7 +109,7 @@ RawVerbs::Card RawVerbs::card(uint32_t peer) const {
           .gid = port_.gid};
 }
 
-bool RawVerbs::connect(uint32_t peer, const Card& card) {
+bool RawVerbs::connect(uint32_t peer, const EndpointAddress& card) {
   Link& link = links_[peer];
   link.there = card;
   ibv_qp_attr state{};
@@ -168,7 +168,7 @@ bool RawVerbs::post(uint32_t peer, ibv_send_wr& request, bool is_signalled) {
 }
 
 bool RawVerbs::write(uint32_t peer, size_t here, size_t there, uint32_t bytes, bool is_signalled) {
-  const Card& card = links_[peer].there;
+  const EndpointAddress& card = links_[peer].there;
   return write_any(peer, memory_ + here, registration_->lkey, card.memory + there, card.rkey, bytes,
                    is_signalled);
 }

@@ -37,7 +37,7 @@ class RawVerbs {
       16;  // one in so many otherwise unsignalled requests is signalled
 
   // The address that a peer needs: that of the queue pair for it.
-  struct Card {
+  struct EndpointAddress {
     uint32_t queue = 0;
     uint32_t sequence = 0;
     uint32_t lid = 0;
@@ -57,8 +57,8 @@ class RawVerbs {
   const std::string& why() const { return why_; }
   const ibv::Port& port() const { return port_; }
   std::byte* memory() const { return memory_; }
-  Card card(uint32_t peer) const;
-  bool connect(uint32_t peer, const Card& card);
+  EndpointAddress card(uint32_t peer) const;
+  bool connect(uint32_t peer, const EndpointAddress& card);
 
   // All of these answer false after a failure; why() has the reason.
   // Posts a request; `here` and `there` are offsets in the local and the remote memory.
@@ -104,7 +104,7 @@ class RawVerbs {
   struct Link {
     ibv_cq* completions = nullptr;
     ibv_qp* pair = nullptr;
-    Card there;
+    EndpointAddress there;
     uint64_t told = 0;
     uint64_t signalled = 0;
     uint64_t received = 0;

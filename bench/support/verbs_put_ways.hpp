@@ -25,7 +25,7 @@
 namespace hydrant::bench {
 
 inline constexpr uint32_t kSweepWindow = 8;
-inline constexpr size_t kLongestSweepPut = 64 * kKiB;
+inline constexpr size_t kMaxSweepPut = 64 * kKiB;
 
 // State of the job, on both ranks.
 struct SweepJob {
@@ -177,9 +177,7 @@ class SweepWay {
   virtual void start(uint32_t slot, uint32_t page) = 0;
   virtual void look() = 0;
   void complete(uint32_t slot) { free_.push_back(slot); }
-  const std::byte* source(uint32_t slot) const {
-    return job_.mine + size_t{slot} * kLongestSweepPut;
-  }
+  const std::byte* source(uint32_t slot) const { return job_.mine + size_t{slot} * kMaxSweepPut; }
   std::byte* place(uint32_t page) const { return job_.theirs + size_t{page} * page_bytes(); }
 
   SweepJob& job_;
@@ -232,7 +230,7 @@ class SweepFirehose final : public SweepWay {
 class SweepRaw : public SweepWay {
  public:
   // Layout of the memory of `verbs`: source buffers, then landing buffers.
-  static constexpr size_t kLanding = kSweepWindow * kLongestSweepPut;
+  static constexpr size_t kLanding = kSweepWindow * kMaxSweepPut;
   static constexpr size_t kBuffers = 2 * kLanding;
 
   using SweepWay::SweepWay;
@@ -259,7 +257,7 @@ class SweepRaw : public SweepWay {
                             static_cast<gex_AM_Arg_t>(page));
       return;
     }
-    const size_t buffer = slot * kLongestSweepPut;
+    const size_t buffer = slot * kMaxSweepPut;
     const auto bytes = static_cast<uint32_t>(bytes_);
     std::memcpy(job_.verbs->memory() + buffer, source(slot), bytes_);
     is_bouncing_[slot] = true;

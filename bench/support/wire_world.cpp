@@ -16,37 +16,37 @@ constexpr uint64_t kLongPieceNs = 20'000;
 
 }  // namespace
 
-WireWorld::WireWorld(Ranks& ranks, uint32_t count)
+RemoteCluster::RemoteCluster(Ranks& ranks, uint32_t count)
     : ranks_(ranks), clocks_(count), wire_free_(size_t{count} * count) {}
 
-uint64_t WireWorld::align_clocks() {
+uint64_t RemoteCluster::align_clocks() {
   (void)take_stolen(now_ns());
   const uint64_t latest = *std::max_element(clocks_.begin(), clocks_.end());
   std::fill(clocks_.begin(), clocks_.end(), latest);
   return latest;
 }
 
-void WireWorld::enter(uint32_t rank) {
+void RemoteCluster::enter(uint32_t rank) {
   running_ = rank;
   mark_ = now_ns();
 }
 
-uint64_t WireWorld::take_stolen(uint64_t now) {
+uint64_t RemoteCluster::take_stolen(uint64_t now) {
   const uint64_t worked = thread_ns();
   const uint64_t elapsed = now - std::exchange(looked_at_, now);
   const uint64_t ran = worked - std::exchange(worked_at_, worked);
   return elapsed > ran ? elapsed - ran : 0;
 }
 
-uint64_t WireWorld::spent() {
+uint64_t RemoteCluster::spent() {
   const uint64_t now = now_ns();
   if (now - mark_ > kLongPieceNs) mark_ += std::min(take_stolen(now), now - mark_);
   return now - mark_;
 }
 
-void WireWorld::leave() { clocks_[running_] += spent(); }
+void RemoteCluster::leave() { clocks_[running_] += spent(); }
 
-WireWorld::Parcel* WireWorld::take_parcel() {
+RemoteCluster::Parcel* RemoteCluster::take_parcel() {
   if (free_.empty()) {
     parcels_.emplace_back(kParcelsAtOnce);
     for (Parcel& parcel : parcels_.back()) free_.push_back(&parcel);
@@ -56,11 +56,11 @@ WireWorld::Parcel* WireWorld::take_parcel() {
   return parcel;
 }
 
-void WireWorld::schedule(uint64_t time, Parcel* parcel) {
+void RemoteCluster::schedule(uint64_t time, Parcel* parcel) {
   events_.push({time, numbers_++, parcel});
 }
 
-void WireWorld::send(uint32_t to, uint32_t kind, const void* bytes, size_t len) {
+void RemoteCluster::send(uint32_t to, uint32_t kind, const void* bytes, size_t len) {
   Parcel* parcel = take_parcel();
   parcel->what = What::kMessage;
   parcel->kind = kind;
@@ -72,7 +72,7 @@ void WireWorld::send(uint32_t to, uint32_t kind, const void* bytes, size_t len) 
   schedule(clocks_[running_] + spent() + delay_, parcel);
 }
 
-void WireWorld::post(uint32_t to, const Put& put) {
+void RemoteCluster::post(uint32_t to, const Put& put) {
   Parcel* parcel = take_parcel();
   parcel->what = What::kPutArrives;
   parcel->from = running_;
@@ -83,7 +83,7 @@ void WireWorld::post(uint32_t to, const Put& put) {
 }
 
 // Simulates the target's adapter: copies a put's bytes and schedules its completion.
-void WireWorld::carry(uint64_t time, Parcel* parcel) {
+void RemoteCluster::carry(uint64_t time, Parcel* parcel) {
   const Put& put = parcel->put;
   uint64_t& busy_until = wire_free_[size_t{parcel->from} * clocks_.size() + parcel->to];
   // Shorter copies take less time than reading the clock.
@@ -98,7 +98,7 @@ void WireWorld::carry(uint64_t time, Parcel* parcel) {
   schedule(put.announced ? end : end + delay_, parcel);
 }
 
-uint32_t WireWorld::step() {
+uint32_t RemoteCluster::step() {
   const Event event = events_.top();
   events_.pop();
   Parcel* parcel = event.parcel;

@@ -18,7 +18,7 @@
 
 namespace hydrant::bench {
 
-class WireWorld {
+class RemoteCluster {
  public:
   // Callbacks of the ranks for arrivals, called in the rank's time.
   class Ranks {
@@ -41,9 +41,9 @@ class WireWorld {
   static constexpr uint64_t kNever = UINT64_MAX;
   static constexpr size_t kLongestMessage = 4096;
 
-  WireWorld(Ranks& ranks, uint32_t count);
-  WireWorld(const WireWorld&) = delete;
-  WireWorld& operator=(const WireWorld&) = delete;
+  RemoteCluster(Ranks& ranks, uint32_t count);
+  RemoteCluster(const RemoteCluster&) = delete;
+  RemoteCluster& operator=(const RemoteCluster&) = delete;
 
   void set_delay(uint64_t ns) { delay_ = ns; }
   // Bytes per ns; 0: the speed of the copy.

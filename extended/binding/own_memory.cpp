@@ -102,13 +102,13 @@ const void* read_own(uintptr_t source, void* scratch, size_t bytes) noexcept {
 bool can_read_own(uintptr_t source, size_t bytes) noexcept {
   if (in_segment(source, bytes)) return true;
   constexpr size_t kPage = 4096;
-  constexpr size_t kMostPages = 128;  // per call; bounded by the stack
+  constexpr size_t kMaxPages = 128;  // per call; bounded by the stack
   const uintptr_t end = source + bytes;
-  std::byte looked[kMostPages];
+  std::byte looked[kMaxPages];
   while (source < end) {
-    iovec pages[kMostPages];
+    iovec pages[kMaxPages];
     size_t count = 0;
-    for (; count < kMostPages && source < end; ++count) {
+    for (; count < kMaxPages && source < end; ++count) {
       pages[count] = {reinterpret_cast<void*>(source), 1};
       source = (source | (kPage - 1)) + 1;
     }

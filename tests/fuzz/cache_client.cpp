@@ -8,7 +8,7 @@ using testing::check_hold;
 using testing::for_each_part;
 using testing::kPage;
 
-constexpr size_t kMostHeld = 48;
+constexpr size_t kMaxHeld = 48;
 
 bool is_answer(int status) {
   switch (status) {
@@ -115,7 +115,7 @@ void CacheClient::take(size_t i, hydrant_pin_t pin, const Request& request) {
 }
 
 void CacheClient::pin_step(uint32_t kind) {
-  if (held_.size() >= kMostHeld) release_one();
+  if (held_.size() >= kMaxHeld) release_one();
   const size_t i = some_domain();
   Request asked = request(i);
   if (world_.domains[i] == nullptr) return;
@@ -141,7 +141,7 @@ void CacheClient::pin_step(uint32_t kind) {
 }
 
 void CacheClient::pin_async() {
-  if (held_.size() >= kMostHeld || waiting_.size() >= kMostHeld) return;
+  if (held_.size() >= kMaxHeld || waiting_.size() >= kMaxHeld) return;
   const size_t i = some_domain();
   const Request asked = request(i);
   if (world_.domains[i] == nullptr) return;
@@ -173,7 +173,7 @@ void CacheClient::pin_async() {
 }
 
 void CacheClient::pin_many() {
-  if (held_.size() + 4 >= kMostHeld) return;
+  if (held_.size() + 4 >= kMaxHeld) return;
   const size_t i = some_domain();
   const size_t n = input_.below(5);
   Request asked[4] = {};

@@ -25,7 +25,7 @@ void CacheWorld::create(Input& input, size_t i) {
   if ((trouble & 2) != 0) {
     domain.registrar.refuse(
         arena.addr(input.below(kPages)), kPage * 2,
-        input.below(2) != 0 ? HYDRANT_LOCAL_WRITE : testing::TestRegistrar::kAnyAccess);
+        input.below(2) != 0 ? HYDRANT_LOCAL_WRITE : testing::RecordingRegistrar::kAnyAccess);
   }
   if ((trouble & 4) != 0) domain.registrar.answer_unpins(HYDRANT_UNPIN_PENDING);
   if ((trouble & 8) != 0) table.max_region_bytes = (1 + input.below(16)) * kPage;

@@ -1,5 +1,5 @@
-// A registrar for random clients: a TestRegistrar that refuses memory outside the arena. The input decides
-// its faults: failures, nested calls of hydrant_invalidate(), and error texts.
+// A registrar for random clients: a RecordingRegistrar that refuses memory outside the arena. The input
+// decides its faults: failures, nested calls of hydrant_invalidate(), and error texts.
 #pragma once
 
 #include "tests/fuzz/fuzz_target.hpp"
@@ -10,12 +10,12 @@
 
 namespace hydrant::fuzz {
 
-class FuzzRegistrar : public testing::TestRegistrar {
+class FuzzRegistrar : public testing::RecordingRegistrar {
  public:
   FuzzRegistrar(const testing::Arena& arena, uint32_t key_bytes)
-      : TestRegistrar(arena, key_bytes), pin_(table.pin) {
+      : RecordingRegistrar(arena, key_bytes), pin_(table.pin) {
     table.pin = [](void* user, uintptr_t addr, size_t len, uint32_t access, void* key) {
-      auto& self = *static_cast<FuzzRegistrar*>(static_cast<TestRegistrar*>(user));
+      auto& self = *static_cast<FuzzRegistrar*>(static_cast<RecordingRegistrar*>(user));
       if (!self.arena().contains(addr, len)) {
         hydrant_set_error_text("there is no such memory");
         return HYDRANT_ERR_REFUSED;
@@ -40,7 +40,7 @@ class FuzzRegistrar : public testing::TestRegistrar {
       if (len != sizeof fields) return GASNET_ERR_BAD_ARG;
       std::memcpy(fields, blob, len);
       if ((fields[0] ^ fields[1]) != fields[2]) return GASNET_ERR_BAD_ARG;
-      std::memset(key, 0x17, static_cast<TestRegistrar*>(user)->table.key_bytes);
+      std::memset(key, 0x17, static_cast<RecordingRegistrar*>(user)->table.key_bytes);
       return GASNET_OK;
     };
   }

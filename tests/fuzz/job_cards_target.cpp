@@ -24,12 +24,12 @@
 namespace hydrant::fuzz {
 namespace {
 
-using testing::StoreBootstrap;
-using Card = StoreBootstrap::Card;
+using testing::FakeBootstrap;
+using Value = FakeBootstrap::Value;
 
 constexpr size_t kSegmentBytes = 16 * GASNET_PAGESIZE;
 
-StoreBootstrap* store = nullptr;
+FakeBootstrap* store = nullptr;
 test::BarrierMemoryTransport* transport = nullptr;
 
 // This process as rank 0 of a job of four, with barriers that wait for no other rank.
@@ -41,7 +41,7 @@ bool start() {
   hydrant_job_info.size = 1;
   the_job.endpoint.client = &the_job.client;
   hydrant_world.ep = &the_job.endpoint;
-  auto alone = std::make_unique<StoreBootstrap>();
+  auto alone = std::make_unique<FakeBootstrap>();
   store = alone.get();
   the_job.bootstrap = std::move(alone);
   if (choose_max_segment(1) != Status::kOk || start_barriers() != Status::kOk) return false;
@@ -55,9 +55,9 @@ bool start() {
 }
 
 void reset_store(std::vector<Rank> node_ranks, uint32_t node_count) {
-  store->cards.clear();
+  store->entries.clear();
   store->fences = 0;
-  store->most_fences = UINT64_MAX;
+  store->max_fences = UINT64_MAX;
   store->stands = {};
   store->stands.size = 4;
   store->stands.node_count = node_count;
@@ -66,16 +66,16 @@ void reset_store(std::vector<Rank> node_ranks, uint32_t node_count) {
 }
 
 // A card of up to 639 bytes, which are zero beyond the input's end.
-Card take_card(Input& input) {
-  Card card(input.take<uint16_t>() % 640u);
+Value take_card(Input& input) {
+  Value card(input.take<uint16_t>() % 640u);
   const std::span<const uint8_t> bytes = input.bytes(card.size());
   if (!bytes.empty()) std::memcpy(card.data(), bytes.data(), bytes.size());
   return card;
 }
 // The card that is stored, or nothing.
-std::optional<Card> set_card(Input& input, Rank rank, const std::string& key) {
+std::optional<Value> set_card(Input& input, Rank rank, const std::string& key) {
   if (input.byte() == 0) return std::nullopt;
-  const Card card = take_card(input);
+  const Value card = take_card(input);
   store->set(rank, key, card);
   return card;
 }
@@ -85,7 +85,7 @@ void check_refusal(Status status) {
 }
 
 template <typename Part>
-Part part_of(const Card& card, size_t at) {
+Part part_of(const Value& card, size_t at) {
   Part part;
   std::memcpy(&part, card.data() + at, sizeof part);
   return part;
@@ -94,7 +94,7 @@ Part part_of(const Card& card, size_t at) {
 // ---- segments ----
 
 // A segment is none, or a range of addresses.
-std::optional<SegmentAddress> expected_place(const std::optional<Card>& card) {
+std::optional<SegmentAddress> expected_place(const std::optional<Value>& card) {
   if (!card.has_value() || card->size() != sizeof(SegmentAddress)) return std::nullopt;
   const SegmentAddress place{.addr = part_of<uint64_t>(*card, 0),
                              .size = part_of<uint64_t>(*card, 8)};
@@ -102,7 +102,7 @@ std::optional<SegmentAddress> expected_place(const std::optional<Card>& card) {
   return place;
 }
 
-void check_places(const std::vector<std::optional<Card>>& cards) {
+void check_places(const std::vector<std::optional<Value>>& cards) {
   for (Rank rank = 1; rank < 4; ++rank) {
     const std::optional<SegmentAddress> expected = expected_place(cards[rank]);
     SegmentAddress place;
@@ -154,7 +154,7 @@ std::string key_of_attach(const char* name) {
 // Rank 0 is alone on its node: it reads no card before it is asked for a segment.
 void check_attach(Input& input) {
   reset_store({0}, 4);
-  std::vector<std::optional<Card>> cards(1);
+  std::vector<std::optional<Value>> cards(1);
   const std::string key = key_of_attach("segment-place");
   for (Rank rank = 1; rank < 4; ++rank) cards.push_back(set_card(input, rank, key));
   HYDRANT_FUZZ_CHECK(attach_segments(kSegmentBytes, 0) == Status::kOk);
@@ -166,8 +166,8 @@ void check_attach(Input& input) {
 void check_request(Input& input) {
   constexpr uint64_t kHeapOffset = 4096;
   reset_store({0, 1}, 3);
-  const std::optional<Card> card = set_card(input, 1, key_of_attach("segment-wish"));
-  store->most_fences = 1;
+  const std::optional<Value> card = set_card(input, 1, key_of_attach("segment-wish"));
+  store->max_fences = 1;
   const Status status = attach_segments(kSegmentBytes, kHeapOffset);
   check_refusal(status);
   if (!card.has_value()) {
@@ -197,7 +197,7 @@ void check_bound(Input& input) {
   ++attaches;
   HYDRANT_FUZZ_CHECK(attach_segments(kSegmentBytes, 0) == Status::kOk);
   reset_store({0, 1}, 3);
-  std::vector<std::optional<Card>> cards(1);
+  std::vector<std::optional<Value>> cards(1);
   for (Rank rank = 1; rank < 4; ++rank) cards.push_back(set_card(input, rank, key));
   const Status status = publish_segments(true);
   HYDRANT_FUZZ_CHECK((status == Status::kOk) == expected_place(cards[1]).has_value());
@@ -215,7 +215,7 @@ void check_bound(Input& input) {
 void check_locations(Input& input) {
   reset_store({0}, 4);
   for (Rank rank = 1; rank < 4; ++rank) {
-    const std::optional<Card> card = set_card(input, rank, "whereabouts");
+    const std::optional<Value> card = set_card(input, rank, "whereabouts");
     const bool is_good = card.has_value() && card->size() == 8 && part_of<Rank>(*card, 0) <= rank;
     constexpr Rank kMark = 4711;
     RankLocation found{.host = kMark, .supernode = kMark};
@@ -233,7 +233,7 @@ void check_locations(Input& input) {
 void check_choice(Input& input) {
   constexpr size_t kChoiceBytes = 16;
   reset_store({0}, 4);
-  const std::optional<Card> card = set_card(input, 0, "barrier");
+  const std::optional<Value> card = set_card(input, 0, "barrier");
   hydrant_job_info.rank = 1;
   const Status status = verify_barrier_settings();
   hydrant_job_info.rank = 0;
@@ -249,7 +249,7 @@ void check_choice(Input& input) {
 // ---- shared states of barriers ----
 
 // The answer of connect() to one card.
-Status expected_status(const std::optional<Card>& card) {
+Status expected_status(const std::optional<Value>& card) {
   constexpr size_t kMaxBlob = 512;
   constexpr size_t kHead = 3 * sizeof(uint64_t);
   if (!card.has_value()) return Status::kNotReady;
@@ -259,9 +259,9 @@ Status expected_status(const std::optional<Card>& card) {
   return blob > kMaxBlob ? Status::kBroken : blob == 0 ? Status::kBadArg : Status::kOk;
 }
 
-void check_target(BarrierSharedMemory& shared_memory, uint32_t round, const Card& card) {
+void check_target(BarrierSharedMemory& shared_memory, uint32_t round, const Value& card) {
   const auto blob_bytes = part_of<uint64_t>(card, 16);
-  const Card& blob = transport->records.keys[round];
+  const Value& blob = transport->records.keys[round];
   HYDRANT_FUZZ_CHECK(blob.size() == blob_bytes &&
                      std::memcmp(blob.data(), card.data() + 24, blob.size()) == 0);
   for (uint32_t which = 0; which < BarrierSharedMemory::kBarriers; ++which) {
@@ -278,11 +278,11 @@ void check_boards(Input& input) {
   reset_store({0, 1, 2, 3}, 1);
   transport->records = {};
   // Four nodes: words go to the next one and to the one after that.
-  const std::optional<Card> cards[] = {set_card(input, 1, "barrier-board"),
-                                       set_card(input, 2, "barrier-board")};
+  const std::optional<Value> cards[] = {set_card(input, 1, "barrier-board"),
+                                        set_card(input, 2, "barrier-board")};
   Status expected = Status::kOk;
   size_t imported = 0;
-  for (const std::optional<Card>& card : cards) {
+  for (const std::optional<Value>& card : cards) {
     if (expected == Status::kOk) expected = expected_status(card);
     if (expected == Status::kOk) ++imported;
   }
@@ -306,7 +306,7 @@ constexpr size_t kWordsCardBytes = 56;
 bool set_peer(Input& input, Rank rank) {
   const uint8_t bits = input.byte();
   if ((bits & 1) != 0) return false;
-  Card card = take_card(input);
+  Value card = take_card(input);
   if ((bits & 2) != 0) {
     const uint64_t start_time = process_start_time(getpid());
     const auto pid = static_cast<int32_t>(getpid());
@@ -328,7 +328,7 @@ struct Datagram {
 constexpr uint32_t kWordMagic = 0x48594e57;
 
 // Sends a datagram to this rank's socket, whose name is on its card. True if it is a peer's message.
-bool send_word(Input& input, const Card& own, Datagram* sent) {
+bool send_word(Input& input, const Value& own, Datagram* sent) {
   std::vector<uint8_t> bytes(input.byte() % 25u);
   const uint8_t bits = input.byte();
   const std::span<const uint8_t> given = input.bytes(bytes.size());
@@ -368,7 +368,7 @@ void check_words(Input& input) {
   HYDRANT_FUZZ_CHECK((status == Status::kOk) == (words != nullptr));
   if (words == nullptr) return check_refusal(status);
   HYDRANT_FUZZ_CHECK(words->peers().size() == 2);
-  const Card own = store->cards.at({0, "words"});
+  const Value own = store->entries.at({0, "words"});
   HYDRANT_FUZZ_CHECK(own.size() == kWordsCardBytes);
   for (uint32_t left = input.below(6); left > 0; --left) {
     Datagram sent;

@@ -8,7 +8,7 @@
 #include "am/tools/numbers.hpp"
 #include "firehose/base/log.hpp"
 #include "tests/fuzz/own_environment.hpp"
-#include "tests/support/store_bootstrap.hpp"
+#include "tests/support/fake_bootstrap.hpp"
 
 #include <cctype>
 #include <cmath>
@@ -20,8 +20,8 @@
 namespace hydrant::fuzz {
 namespace {
 
-using testing::StoreBootstrap;
-using Card = StoreBootstrap::Card;
+using testing::FakeBootstrap;
+using Value = FakeBootstrap::Value;
 
 // ---- rank 0's environment ----
 
@@ -35,29 +35,29 @@ uint64_t sum_of(std::string_view text) {
 }
 std::string part_key(size_t index) { return "environment." + std::to_string(index); }
 
-Card* card_of(StoreBootstrap& store, const std::string& key) {
-  const auto found = store.cards.find({0, key});
-  return found == store.cards.end() ? nullptr : &found->second;
+Value* card_of(FakeBootstrap& store, const std::string& key) {
+  const auto found = store.entries.find({0, key});
+  return found == store.entries.end() ? nullptr : &found->second;
 }
 
-std::string stored_text(StoreBootstrap& store) {
+std::string stored_text(FakeBootstrap& store) {
   std::string text;
-  for (size_t i = 0; Card* part = card_of(store, part_key(i)); ++i)
+  for (size_t i = 0; Value* part = card_of(store, part_key(i)); ++i)
     text.append(reinterpret_cast<const char*>(part->data()), part->size());
   return text;
 }
 
 // Changes the store as a defect of a launcher could; perhaps with a head that fits what is there then.
-void tamper(Input& input, StoreBootstrap* store) {
+void tamper(Input& input, FakeBootstrap* store) {
   for (uint32_t changes = input.below(4); changes > 0; --changes) {
     const uint8_t which = input.byte();
     const std::string key = which == 0 ? kHeadKey : part_key(which - 1u);
     const uint8_t what = input.byte();
     const size_t at = input.take<uint16_t>();
-    Card* card = card_of(*store, key);
+    Value* card = card_of(*store, key);
     if (card == nullptr) continue;
     switch (what % 5) {
-      case 0: store->cards.erase({0, key}); break;
+      case 0: store->entries.erase({0, key}); break;
       case 1: card->resize(std::min(card->size(), at)); break;
       case 2: card->push_back(std::byte{what}); break;
       case 3:
@@ -66,7 +66,7 @@ void tamper(Input& input, StoreBootstrap* store) {
       default: break;
     }
   }
-  Card* head = card_of(*store, kHeadKey);
+  Value* head = card_of(*store, kHeadKey);
   if (head == nullptr || head->size() != 16 || (input.byte() & 1) == 0) return;
   const std::string text = stored_text(*store);
   const uint64_t words[2] = {text.size(), sum_of(text)};
@@ -74,15 +74,15 @@ void tamper(Input& input, StoreBootstrap* store) {
 }
 
 // The text that a rank takes over; nothing if it keeps its own environment.
-std::optional<std::string> accepted_text(StoreBootstrap& store) {
-  const Card* head = card_of(store, kHeadKey);
+std::optional<std::string> accepted_text(FakeBootstrap& store) {
+  const Value* head = card_of(store, kHeadKey);
   uint64_t words[2];
   if (head == nullptr || head->size() != sizeof words) return std::nullopt;
   std::memcpy(words, head->data(), sizeof words);
-  if (words[0] == 0 || words[0] > SharedEnvironment::kMostBytes) return std::nullopt;
+  if (words[0] == 0 || words[0] > SharedEnvironment::kMaxBytes) return std::nullopt;
   std::string text;
   for (size_t i = 0; text.size() < words[0]; ++i) {
-    const Card* part = card_of(store, part_key(i));
+    const Value* part = card_of(store, part_key(i));
     const size_t bytes = std::min<size_t>(words[0] - text.size(), Bootstrap::kMaxValueBytes);
     if (part == nullptr || part->size() != bytes) return std::nullopt;
     text.append(reinterpret_cast<const char*>(part->data()), bytes);
@@ -147,8 +147,8 @@ void check_environment(Input& input) {
   std::vector<std::string> variables;
   for (uint32_t times = 1 + size % 4u; times > 0; --times)
     variables.insert(variables.end(), lines.begin(), lines.end());
-  if (size >= kHuge) variables.push_back("HUGE=" + std::string(SharedEnvironment::kMostBytes, 'x'));
-  StoreBootstrap store;
+  if (size >= kHuge) variables.push_back("HUGE=" + std::string(SharedEnvironment::kMaxBytes, 'x'));
+  FakeBootstrap store;
   {
     const OwnEnvironment rank_0(variables);
     SharedEnvironment shared;

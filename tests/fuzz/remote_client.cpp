@@ -9,12 +9,12 @@ namespace hydrant::fuzz {
 
 using testing::kPage;
 using testing::RemoteMessage;
-using testing::RemoteWorld;
+using testing::RemotePinCluster;
 
 namespace {
 
-constexpr size_t kMostHeld = 48;
-constexpr size_t kMostRecorded = 16;
+constexpr size_t kMaxHeld = 48;
+constexpr size_t kMaxRecorded = 16;
 
 bool is_answer(int status) {
   switch (status) {
@@ -41,7 +41,7 @@ size_t answer_some(void*, uint32_t, const hydrant_region_t*, hydrant_range_t ask
 }
 
 // Ignores pins that a forged message caused: they are not errors of the cache.
-std::string problems_of(const testing::TestRegistrar& registrar) {
+std::string problems_of(const testing::RecordingRegistrar& registrar) {
   std::istringstream lines(registrar.problems());
   std::string rest;
   for (std::string line; std::getline(lines, line);) {
@@ -52,8 +52,8 @@ std::string problems_of(const testing::TestRegistrar& registrar) {
 
 }  // namespace
 
-RemoteWorld::Settings RemoteClients::settings(Input& input) {
-  RemoteWorld::Settings made;
+RemotePinCluster::Settings RemoteClients::settings(Input& input) {
+  RemotePinCluster::Settings made;
   made.ranks = kRanks;
   made.pages = kPages;
   made.domain_mode = input.below(4) == 0 ? HYDRANT_MODE_PAGE : HYDRANT_MODE_REGION;
@@ -141,8 +141,8 @@ bool RemoteClients::is_sound(uint32_t from, uint32_t to) const {
 // A held pin's memory is registered at its owner under the pin's key.
 void RemoteClients::check(const Held& held) const {
   if (!is_sound(held.from, held.to) || has_ended_) return;
-  auto& world = const_cast<RemoteWorld&>(world_);
-  const testing::TestRegistrar& registrar = world[held.to].registrar;
+  auto& world = const_cast<RemotePinCluster&>(world_);
+  const testing::RecordingRegistrar& registrar = world[held.to].registrar;
   const hydrant_region_t region = *held.pin.region;
   if (registrar.table.key_bytes == 0) return;
   const uint64_t serial = registrar.serial_of(region.key);
@@ -164,7 +164,7 @@ void RemoteClients::take(const Asked& asked, hydrant_pin_t pin) {
 void RemoteClients::pin() {
   constexpr uint32_t kRights[] = {HYDRANT_REMOTE_READ, HYDRANT_REMOTE_WRITE, HYDRANT_REMOTE_WRITE,
                                   HYDRANT_REMOTE_READ | HYDRANT_REMOTE_WRITE};
-  if (held_.size() >= kMostHeld) release();
+  if (held_.size() >= kMaxHeld) release();
   const auto [from, to] = pair();
   const uint8_t shape = input_.byte();
   uint32_t access = kRights[shape % 4];
@@ -239,7 +239,7 @@ void RemoteClients::deliver() {
   if (pending == 0) return;
   const size_t i = input_.byte() % pending;
   recorded_.push_back(world_.message(i));
-  if (recorded_.size() > kMostRecorded) recorded_.pop_front();
+  if (recorded_.size() > kMaxRecorded) recorded_.pop_front();
   world_.deliver(i);
 }
 
@@ -286,7 +286,7 @@ void RemoteClients::forge() {
   const GuardedCopy bytes(
       {static_cast<const uint8_t*>(static_cast<const void*>(message.bytes.data())),
        message.bytes.size()});
-  RemoteWorld::Rank& to = world_[message.to];
+  RemotePinCluster::Rank& to = world_[message.to];
   const hydrant_remote_stats_t before = world_.stats(message.to);
   const int status =
       hydrant_remote_deliver(to.end, message.from, bytes.data(), bytes.size(),
@@ -385,7 +385,7 @@ void RemoteClients::check_fresh(uint32_t from, uint32_t to, size_t page) {
   const hydrant_pin_t pin = hydrant_try_remote_pin(
       world_[from].end, to, world_[to].arena.addr(page), kPage, HYDRANT_REMOTE_READ);
   if (pin.region == nullptr) return;
-  const testing::TestRegistrar& registrar = world_[to].registrar;
+  const testing::RecordingRegistrar& registrar = world_[to].registrar;
   if (registrar.table.key_bytes != 0)
     HYDRANT_FUZZ_CHECK(registrar.serial_of(pin.region->key) >= oldest_[to][page]);
   HYDRANT_FUZZ_CHECK(hydrant_remote_release(pin) == GASNET_OK);

@@ -47,7 +47,7 @@ class RemoteClients {
     char args[64] = {};
   };
 
-  static testing::RemoteWorld::Settings settings(Input& input);
+  static testing::RemotePinCluster::Settings settings(Input& input);
   void step();
   void pin();
   void look_up();
@@ -70,7 +70,7 @@ class RemoteClients {
   bool is_sound(uint32_t from, uint32_t to) const;
 
   Input& input_;
-  testing::RemoteWorld world_;
+  testing::RemotePinCluster world_;
   const bool lies_;  // send forged messages, and report live ends as dead
   std::vector<Held> held_;
   std::vector<std::unique_ptr<Asked>> asked_;

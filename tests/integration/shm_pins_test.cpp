@@ -148,12 +148,12 @@ uint64_t emptied_shared_bytes() {
 //   a: allocates, returns the address;  f: frees;  t: trims, returns the freed bytes of shared memory
 //   r, w: returns the byte there, writes '!' there;  i: recalls it, as the arena does with too much memory
 //   z: returns the number of exports of released memory;  e: of all exports;  q: ends
-void serve(Talk& talk, int socket) {
+void serve(MessageSocket& talk, int socket) {
   End end(1, socket);
   char* p = nullptr;
   for (;;) {
     end.poll();
-    if (!talk.has_word()) {
+    if (!talk.has_message()) {
       usleep(50);
       continue;
     }
@@ -192,7 +192,7 @@ class ShmPins : public ::testing::Test {
   void SetUp() override {
     int sockets[2];
     ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets), 0);
-    peer_ = std::make_unique<OtherProcess>([&](Talk& talk) {
+    peer_ = std::make_unique<OtherProcess>([&](MessageSocket& talk) {
       close(sockets[0]);
       serve(talk, sockets[1]);
     });

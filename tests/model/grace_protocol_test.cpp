@@ -387,7 +387,7 @@ TEST(GraceProtocolMutant, PassingOverACallThatIsInsideIsFound) {
   EXPECT_EQ(Explorer(Scene::kRange, Mutant::kNoNote).run(), kStale);
 }
 
-TEST(GraceProtocolMutant, GoingOnBeforeTheCacheWasToldIsFound) {
+TEST(GraceProtocolMutant, ContinuingBeforeTheCacheIsNotifiedIsFound) {
   EXPECT_EQ(Explorer(Scene::kHooked, Mutant::kNoSettle).run(), kStale);
   EXPECT_EQ(Explorer(Scene::kRaw, Mutant::kNoReading).run(), kStale);
 }

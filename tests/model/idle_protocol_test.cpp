@@ -251,7 +251,7 @@ class Search {
   bool slept_ = false;
 };
 
-TEST(IdleProtocol, NoRankSleepsForEverWhileAMessageWaits) {
+TEST(RingIdleProtocol, NoRankSleepsWhileAMessageWaits) {
   for (const Mode mode : {Mode::kMembarrier, Mode::kConfirm}) {
     for (const Order order : {Order::kMessagesFirst, Order::kWordFirst}) {
       Search search(mode, order, Mutant::kNone);
@@ -262,7 +262,7 @@ TEST(IdleProtocol, NoRankSleepsForEverWhileAMessageWaits) {
   }
 }
 
-TEST(IdleProtocol, EachRuleIsNeeded) {
+TEST(RingIdleProtocol, EachRuleIsNeeded) {
   const std::vector<std::tuple<Mode, Mutant>> without = {
       {Mode::kMembarrier, Mutant::kNoBarrier},
       {Mode::kConfirm, Mutant::kPlainLook},

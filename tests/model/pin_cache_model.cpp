@@ -11,12 +11,12 @@ namespace hydrant::model {
 
 using testing::check_hold;
 using testing::kPage;
-using testing::TestRegistrar;
+using testing::RecordingRegistrar;
 
 namespace {
 
-constexpr size_t kMostHolds = 24;
-constexpr size_t kMostPages = 9;
+constexpr size_t kMaxHolds = 24;
+constexpr size_t kMaxPages = 9;
 
 }  // namespace
 
@@ -73,7 +73,7 @@ PinCacheModel::Request PinCacheModel::random_request() {
   const size_t bytes = arena_.pages() * kPage;
   // Starts cluster in a few pages, so that ranges repeat and stay cached.
   const size_t start = random(2) ? random(bytes) : random(8) * 5 * kPage + random(kPage);
-  size_t len = 1 + random(random(3) ? kPage : kMostPages * kPage);
+  size_t len = 1 + random(random(3) ? kPage : kMaxPages * kPage);
   len = std::min(len, bytes - start);
   constexpr std::array<uint32_t, 6> kRights = {HYDRANT_LOCAL_READ,  HYDRANT_LOCAL_WRITE,
                                                HYDRANT_LOCAL_WRITE, HYDRANT_REMOTE_READ,
@@ -92,7 +92,7 @@ bool PinCacheModel::overlaps_refusal(const Request& request) const {
   const Pages pages = pages_of(request);
   for (size_t i = pages.first; i < pages.first + pages.count; ++i) {
     const uint32_t refused = refused_[i];
-    if (refused == TestRegistrar::kAnyAccess || (refused & request.access) != 0) return true;
+    if (refused == RecordingRegistrar::kAnyAccess || (refused & request.access) != 0) return true;
   }
   return false;
 }
@@ -338,7 +338,7 @@ std::string PinCacheModel::step() {
       {1, &PinCacheModel::destroy_and_create},
   };
   if (!broken_at_start_.empty()) return broken_at_start_;
-  if (held_.size() >= kMostHolds) return release_several();
+  if (held_.size() >= kMaxHolds) return release_several();
   uint64_t draw = random(996);
   for (const Choice& choice : kChoices) {
     if (draw < choice.per_mille) {

@@ -114,15 +114,15 @@ class PinCacheModel {
   const ModelSetup setup_;
   std::mt19937_64 random_;
   testing::Arena arena_;
-  testing::TestRegistrar registrar_;
+  testing::RecordingRegistrar registrar_;
   hydrant_domain_t domain_ = 0;
   uint64_t pins_before_ = 0,
            unpins_before_ = 0;  // the registrar's counts when the domain was created
   std::vector<Held> held_;
   std::map<RegionName, uint64_t> held_regions_;  // with this test's number of holds
   std::vector<uint64_t> oldest_;                 // by page: the least serial that may still be hit
-  std::vector<uint32_t> refused_;                // by page: rights, or TestRegistrar::kAnyAccess
-  std::vector<bool> vouched_;                    // by page
+  std::vector<uint32_t> refused_;  // by page: rights, or RecordingRegistrar::kAnyAccess
+  std::vector<bool> vouched_;      // by page
   std::string broken_at_start_;
   Tally tally_;
 };

@@ -21,7 +21,7 @@ namespace {
 using testing::Arena;
 using testing::check_hold;
 using testing::kPage;
-using testing::TestRegistrar;
+using testing::RecordingRegistrar;
 
 constexpr size_t kPages = 64;
 constexpr size_t kWorkers = 4;
@@ -42,7 +42,7 @@ struct Common {
 
   const ModelSetup setup;
   Arena arena{kPages};
-  TestRegistrar registrar;
+  RecordingRegistrar registrar;
   hydrant_domain_t domain = 0;
   std::array<std::atomic<uint64_t>, kPages> oldest{};  // raised when an invalidation has returned
   std::mutex mutex;

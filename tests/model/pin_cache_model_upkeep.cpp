@@ -8,7 +8,7 @@
 namespace hydrant::model {
 
 using testing::kPage;
-using testing::TestRegistrar;
+using testing::RecordingRegistrar;
 
 std::string PinCacheModel::invalidate(uintptr_t addr, size_t len) {
   const uint64_t serial = registrar_.next_serial();
@@ -77,7 +77,7 @@ std::string PinCacheModel::change_refusals() {
   std::fill(refused_.begin(), refused_.end(), 0u);
   for (int i = 0; i < 4; ++i) {
     const size_t page = random(arena_.pages());
-    refused_[page] |= i % 2 == 0 ? TestRegistrar::kAnyAccess : HYDRANT_LOCAL_WRITE;
+    refused_[page] |= i % 2 == 0 ? RecordingRegistrar::kAnyAccess : HYDRANT_LOCAL_WRITE;
     registrar_.refuse(arena_.addr(page), kPage, refused_[page]);
   }
   return invalidate(arena_.addr(0), arena_.pages() * kPage);

@@ -12,7 +12,7 @@ namespace hydrant::model {
 
 using testing::kPage;
 using testing::RemoteMessage;
-using testing::RemoteWorld;
+using testing::RemotePinCluster;
 
 namespace {
 
@@ -24,8 +24,8 @@ constexpr int kMostRounds = 200;
 
 uint32_t name_of(uint32_t from, uint32_t n) { return from << 16 | n; }
 
-RemoteWorld::Settings settings_of(const RemoteScenario& scenario) {
-  RemoteWorld::Settings settings;
+RemotePinCluster::Settings settings_of(const RemoteScenario& scenario) {
+  RemotePinCluster::Settings settings;
   settings.ranks = scenario.ranks;
   settings.pages = kPages;
   settings.options.merge_bytes = 1;
@@ -62,7 +62,7 @@ bool contains(const auto& list, const auto& what) {
 }  // namespace
 
 RemoteExplorer::RemoteExplorer(const RemoteScenario& scenario) : scenario_(scenario) {
-  RemoteWorld::Settings settings = settings_of(scenario);
+  RemotePinCluster::Settings settings = settings_of(scenario);
   settings.options.user = this;
   settings.room = [](void* user, uint32_t end, uint32_t peer) {
     static_cast<RemoteExplorer*>(user)->hear_of_room(end, peer);
@@ -70,7 +70,7 @@ RemoteExplorer::RemoteExplorer(const RemoteScenario& scenario) : scenario_(scena
 #if HYDRANT_MUTANTS
   set_rule_time(now_ns());  // it stands still from here on
 #endif
-  world_ = std::make_unique<RemoteWorld>(settings);
+  world_ = std::make_unique<RemotePinCluster>(settings);
 }
 
 RemoteExplorer::~RemoteExplorer() {

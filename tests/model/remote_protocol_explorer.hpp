@@ -126,7 +126,7 @@ class RemoteExplorer {
   static std::string text(const Action& action);
 
   const RemoteScenario scenario_;
-  std::unique_ptr<testing::RemoteWorld> world_;
+  std::unique_ptr<testing::RemotePinCluster> world_;
   RemoteFindings findings_;
   std::mt19937_64 random_;
 

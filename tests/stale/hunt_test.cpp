@@ -101,7 +101,7 @@ TEST_F(StaleHunt, AClientThatAnnouncesIsClean) {
   expect_clean(5);
 }
 
-TEST_F(StaleHunt, AClientThatAnnouncesNothingIsCaught) {
+TEST_F(StaleHunt, ClientWithoutAnnouncementsIsDetected) {
   HuntOptions options = short_hunt(kMutantOperations);
   options.sources = {Source::kMmap, Source::kFixed, Source::kMadvise};
   options.forget_per_mille = 1000;

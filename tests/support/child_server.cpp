@@ -26,15 +26,15 @@ const int (&make_ends())[2] {
 
 }  // namespace
 
-Talk::~Talk() {
+MessageSocket::~MessageSocket() {
   if (fd_ >= 0) close(fd_);
 }
 
-bool Talk::say(const void* bytes, size_t len) {
+bool MessageSocket::say(const void* bytes, size_t len) {
   return send(fd_, bytes, len, MSG_NOSIGNAL) == static_cast<ssize_t>(len);
 }
 
-std::string Talk::hear() {
+std::string MessageSocket::hear() {
   pollfd ready{fd_, POLLIN, 0};
   if (poll(&ready, 1, a_minute_ms()) != 1) return "";
   std::string text(size_t{64} << 10, '\0');
@@ -43,15 +43,15 @@ std::string Talk::hear() {
   return text;
 }
 
-bool Talk::has_word() {
+bool MessageSocket::has_message() {
   pollfd ready{fd_, POLLIN, 0};
   return poll(&ready, 1, 0) == 1;
 }
 
-OtherProcess::OtherProcess(const std::function<void(Talk&)>& body)
+OtherProcess::OtherProcess(const std::function<void(MessageSocket&)>& body)
     : OtherProcess(body, make_ends()) {}
 
-OtherProcess::OtherProcess(const std::function<void(Talk&)>& body, const int (&ends)[2])
+OtherProcess::OtherProcess(const std::function<void(MessageSocket&)>& body, const int (&ends)[2])
     : talk_(ends[0]) {
   std::fflush(nullptr);
   const int theirs = ends[1];
@@ -59,7 +59,7 @@ OtherProcess::OtherProcess(const std::function<void(Talk&)>& body, const int (&e
   if (pid_ == 0) {
     close(ends[0]);
     {
-      Talk talk(theirs);
+      MessageSocket talk(theirs);
       body(talk);
     }
     _exit(0);

@@ -9,12 +9,12 @@
 namespace hydrant::testing {
 
 // An end of a socket that preserves message boundaries. Every wait is limited to a minute.
-class Talk {
+class MessageSocket {
  public:
-  explicit Talk(int fd) : fd_(fd) {}
-  ~Talk();
-  Talk(const Talk&) = delete;
-  Talk& operator=(const Talk&) = delete;
+  explicit MessageSocket(int fd) : fd_(fd) {}
+  ~MessageSocket();
+  MessageSocket(const MessageSocket&) = delete;
+  MessageSocket& operator=(const MessageSocket&) = delete;
 
   // Sends a message. False if the other end has closed, or the message is too long for the socket.
   bool say(const void* bytes, size_t len);
@@ -22,7 +22,7 @@ class Talk {
   // The next message; "" if the other end has closed or sends no message for a minute.
   std::string hear();
   // Whether a message is available now.
-  bool has_word();
+  bool has_message();
 
  private:
   int fd_;
@@ -32,12 +32,12 @@ class Talk {
 // Requires: the body needs no other threads. The destructor kills the child if it still runs.
 class OtherProcess {
  public:
-  explicit OtherProcess(const std::function<void(Talk&)>& body);
+  explicit OtherProcess(const std::function<void(MessageSocket&)>& body);
   ~OtherProcess();
   OtherProcess(const OtherProcess&) = delete;
   OtherProcess& operator=(const OtherProcess&) = delete;
 
-  Talk& talk() { return talk_; }
+  MessageSocket& talk() { return talk_; }
   std::string ask(const std::string& text) { return talk_.say(text) ? talk_.hear() : ""; }
   pid_t pid() const { return pid_; }
   // Sends SIGKILL and waits until the process has ended.
@@ -46,10 +46,10 @@ class OtherProcess {
   std::string end();
 
  private:
-  OtherProcess(const std::function<void(Talk&)>& body, const int (&ends)[2]);
+  OtherProcess(const std::function<void(MessageSocket&)>& body, const int (&ends)[2]);
 
   pid_t pid_ = -1;
-  Talk talk_;
+  MessageSocket talk_;
 };
 
 }  // namespace hydrant::testing

@@ -37,9 +37,9 @@ Arena::Arena(size_t pages) : pages_(pages) {
 
 Arena::~Arena() { munmap(mapping_, pages_ * kPage + 2 * kAlignment); }
 
-TestRegistrar::TestRegistrar(const Arena& arena, uint32_t key_bytes)
+RecordingRegistrar::RecordingRegistrar(const Arena& arena, uint32_t key_bytes)
     : arena_(arena),
-      cards_(new Card[kCards]),
+      pin_records_(new PinRecord[kPinRecords]),
       page_pins_(new std::atomic<int32_t>[arena.pages()]()),
       page_holds_(new std::atomic<int32_t>[arena.pages()]()) {
   if (key_bytes != 0 && key_bytes < kSerialBytes) std::abort();
@@ -48,59 +48,59 @@ TestRegistrar::TestRegistrar(const Arena& arena, uint32_t key_bytes)
   table.name = "test";
   table.key_bytes = key_bytes;
   table.pin = [](void* user, uintptr_t addr, size_t len, uint32_t access, void* key) {
-    return static_cast<TestRegistrar*>(user)->pin(addr, len, access, key);
+    return static_cast<RecordingRegistrar*>(user)->pin(addr, len, access, key);
   };
   table.unpin = [](void* user, uintptr_t addr, size_t len, const void* key) {
-    return static_cast<TestRegistrar*>(user)->unpin(addr, len, key);
+    return static_cast<RecordingRegistrar*>(user)->unpin(addr, len, key);
   };
   table.pending_charge = [](void* user) {
-    return static_cast<TestRegistrar*>(user)->pending_.load();
+    return static_cast<RecordingRegistrar*>(user)->pending_.load();
   };
-  table.forget_in_child = [](void* user) { ++static_cast<TestRegistrar*>(user)->forgotten_; };
-  table.destroy = [](void* user) { ++static_cast<TestRegistrar*>(user)->destroyed_; };
+  table.forget_in_child = [](void* user) { ++static_cast<RecordingRegistrar*>(user)->forgotten_; };
+  table.destroy = [](void* user) { ++static_cast<RecordingRegistrar*>(user)->destroyed_; };
 }
 
 // ---- faults ----
 
-void TestRegistrar::fail_pin(uint64_t nth, int status) {
+void RecordingRegistrar::fail_pin(uint64_t nth, int status) {
   locked([&] { fail_at_ = nth, fail_status_ = status; });
 }
 
-void TestRegistrar::fail_pins(uint32_t per_mille, uint64_t seed) {
+void RecordingRegistrar::fail_pins(uint32_t per_mille, uint64_t seed) {
   locked([&] { fail_per_mille_ = per_mille, random_state_ = seed | 1; });
 }
 
-void TestRegistrar::refuse(uintptr_t addr, size_t len, uint32_t rights) {
+void RecordingRegistrar::refuse(uintptr_t addr, size_t len, uint32_t rights) {
   locked([&] { refusals_.push_back({addr, len, rights}); });
 }
 
-void TestRegistrar::refuse_nothing() {
+void RecordingRegistrar::refuse_nothing() {
   locked([&] { refusals_.clear(); });
 }
 
-void TestRegistrar::allow_bytes(uint64_t bytes) {
+void RecordingRegistrar::allow_bytes(uint64_t bytes) {
   locked([&] { allowed_bytes_ = bytes; });
 }
 
-void TestRegistrar::watch_limits(uint64_t bytes, uint64_t regions) {
+void RecordingRegistrar::watch_limits(uint64_t bytes, uint64_t regions) {
   locked([&] { watched_bytes_ = bytes, watched_regions_ = regions; });
 }
 
-void TestRegistrar::stop_pins() {
+void RecordingRegistrar::stop_pins() {
   locked([&] { stopped_ = true; });
 }
 
-void TestRegistrar::let_pins_go() {
+void RecordingRegistrar::resume_pins() {
   locked([&] { stopped_ = false; });
   gate_changed_.notify_all();
 }
 
-bool TestRegistrar::wait_for_stopped(uint64_t n) {
+bool RecordingRegistrar::wait_for_stopped(uint64_t n) {
   std::unique_lock lock(mutex_);
   return gate_changed_.wait_for(lock, patiently(kDeadline), [&] { return stopped_calls_ >= n; });
 }
 
-void TestRegistrar::pass_gate() {
+void RecordingRegistrar::pass_gate() {
   std::unique_lock lock(mutex_);
   if (!stopped_) return;
   ++stopped_calls_;
@@ -111,16 +111,16 @@ void TestRegistrar::pass_gate() {
   --stopped_calls_;
 }
 
-void TestRegistrar::offer_async() {
+void RecordingRegistrar::offer_async() {
   table.pin_async = [](void* user, uintptr_t addr, size_t len, uint32_t access, void*,
                        hydrant_pin_done_fn done, void* context) -> int {
-    auto* self = static_cast<TestRegistrar*>(user);
+    auto* self = static_cast<RecordingRegistrar*>(user);
     self->locked([&] { self->jobs_.push_back({{addr, len, access}, done, context}); });
     return GASNET_ERR_NOT_READY;
   };
 }
 
-bool TestRegistrar::complete_async(int status) {
+bool RecordingRegistrar::complete_async(int status) {
   std::vector<std::byte> key(table.key_bytes);
   Job job{};
   const bool found = locked([&] {
@@ -139,7 +139,7 @@ bool TestRegistrar::complete_async(int status) {
 
 // ---- the registrar's own functions ----
 
-int TestRegistrar::pin(uintptr_t addr, size_t len, uint32_t access, void* key) {
+int RecordingRegistrar::pin(uintptr_t addr, size_t len, uint32_t access, void* key) {
   ++pin_calls_;
   // Numbered at the start: a pin that began before an invalidation must not be found after it.
   const uint64_t serial = new_serial();
@@ -154,7 +154,7 @@ int TestRegistrar::pin(uintptr_t addr, size_t len, uint32_t access, void* key) {
   });
 }
 
-int TestRegistrar::answer_locked(uintptr_t addr, size_t len, uint32_t access) {
+int RecordingRegistrar::answer_locked(uintptr_t addr, size_t len, uint32_t access) {
   const size_t granule = table.granule_bytes != 0 ? table.granule_bytes : kPage;
   if (len == 0 || addr % granule != 0 || len % granule != 0 || !arena_.contains(addr, len) ||
       (access & ~HYDRANT_ACCESS_ALL) != 0) {
@@ -179,19 +179,19 @@ int TestRegistrar::answer_locked(uintptr_t addr, size_t len, uint32_t access) {
   return GASNET_OK;
 }
 
-uint64_t TestRegistrar::new_serial() {
+uint64_t RecordingRegistrar::new_serial() {
   for (;;) {
     const uint64_t serial = next_serial_.fetch_add(1);
     if (card(serial).live_serial.load(relaxed) == 0) return serial;  // its card is free
   }
 }
 
-void TestRegistrar::register_locked(uint64_t serial, uintptr_t addr, size_t len, uint32_t access,
-                                    void* key) {
+void RecordingRegistrar::register_locked(uint64_t serial, uintptr_t addr, size_t len,
+                                         uint32_t access, void* key) {
   registrations_[serial] = {addr, len, access};
   live_bytes_ += charge_of(addr, len);
   ++pins_;
-  Card& c = card(serial);
+  PinRecord& c = card(serial);
   c.addr.store(addr, relaxed);
   c.len.store(len, relaxed);
   c.access.store(access, relaxed);
@@ -207,14 +207,14 @@ void TestRegistrar::register_locked(uint64_t serial, uintptr_t addr, size_t len,
   }
 }
 
-int TestRegistrar::unpin(uintptr_t addr, size_t len, const void* key) {
+int RecordingRegistrar::unpin(uintptr_t addr, size_t len, const void* key) {
   return locked([&] {
     const uint64_t serial = find_locked(addr, len, key);
     if (serial == 0) {
       problem_locked("unpin of an unregistered range: " + text_of(addr, len));
       return HYDRANT_UNPIN_BROKEN;
     }
-    Card& c = card(serial);
+    PinRecord& c = card(serial);
     if (c.held.load(relaxed) != 0) problem_locked("unpin of a held region " + text_of(addr, len));
     c.live_serial.store(0, relaxed);
     const uint64_t charge = charge_of(addr, len);
@@ -234,7 +234,7 @@ int TestRegistrar::unpin(uintptr_t addr, size_t len, const void* key) {
   });
 }
 
-uint64_t TestRegistrar::find_locked(uintptr_t addr, size_t len, const void* key) const {
+uint64_t RecordingRegistrar::find_locked(uintptr_t addr, size_t len, const void* key) const {
   const auto matches = [&](const Registration& r) { return r.addr == addr && r.len == len; };
   if (table.key_bytes != 0) {
     const auto found = registrations_.find(serial_of(key));
@@ -248,19 +248,19 @@ uint64_t TestRegistrar::find_locked(uintptr_t addr, size_t len, const void* key)
 
 // ---- books ----
 
-uint64_t TestRegistrar::live() const {
+uint64_t RecordingRegistrar::live() const {
   return locked([this] { return registrations_.size(); });
 }
 
-uint64_t TestRegistrar::live_bytes() const {
+uint64_t RecordingRegistrar::live_bytes() const {
   return locked([this] { return live_bytes_; });
 }
 
-std::string TestRegistrar::problems() const {
+std::string RecordingRegistrar::problems() const {
   return locked([this] { return problems_; });
 }
 
-std::vector<TestRegistrar::Registration> TestRegistrar::registrations() const {
+std::vector<RecordingRegistrar::Registration> RecordingRegistrar::registrations() const {
   return locked([&] {
     std::vector<Registration> all;
     for (const auto& entry : registrations_) all.push_back(entry.second);
@@ -268,15 +268,15 @@ std::vector<TestRegistrar::Registration> TestRegistrar::registrations() const {
   });
 }
 
-void TestRegistrar::problem(const std::string& what) const {
+void RecordingRegistrar::problem(const std::string& what) const {
   locked([&] { problem_locked(what); });
 }
 
-std::string TestRegistrar::take_problems() {
+std::string RecordingRegistrar::take_problems() {
   return locked([&] { return std::exchange(problems_, ""); });
 }
 
-void TestRegistrar::forget_all() {
+void RecordingRegistrar::forget_all() {
   locked([&] {
     for (const auto& entry : registrations_) {
       card(entry.first).live_serial.store(0, relaxed);
@@ -294,14 +294,14 @@ void TestRegistrar::forget_all() {
 
 // ---- keys and holds ----
 
-void TestRegistrar::write_key(uint64_t serial, void* key) const {
+void RecordingRegistrar::write_key(uint64_t serial, void* key) const {
   if (table.key_bytes == 0) return;
   auto* bytes = static_cast<std::byte*>(key);
   std::memcpy(bytes, &serial, kSerialBytes);
   for (size_t i = kSerialBytes; i < table.key_bytes; ++i) bytes[i] = filler(serial, i);
 }
 
-uint64_t TestRegistrar::serial_of(const void* key) const {
+uint64_t RecordingRegistrar::serial_of(const void* key) const {
   if (table.key_bytes == 0 || key == nullptr) return 0;
   const auto* bytes = static_cast<const std::byte*>(key);
   uint64_t serial = 0;
@@ -312,21 +312,22 @@ uint64_t TestRegistrar::serial_of(const void* key) const {
   return serial;
 }
 
-bool TestRegistrar::is_live(uint64_t serial, uintptr_t addr, size_t len, uint32_t access) const {
-  const Card& c = card(serial);
+bool RecordingRegistrar::is_live(uint64_t serial, uintptr_t addr, size_t len,
+                                 uint32_t access) const {
+  const PinRecord& c = card(serial);
   return c.live_serial.load(relaxed) == serial && c.addr.load(relaxed) == addr &&
          c.len.load(relaxed) == len && (access & ~c.access.load(relaxed)) == 0;
 }
 
-bool TestRegistrar::is_live_around(uint64_t serial, uintptr_t addr, size_t len,
-                                   uint32_t access) const {
-  const Card& c = card(serial);
+bool RecordingRegistrar::is_live_around(uint64_t serial, uintptr_t addr, size_t len,
+                                        uint32_t access) const {
+  const PinRecord& c = card(serial);
   const uintptr_t first = c.addr.load(relaxed);
   return c.live_serial.load(relaxed) == serial && first <= addr &&
          addr + len <= first + c.len.load(relaxed) && (access & ~c.access.load(relaxed)) == 0;
 }
 
-void TestRegistrar::note_hold(const hydrant_region_t& region, int delta) {
+void RecordingRegistrar::note_hold(const hydrant_region_t& region, int delta) {
   if (table.key_bytes != 0) {
     card(serial_of(region.key)).held.fetch_add(delta, relaxed);
     return;
@@ -336,8 +337,8 @@ void TestRegistrar::note_hold(const hydrant_region_t& region, int delta) {
   }
 }
 
-std::string TestRegistrar::check_part(const hydrant_region_t& part, uint32_t access,
-                                      const uint64_t* oldest) const {
+std::string RecordingRegistrar::check_part(const hydrant_region_t& part, uint32_t access,
+                                           const uint64_t* oldest) const {
   const size_t first = arena_.index(part.addr), pages = part.len / kPage;
   if (table.key_bytes == 0) {
     for (size_t i = first; i < first + pages; ++i) {
@@ -358,7 +359,7 @@ std::string TestRegistrar::check_part(const hydrant_region_t& part, uint32_t acc
   return "";
 }
 
-std::string check_hold(const TestRegistrar& registrar, hydrant_pin_t pin, uintptr_t addr,
+std::string check_hold(const RecordingRegistrar& registrar, hydrant_pin_t pin, uintptr_t addr,
                        size_t len, uint32_t access, const uint64_t* oldest) {
   if (pin.region == nullptr) return "no hold";
   const hydrant_region_t whole = *pin.region;

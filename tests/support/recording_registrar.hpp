@@ -69,7 +69,7 @@ class Arena {
 //
 // Threads: all functions from any thread. Looking up a serial takes no lock and orders nothing, so that the
 // checks do not hide missing synchronisation of the cache from the thread sanitizer.
-class TestRegistrar {
+class RecordingRegistrar {
  public:
   static constexpr uint32_t kAnyAccess = ~0u;  // refuse(): for any right
   struct Registration {
@@ -78,7 +78,7 @@ class TestRegistrar {
     uint32_t access;
   };
 
-  explicit TestRegistrar(const Arena& arena, uint32_t key_bytes = 8);
+  explicit RecordingRegistrar(const Arena& arena, uint32_t key_bytes = 8);
 
   // The C struct for hydrant_domain_create(); a test may edit it before.
   hydrant_registrar_t table{};
@@ -93,9 +93,9 @@ class TestRegistrar {
   void answer_unpins(int result) { unpin_answer_ = result; }
   void settle() { pending_ = 0; }  // returns the charges of PENDING unpins
   void sleep_in_pins(std::chrono::microseconds time) { pin_sleep_us_ = time.count(); }
-  // Pins block inside the registrar until let_pins_go(); wait_for_stopped(n) waits for n blocked calls.
+  // Pins block inside the registrar until resume_pins(); wait_for_stopped(n) waits for n blocked calls.
   void stop_pins();
-  void let_pins_go();
+  void resume_pins();
   bool wait_for_stopped(uint64_t n);
   // pin_async answers NOT_READY; complete_async() completes it in the calling thread.
   void offer_async();
@@ -139,9 +139,9 @@ class TestRegistrar {
     return function();
   }
   static constexpr auto relaxed = std::memory_order_relaxed;
-  static constexpr size_t kCards = size_t{1} << 16;
-  // Facts about a serial, found without a lock at index serial % kCards.
-  struct Card {
+  static constexpr size_t kPinRecords = size_t{1} << 16;
+  // Facts about a serial, found without a lock at index serial % kPinRecords.
+  struct PinRecord {
     std::atomic<uint64_t> live_serial{0};
     std::atomic<uintptr_t> addr{0};
     std::atomic<size_t> len{0};
@@ -159,7 +159,7 @@ class TestRegistrar {
     void* context;
   };
 
-  Card& card(uint64_t serial) const { return cards_[serial % kCards]; }
+  PinRecord& card(uint64_t serial) const { return pin_records_[serial % kPinRecords]; }
   void problem_locked(const std::string& what) const { problems_ += what + "\n"; }
   void pass_gate();
   int pin(uintptr_t addr, size_t len, uint32_t access, void* key);
@@ -194,13 +194,13 @@ class TestRegistrar {
   std::atomic<uint64_t> pending_{0};
   std::atomic<int> unpin_answer_{HYDRANT_UNPIN_DONE};
   std::atomic<int64_t> pin_sleep_us_{0};
-  std::unique_ptr<Card[]> cards_;
+  std::unique_ptr<PinRecord[]> pin_records_;
   std::unique_ptr<std::atomic<int32_t>[]> page_pins_, page_holds_;
 };
 
 // Checks all guarantees of a hold on [addr, addr+len); "" if they are met. `oldest` (by page of the arena,
 // or null) is the least serial that a region with this page may carry. Takes no lock.
-std::string check_hold(const TestRegistrar& registrar, hydrant_pin_t pin, uintptr_t addr,
+std::string check_hold(const RecordingRegistrar& registrar, hydrant_pin_t pin, uintptr_t addr,
                        size_t len, uint32_t access, const uint64_t* oldest = nullptr);
 // Calls visit(part) for every part of a pin.
 template <typename Visit>

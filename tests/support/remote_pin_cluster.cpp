@@ -5,10 +5,11 @@
 
 namespace hydrant::testing {
 
-RemoteWorld::Rank::Rank(RemoteWorld& of, uint32_t number, size_t pages, uint32_t key_bytes)
+RemotePinCluster::Rank::Rank(RemotePinCluster& of, uint32_t number, size_t pages,
+                             uint32_t key_bytes)
     : world(&of), rank(number), arena(pages), registrar(arena, key_bytes) {}
 
-RemoteWorld::RemoteWorld(const Settings& settings) : settings_(settings) {
+RemotePinCluster::RemotePinCluster(const Settings& settings) : settings_(settings) {
   refuse_.assign(settings.ranks, 0);
   refuse_code_.assign(settings.ranks, 0);
   const uint32_t present = settings.present != 0 ? settings.present : settings.ranks;
@@ -29,7 +30,7 @@ RemoteWorld::RemoteWorld(const Settings& settings) : settings_(settings) {
   make_ends();
 }
 
-void RemoteWorld::make_ends() {
+void RemotePinCluster::make_ends() {
   for (auto& rank : ranks_) {
     hydrant_messenger_t messenger{};
     messenger.size = sizeof messenger;
@@ -54,7 +55,7 @@ void RemoteWorld::make_ends() {
   }
 }
 
-void RemoteWorld::rebuild() {
+void RemotePinCluster::rebuild() {
   for (auto& rank : ranks_) hydrant_remote_destroy(rank->end);
   {
     const std::lock_guard lock(mu_);
@@ -63,15 +64,15 @@ void RemoteWorld::rebuild() {
   make_ends();
 }
 
-RemoteWorld::~RemoteWorld() {
+RemotePinCluster::~RemotePinCluster() {
   for (auto& rank : ranks_) hydrant_remote_destroy(rank->end);
   for (auto& rank : ranks_) hydrant_domain_destroy(rank->domain, HYDRANT_FINI_UNPIN);
 }
 
-int RemoteWorld::send(void* user, uint32_t peer, uint32_t lane, void* /*reply_to*/,
-                      const void* message, size_t len) {
+int RemotePinCluster::send(void* user, uint32_t peer, uint32_t lane, void* /*reply_to*/,
+                           const void* message, size_t len) {
   auto& rank = *static_cast<Rank*>(user);
-  RemoteWorld& world = *rank.world;
+  RemotePinCluster& world = *rank.world;
   if (world.before_reading) world.before_reading();
   const auto* bytes = static_cast<const std::byte*>(message);
   RemoteMessage copy{rank.rank, peer, lane, {bytes, bytes + len}};
@@ -96,7 +97,7 @@ int RemoteWorld::send(void* user, uint32_t peer, uint32_t lane, void* /*reply_to
   return GASNET_OK;
 }
 
-void RemoteWorld::hand_over(const RemoteMessage& message) {
+void RemotePinCluster::hand_over(const RemoteMessage& message) {
   Rank& to = *ranks_[message.to];
   // A non-null reply_to means that the request may be answered; any pointer will do.
   void* reply_to = message.lane == HYDRANT_LANE_REQUEST ? this : nullptr;
@@ -105,17 +106,17 @@ void RemoteWorld::hand_over(const RemoteMessage& message) {
   if (code != GASNET_OK && code != GASNET_ERR_BAD_ARG) std::abort();
 }
 
-size_t RemoteWorld::pending() const {
+size_t RemotePinCluster::pending() const {
   std::lock_guard lock(mu_);
   return queue_.size();
 }
 
-void RemoteWorld::inject(RemoteMessage message) {
+void RemotePinCluster::inject(RemoteMessage message) {
   const std::lock_guard lock(mu_);
   queue_.push_back(std::move(message));
 }
 
-void RemoteWorld::deliver(size_t i) {
+void RemotePinCluster::deliver(size_t i) {
   RemoteMessage message;
   {
     std::lock_guard lock(mu_);
@@ -125,11 +126,11 @@ void RemoteWorld::deliver(size_t i) {
   hand_over(message);
 }
 
-void RemoteWorld::poll_all() {
+void RemotePinCluster::poll_all() {
   for (auto& rank : ranks_) hydrant_remote_poll(rank->end);
 }
 
-void RemoteWorld::settle() {
+void RemotePinCluster::settle() {
   for (int quiet = 0; quiet < 3;) {
     if (pending() != 0) {
       deliver();
@@ -142,26 +143,26 @@ void RemoteWorld::settle() {
   }
 }
 
-void RemoteWorld::refuse(uint32_t rank, int n, int code) {
+void RemotePinCluster::refuse(uint32_t rank, int n, int code) {
   std::lock_guard lock(mu_);
   refuse_[rank] = n;
   refuse_code_[rank] = code;
 }
 
-void RemoteWorld::refuse_at(int n, int code) {
+void RemotePinCluster::refuse_at(int n, int code) {
   const std::lock_guard lock(mu_);
   refuse_at_ = n;
   refuse_at_code_ = code;
 }
 
-hydrant_remote_stats_t RemoteWorld::stats(uint32_t rank) const {
+hydrant_remote_stats_t RemotePinCluster::stats(uint32_t rank) const {
   hydrant_remote_stats_t stats{};
   stats.size = sizeof stats;
   hydrant_remote_get_stats(ranks_[rank]->end, &stats);
   return stats;
 }
 
-void remote_pin(RemoteWorld& world, uint32_t from, uint32_t to, uintptr_t addr, size_t len,
+void remote_pin(RemotePinCluster& world, uint32_t from, uint32_t to, uintptr_t addr, size_t len,
                 RemoteResult* result, uint32_t access, uint32_t flags, const void* args,
                 size_t args_len) {
   hydrant_remote_call_t call{};

@@ -28,14 +28,14 @@ struct RemoteMessage {
 // Types of messages.
 inline constexpr uint8_t kMove = 1, kReply = 2, kRelease = 3, kRecall = 4;
 
-class RemoteWorld {
+class RemotePinCluster {
  public:
   struct Rank {
-    Rank(RemoteWorld& of, uint32_t number, size_t pages, uint32_t key_bytes);
-    RemoteWorld* world;
+    Rank(RemotePinCluster& of, uint32_t number, size_t pages, uint32_t key_bytes);
+    RemotePinCluster* world;
     uint32_t rank;
     Arena arena;
-    TestRegistrar registrar;
+    RecordingRegistrar registrar;
     hydrant_domain_t domain = 0;
     hydrant_remote_t end = 0;
     uint64_t sent[2] = {0, 0};  // by lane
@@ -57,11 +57,11 @@ class RemoteWorld {
     // Replaces options.room; `rank` is the notified rank.
     void (*room)(void* options_user, uint32_t rank, uint32_t peer) = nullptr;
   };
-  explicit RemoteWorld(const Settings& settings);
-  RemoteWorld() : RemoteWorld(Settings{}) {}
-  ~RemoteWorld();
-  RemoteWorld(const RemoteWorld&) = delete;
-  RemoteWorld& operator=(const RemoteWorld&) = delete;
+  explicit RemotePinCluster(const Settings& settings);
+  RemotePinCluster() : RemotePinCluster(Settings{}) {}
+  ~RemotePinCluster();
+  RemotePinCluster(const RemotePinCluster&) = delete;
+  RemotePinCluster& operator=(const RemotePinCluster&) = delete;
 
   Rank& operator[](uint32_t rank) { return *ranks_[rank]; }
   uint32_t size() const { return static_cast<uint32_t>(ranks_.size()); }
@@ -80,8 +80,8 @@ class RemoteWorld {
   void rebuild();
   // The next n sends of this rank fail with `code`: no room now, or a broken peer.
   void refuse(uint32_t rank, int n, int code = GASNET_ERR_NOT_READY);
-  // All sends to this rank find no room, until deafen(size()).
-  void deafen(uint32_t rank) { deaf_ = rank; }
+  // All sends to this rank find no room, until refuse_sends_to(size()).
+  void refuse_sends_to(uint32_t rank) { deaf_ = rank; }
   // Makes the n-th send of any rank from now fail; 1 is the next.
   void refuse_at(int n, int code);
   // Makes every n-th send fail; 0: none.
@@ -121,8 +121,8 @@ struct RemoteResult {
 };
 
 // Registrations of exactly what is pinned: no merging, no streams.
-inline RemoteWorld::Settings exact(uint32_t ranks = 2) {
-  RemoteWorld::Settings settings;
+inline RemotePinCluster::Settings exact(uint32_t ranks = 2) {
+  RemotePinCluster::Settings settings;
   settings.ranks = ranks;
   settings.options.merge_bytes = 1;
   settings.options.stream_bytes = 1;
@@ -130,7 +130,7 @@ inline RemoteWorld::Settings exact(uint32_t ranks = 2) {
 }
 
 // Rank `from` requests memory of rank `to`; `result` must live until it is done.
-void remote_pin(RemoteWorld& world, uint32_t from, uint32_t to, uintptr_t addr, size_t len,
+void remote_pin(RemotePinCluster& world, uint32_t from, uint32_t to, uintptr_t addr, size_t len,
                 RemoteResult* result, uint32_t access = HYDRANT_REMOTE_WRITE, uint32_t flags = 0,
                 const void* args = nullptr, size_t args_len = 0);
 

@@ -89,7 +89,7 @@ TEST(VerbsDevice, APutSendsNoMessage) {
             2 * (kPuts + after.repeated - before.repeated + probes_of(world) - probes));
 }
 
-TEST(VerbsDevice, ALostPeerIsDetected) {
+TEST(VerbsDevice, FailedPeerIsDetected) {
   IbvTransport::Options options = IbvWorld::single();
   options.probe_ns = 100'000'000;
   IbvWorld world(2, options);

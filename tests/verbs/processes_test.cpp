@@ -46,7 +46,7 @@ struct Here : testing::RankProcess {
   ForkedBootstrap bootstrap;
 };
 
-TEST(VerbsProcesses, AllTalkToAllAndPutIntoEachOthersMemory) {
+TEST(VerbsProcesses, AllToAllMessagesAndPuts) {
   constexpr Rank kRanks = 4;
   constexpr uint64_t kCount = 200;
   const DeviceCounters before = read_device_counters();

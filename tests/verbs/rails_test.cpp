@@ -117,7 +117,7 @@ TEST_F(VerbsRails, APutArrivesBeforeALaterMessage) {
   EXPECT_EQ(wrong, 0U);
 }
 
-TEST_F(VerbsRails, ACutRailLosesThePeerAndIsNamed) {
+TEST_F(VerbsRails, CutRailFailsThePeerAndIsNamed) {
   IbvTransport::Options short_of_patience = options();
   short_of_patience.timeout = 8;
   IbvWorld world(2, short_of_patience);

@@ -20,7 +20,7 @@ using pool::Plan;
 namespace {
 
 constexpr size_t kHugeBytes = size_t{2} << 20;
-constexpr size_t kMostBytes = size_t{1} << 40;
+constexpr size_t kMaxBytes = size_t{1} << 40;
 constexpr size_t kKeyAlignment = 64;
 
 size_t round_up(size_t n, size_t unit) noexcept { return (n + unit - 1) & ~(unit - 1); }
@@ -75,7 +75,7 @@ Status check_sizes(const BufferPoolOptions& options, Plan* plan) noexcept {
   const size_t smallest = options.smallest_bytes;
   const size_t largest = options.largest_bytes;
   if (!std::has_single_bit(smallest) || !std::has_single_bit(largest) || smallest < pool::kLine ||
-      smallest > largest || largest > kMostBytes) {
+      smallest > largest || largest > kMaxBytes) {
     return fail(Status::kBadArg,
                 "%s: invalid buffer sizes from %zu to %zu: pass powers of two from 64 to 2^40",
                 options.name, smallest, largest);
@@ -109,7 +109,7 @@ Status pool::make_plan(const BufferPoolOptions& options, const RegistrarTraits& 
                        Plan* plan) noexcept {
   if (const Status status = check_sizes(options, plan); status != Status::kOk) return status;
   plan->counts = options.counts;
-  if (options.total_bytes > kMostBytes) {
+  if (options.total_bytes > kMaxBytes) {
     return fail(Status::kBadArg, "%s: total_bytes = %zu is more than 2^40: lower it", options.name,
                 options.total_bytes);
   }
@@ -118,7 +118,7 @@ Status pool::make_plan(const BufferPoolOptions& options, const RegistrarTraits& 
   }
   uint64_t buffers = 0;
   size_t bytes = 0;
-  for (uint32_t i = 0; i < plan->classes && bytes <= kMostBytes; ++i) {
+  for (uint32_t i = 0; i < plan->classes && bytes <= kMaxBytes; ++i) {
     buffers += plan->counts[i];
     bytes += size_t{plan->counts[i]} << (plan->smallest_shift + i);
   }
@@ -127,7 +127,7 @@ Status pool::make_plan(const BufferPoolOptions& options, const RegistrarTraits& 
                 "%s: the largest size has no buffers: lower largest_bytes, or raise its count",
                 options.name);
   }
-  if (buffers > BufferPoolOptions::kMaxBuffers || bytes > kMostBytes) {
+  if (buffers > BufferPoolOptions::kMaxBuffers || bytes > kMaxBytes) {
     return fail(Status::kBadArg,
                 "%s: more than %u buffers or 2^40 bytes requested: lower total_bytes or counts",
                 options.name, BufferPoolOptions::kMaxBuffers);

@@ -2,7 +2,7 @@
 //
 // Both hold what is there, reserve budget for all that is missing, and only then register: all or none. A
 // request of several buckets is answered with a span: a slot of its own that remembers the buckets' slots.
-// Spans are not cached; their release gives each bucket back.
+// PinCacheSpans are not cached; their release gives each bucket back.
 //
 // Invariant: each live span holds each of its parts once.
 #pragma once
@@ -18,7 +18,7 @@ class SpanPins {
   SpanPins(CacheParts& parts, MissPath& miss, Releases& releases) noexcept
       : parts_(parts), miss_(miss), releases_(releases) {}
 
-  // Spans take the slots behind the regions'. Before the domain is published.
+  // PinCacheSpans take the slots behind the regions'. Before the domain is published.
   [[nodiscard]] bool map(RegionSlot* slots, size_t count) noexcept {
     return spans_.map(slots, count);
   }

@@ -17,7 +17,7 @@
 namespace hydrant::arena {
 
 // More than any machine has, but sums of several cannot wrap.
-constexpr size_t kMostBytes = size_t{1} << 46;
+constexpr size_t kMaxBytes = size_t{1} << 46;
 
 class Arenas {
  public:
@@ -28,7 +28,7 @@ class Arenas {
   // The instance of this library.
   static Arenas& instance() noexcept;
 
-  // Requires: bytes in 1..kMostBytes, alignment a power of two up to kMostBytes.
+  // Requires: bytes in 1..kMaxBytes, alignment a power of two up to kMaxBytes.
   void* allocate(size_t bytes, size_t alignment) noexcept;
   void* allocate_shared(size_t bytes, size_t alignment) noexcept;
   // Requires: p is an allocation; any other pointer aborts the program with a message.

@@ -13,7 +13,7 @@
 using hydrant::arena::address_map;
 using hydrant::arena::AddressReservation;
 using hydrant::arena::Arenas;
-using hydrant::arena::kMostBytes;
+using hydrant::arena::kMaxBytes;
 using hydrant::arena::natural_alignment;
 using hydrant::arena::PageStore;
 using hydrant::arena::PageStoreStats;
@@ -22,9 +22,9 @@ namespace {
 
 Arenas& arenas() noexcept { return Arenas::instance(); }
 
-// The size to allocate, at least 1. 0 with ENOMEM if it exceeds kMostBytes.
+// The size to allocate, at least 1. 0 with ENOMEM if it exceeds kMaxBytes.
 size_t checked_bytes(size_t bytes) noexcept {
-  if (bytes <= kMostBytes) return std::max<size_t>(bytes, 1);
+  if (bytes <= kMaxBytes) return std::max<size_t>(bytes, 1);
   errno = ENOMEM;
   return 0;
 }
@@ -35,7 +35,7 @@ size_t checked_alignment(size_t alignment, size_t bytes) noexcept {
     errno = EINVAL;
     return 0;
   }
-  if (alignment <= kMostBytes) return std::max(alignment, natural_alignment(bytes));
+  if (alignment <= kMaxBytes) return std::max(alignment, natural_alignment(bytes));
   errno = ENOMEM;
   return 0;
 }

@@ -24,7 +24,7 @@ class ExtentHeap {
   ExtentHeap(const ExtentHeap&) = delete;
   ExtentHeap& operator=(const ExtentHeap&) = delete;
 
-  // Null with errno ENOMEM. Requires: bytes in 1..kMostBytes, alignment a power of two up to kMostBytes.
+  // Null with errno ENOMEM. Requires: bytes in 1..kMaxBytes, alignment a power of two up to kMaxBytes.
   void* allocate(size_t bytes, size_t alignment) noexcept HYDRANT_EXCLUDES(mu_);
   // These require: p lies in `in`, a reservation of this heap's store.
   void release(void* p, const AddressReservation& in) noexcept HYDRANT_EXCLUDES(mu_);

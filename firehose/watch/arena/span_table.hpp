@@ -1,5 +1,5 @@
-// Spans: runs of pages of one reservation, in use or free. Free ones are binned by size. Not thread-safe:
-// part of an ExtentHeap, under its mutex.
+// PinCacheSpans: runs of pages of one reservation, in use or free. Free ones are binned by size. Not
+// thread-safe: part of an ExtentHeap, under its mutex.
 #pragma once
 
 #include "firehose/watch/arena/address_reservation.hpp"

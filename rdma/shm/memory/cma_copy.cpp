@@ -42,10 +42,10 @@ int CmaCopy::add(const Transport::Piece& piece) noexcept {
   auto local = reinterpret_cast<uintptr_t>(piece.local);
   uintptr_t remote = piece.remote;
   for (size_t left = piece.bytes; left != 0;) {
-    if (count_ == kMaxVectors || bytes_ == kMostBytes) {
+    if (count_ == kMaxVectors || bytes_ == kMaxBytes) {
       if (const int error = finish(); error != 0) return error;
     }
-    const size_t part = std::min(left, kMostBytes - bytes_);
+    const size_t part = std::min(left, kMaxBytes - bytes_);
     local_[count_] = {reinterpret_cast<void*>(local), part};
     remote_[count_] = {reinterpret_cast<void*>(remote), part};
     ++count_;

@@ -2,7 +2,7 @@
 // process_vm_writev), many pieces in one system call.
 //
 // Threads: any number, each with a copy of its own. No allocation. Cost: a system call per kMaxVectors
-// pieces or kMostBytes.
+// pieces or kMaxBytes.
 #pragma once
 
 #include "rdma/transport.hpp"
@@ -22,7 +22,7 @@ class CmaCopy {
  public:
   // The kernel takes up to IOV_MAX, and copies at most 2 GiB less a page in one call.
   static constexpr uint32_t kMaxVectors = 128;
-  static constexpr size_t kMostBytes = size_t{1} << 30;
+  static constexpr size_t kMaxBytes = size_t{1} << 30;
 
   CmaCopy(uint32_t pid, CopyDirection way) noexcept : pid_(static_cast<pid_t>(pid)), way_(way) {}
 

@@ -14,7 +14,7 @@
 namespace {
 
 constexpr size_t kOutstanding = 6;
-constexpr size_t kMostBytes = 300'000;  // more than one piece
+constexpr size_t kMaxBytes = 300'000;  // more than one piece
 
 gex_TM_t team;
 gex_Rank_t me;
@@ -33,7 +33,7 @@ struct Broadcast {
     root = static_cast<gex_Rank_t>(common() % size);
     seed = static_cast<uint32_t>(common());
     in_place = common() % 4 == 0;
-    const size_t bytes = common() % 3 == 0 ? common() % kMostBytes : common() % 200;
+    const size_t bytes = common() % 3 == 0 ? common() % kMaxBytes : common() % 200;
     dest.assign(bytes + 1, 0xee);
     source.resize(bytes);
     auto& data = in_place ? dest : source;

@@ -8,7 +8,7 @@
 #define UNPIN FIREHOSE_INIT_FLAG_UNPIN_ON_FINI
 
 static firehose_info_t info;
-static size_t longest_unpin;
+static size_t max_unpin;
 
 int firehose_move_callback(gex_Rank_t node, const firehose_region_t* unpin_list, size_t unpin_num,
                            firehose_region_t* pin_list, size_t pin_num) {
@@ -17,7 +17,7 @@ int firehose_move_callback(gex_Rank_t node, const firehose_region_t* unpin_list,
   for (i = 0; i < unpin_num; ++i) {
     CHECK(unpin_list[i].addr % BUCKET == 0 && unpin_list[i].len % BUCKET == 0);
     network_unpin(unpin_list[i].addr, unpin_list[i].len);
-    if (unpin_list[i].len > longest_unpin) longest_unpin = unpin_list[i].len;
+    if (unpin_list[i].len > max_unpin) max_unpin = unpin_list[i].len;
     CHECK(i == 0 || unpin_list[i - 1].addr + unpin_list[i - 1].len < unpin_list[i].addr);
   }
   for (i = 0; i < pin_num; ++i) {
@@ -111,7 +111,7 @@ static void neighbours_are_unpinned_together(void) {
   start(64, LOCAL | UNPIN);
   for (i = 0; i < 8; ++i) drop(pin(20 + i, 1));
   firehose_fini();
-  CHECK(network_counts().bytes == 0 && longest_unpin == 8 * BUCKET);
+  CHECK(network_counts().bytes == 0 && max_unpin == 8 * BUCKET);
 }
 
 static void prepinned_stay(void) {

@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kSegment = 1 << 20;
 constexpr size_t kBlock = 20000;
-int most_seconds = 20;
+int max_seconds = 20;
 volatile uint64_t answers = 0;
 volatile bool is_told = false;
 
@@ -33,7 +33,7 @@ bool compute() {
     if (is_told) return true;
     timespec now{};
     clock_gettime(CLOCK_MONOTONIC, &now);
-    if (now.tv_sec - begin.tv_sec > most_seconds) return false;
+    if (now.tv_sec - begin.tv_sec > max_seconds) return false;
   }
 }
 
@@ -46,7 +46,7 @@ int main(int argc, char** argv) {
   gex_Segment_t segment;
   if (gex_Client_Init(&client, &endpoint, &team, "progress_client", &argc, &argv, 0) != GASNET_OK)
     return 2;
-  if (argc > 1) most_seconds = std::atoi(argv[1]);
+  if (argc > 1) max_seconds = std::atoi(argv[1]);
   gex_AM_Entry_t handlers[] = {{200, reinterpret_cast<gex_AM_Fn_t>(ask),
                                 GEX_FLAG_AM_REQUEST | GEX_FLAG_AM_SHORT, 0, nullptr, "ask"},
                                {201, reinterpret_cast<gex_AM_Fn_t>(answer),
@@ -77,7 +77,7 @@ int main(int argc, char** argv) {
     }
     gex_AM_RequestShort0(team, 1, 202, 0);
   }
-  if (!is_good) std::fprintf(stderr, "rank %u: not in %d s\n", rank, most_seconds);
+  if (!is_good) std::fprintf(stderr, "rank %u: not in %d s\n", rank, max_seconds);
   gex_Coll_BarrierBlocking(team, 0);
   if (rank == 0 && is_good) std::puts("answered");
   gasnet_exit(is_good ? 0 : 1);

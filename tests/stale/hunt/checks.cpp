@@ -11,9 +11,9 @@
 namespace hydrant::stale {
 namespace {
 
-constexpr uint64_t kMostFindings = 5;  // of each kind, reported by each thread
+constexpr uint64_t kMaxFindings = 5;  // of each kind, reported by each thread
 // How long another thread may hold memory that it pins for a moment: it may be preempted meanwhile.
-constexpr uint64_t kMostBystandingNs = 10'000'000'000;
+constexpr uint64_t kMaxBystandingNs = 10'000'000'000;
 
 }  // namespace
 
@@ -194,7 +194,7 @@ bool Worker::check_many() {
 }
 
 void Worker::keep_or_release(const Hold& hold, const Block& block, uintptr_t cell) {
-  if (holds_.size() < kMostHolds && random_.one_in(8)) {
+  if (holds_.size() < kMaxHolds && random_.one_in(8)) {
     holds_.push_back({hold, block.life, block.source, cell, {}, false, 0});
   } else if (random_.one_in(16) && cache_.coverage(hold.registered) != Coverage::kNone &&
              ground_.exchange.give(random_.below(64), {{}, hold, 0})) {
@@ -260,7 +260,7 @@ void Worker::check_unwatched(const Block& block, Range range) {
   for (const Kept& kept : holds_) {
     if (block.range.contains({kept.cell, 1})) return;
   }
-  const uint64_t deadline_ns = now_ns() + kMostBystandingNs;
+  const uint64_t deadline_ns = now_ns() + kMaxBystandingNs;
   do {
     Hold hold;
     if (cache_.pin(How::kTry, range, &hold) != PinAnswer::kHeld) return;
@@ -282,7 +282,7 @@ void Worker::report(Counter kind, const std::string& text) {
     return;
   }
   const std::lock_guard lock(ground_.findings_mutex);
-  if (count(kind) <= kMostFindings) ground_.findings.push_back(where + text);
+  if (count(kind) <= kMaxFindings) ground_.findings.push_back(where + text);
 }
 
 void Worker::report_stale(const char* what, const Hold& hold, Source source, uintptr_t cell,

@@ -46,7 +46,7 @@ bool wait_for(pid_t child, int* status) {
 class NoSupply final : public Supply {
  public:
   bool get(Worker&, Block*) override { return false; }
-  void give_back(Worker&, Block&) override {}
+  void free_block(Worker&, Block&) override {}
 };
 NoSupply g_no_supply;
 

@@ -17,7 +17,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kLook{20};
-constexpr std::chrono::seconds kLongestSilence{60};
+constexpr std::chrono::seconds kMaxSilence{60};
 constexpr std::chrono::seconds kBetweenReports{1};
 
 void add_supplies(Ground& ground, HuntResult* result) {
@@ -107,7 +107,7 @@ class Party {
       for (auto& worker : workers_) sum += worker->done();
       if (sum != done) moved = now;
       done = sum;
-      if (now - moved > testing::patiently(kLongestSilence)) give_up();
+      if (now - moved > testing::patiently(kMaxSilence)) give_up();
       if (options_.progress && now - reported >= kBetweenReports) {
         reported = now;
         options_.progress(counts());

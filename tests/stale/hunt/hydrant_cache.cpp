@@ -21,8 +21,8 @@ void set_busy_mutex(bool) {}
 #endif
 
 constexpr uint64_t kWaitNs = 200'000;
-constexpr int kMostPolls = 100;
-constexpr uint64_t kMostPollingNs = 1'000'000'000;
+constexpr int kMaxPolls = 100;
+constexpr uint64_t kMaxPollingNs = 1'000'000'000;
 
 PinAnswer answer_of(int status) {
   switch (status) {
@@ -117,8 +117,8 @@ hydrant_pin_t HydrantCache::pin_async(Range range) {
   none.hold = static_cast<uint64_t>(status == GASNET_OK ? GASNET_ERR_NOT_READY : status);
   if (status != GASNET_OK) return none;
   // A poll tries the deferred pins of all threads, which may take long on a busy machine.
-  const uint64_t deadline_ns = now_ns() + kMostPollingNs;
-  for (int i = 0; i < kMostPolls && !deferred->done() && now_ns() < deadline_ns; ++i) {
+  const uint64_t deadline_ns = now_ns() + kMaxPollingNs;
+  for (int i = 0; i < kMaxPolls && !deferred->done() && now_ns() < deadline_ns; ++i) {
     hydrant_poll(domain_);
     sched_yield();
   }

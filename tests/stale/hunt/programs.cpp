@@ -29,7 +29,7 @@ constexpr char kRestarted[] = "STALE_HUNT_RESTARTED";
 // A hunt is killed this long after its time limit.
 constexpr double kGraceSeconds = 60;
 // Most defects are caught within one second.
-constexpr double kMostMutantSeconds = 5;
+constexpr double kMaxMutantSeconds = 5;
 constexpr int kSkippedStatus = 77;
 
 std::string own_path() {
@@ -160,7 +160,7 @@ ProgramEnd run_program(const std::vector<std::string>& arguments, const std::str
 MutantRun run_mutant(const std::string& program, const MutantHunt& mutant, uint64_t seed,
                      double seconds) {
   const auto begun = Clock::now();
-  const double each = std::min(seconds, kMostMutantSeconds);
+  const double each = std::min(seconds, kMaxMutantSeconds);
   MutantRun run;
   do {
     const ProgramEnd end =

@@ -46,8 +46,8 @@ class Supply {
   // Ends the life of the block or a part and begins another in the same block. False if not supported.
   virtual bool change(Worker& /*worker*/, Block& /*block*/) { return false; }
   // False if the block is never released (no chosen source releases it).
-  virtual bool can_give_back(const Block& /*block*/) const { return true; }
-  virtual void give_back(Worker& worker, Block& block) = 0;
+  virtual bool can_free_block(const Block& /*block*/) const { return true; }
+  virtual void free_block(Worker& worker, Block& block) = 0;
   // False if an address may keep its page from one life to the next (small malloc).
   virtual bool replaces_pages() const { return true; }
 };

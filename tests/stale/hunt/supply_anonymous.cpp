@@ -46,8 +46,8 @@ class AnonymousSupply final : public WindowSupply {
 
   bool get(Worker& worker, Block* block) override;
   bool change(Worker& worker, Block& block) override;
-  bool can_give_back(const Block&) const override { return sources_.has(Source::kMmap); }
-  void give_back(Worker& worker, Block& block) override;
+  bool can_free_block(const Block&) const override { return sources_.has(Source::kMmap); }
+  void free_block(Worker& worker, Block& block) override;
 
  private:
   using Way = bool (AnonymousSupply::*)(Worker&, Block&);
@@ -107,7 +107,7 @@ bool AnonymousSupply::get(Worker& worker, Block* block) {
   return true;
 }
 
-void AnonymousSupply::give_back(Worker& worker, Block& block) {
+void AnonymousSupply::free_block(Worker& worker, Block& block) {
   leave(worker, block.range, Fate::kPagesGo);
   unmap_slot(worker, block, [&block] { unmap_memory(pointer(block.range.addr), block.range.len); });
 }
@@ -234,7 +234,7 @@ bool AnonymousSupply::move_and_keep(Worker& worker, Block& block) {
   begin_again(worker, other, source(Source::kOnto));
   worker.check(other);
   const Block kept = block;
-  if (!worker.adopt(other)) give_back(worker, other);
+  if (!worker.adopt(other)) free_block(worker, other);
   worker.check(kept);
   return false;
 }

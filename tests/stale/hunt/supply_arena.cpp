@@ -39,7 +39,7 @@ class ArenaSupply final : public Supply {
     return true;
   }
 
-  void give_back(Worker& worker, Block& block) override {
+  void free_block(Worker& worker, Block& block) override {
     worker.leaving(block.range, Fate::kUnknown);
     free_(block.origin);
   }

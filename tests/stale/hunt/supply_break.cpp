@@ -11,7 +11,7 @@
 namespace hydrant::stale {
 namespace {
 
-constexpr size_t kMostPages = 64;
+constexpr size_t kMaxPages = 64;
 
 class BreakSupply final : public Supply {
  public:
@@ -20,7 +20,7 @@ class BreakSupply final : public Supply {
     if (taken_) return false;
     const auto end = reinterpret_cast<uintptr_t>(sbrk(0));
     const uintptr_t start = (end + kPageBytes - 1) / kPageBytes * kPageBytes;
-    const size_t len = worker.random().between(1, kMostPages) * kPageBytes;
+    const size_t len = worker.random().between(1, kMaxPages) * kPageBytes;
     if (brk(reinterpret_cast<void*>(start + len)) != 0) return false;
     taken_ = true;
     *block = {};
@@ -54,7 +54,7 @@ class BreakSupply final : public Supply {
     return true;
   }
 
-  void give_back(Worker& worker, Block& block) override {
+  void free_block(Worker& worker, Block& block) override {
     worker.leaving(block.range, Fate::kPagesGo);
     const std::lock_guard lock(break_mutex());
     if (is_on_top(block)) (void)brk(reinterpret_cast<void*>(block.range.addr));

@@ -19,7 +19,7 @@ class FileSupply final : public WindowSupply {
 
   bool get(Worker& worker, Block* block) override;
   bool change(Worker& worker, Block& block) override;
-  void give_back(Worker& worker, Block& block) override;
+  void free_block(Worker& worker, Block& block) override;
 
  private:
   static bool map(Source source, uintptr_t addr, size_t len, int file);
@@ -113,7 +113,7 @@ bool FileSupply::change(Worker& worker, Block& block) {
   return true;
 }
 
-void FileSupply::give_back(Worker& worker, Block& block) {
+void FileSupply::free_block(Worker& worker, Block& block) {
   leave(worker, block, block.range, Fate::kUnknown);
   if (block.source == Source::kVouched) worker.ground().cache.vouch(block.range, false);
   unmap_slot(worker, block, [&block] {

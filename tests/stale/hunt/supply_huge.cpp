@@ -62,7 +62,7 @@ class PlacedSupply : public Supply {
     return true;
   }
 
-  void give_back(Worker& worker, Block& block) override {
+  void free_block(Worker& worker, Block& block) override {
     worker.leaving(block.range, Fate::kPagesGo);
     munmap(reinterpret_cast<void*>(block.range.addr), block.range.len);
     taken_[(block.range.addr - base_) / kPlaceBytes] = false;

@@ -49,7 +49,7 @@ class LoaderSupply final : public Supply {
     return true;
   }
 
-  void give_back(Worker& worker, Block& block) override {
+  void free_block(Worker& worker, Block& block) override {
     worker.leaving(block.range, Fate::kPagesGo);
     dlclose(block.origin);
     unload(copies_[static_cast<size_t>(block.file)]);

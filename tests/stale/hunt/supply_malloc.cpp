@@ -42,7 +42,7 @@ class SmallSupply final : public Supply {
     *block = block_of(worker, this, Source::kSmall, memory, len);
     return true;
   }
-  void give_back(Worker& worker, Block& block) override {
+  void free_block(Worker& worker, Block& block) override {
     worker.leaving(block.range, Fate::kUnknown);
     std::free(block.origin);
   }
@@ -67,7 +67,7 @@ class LargeSupply final : public Supply {
     block = block_of(worker, this, Source::kLarge, memory, len);
     return true;
   }
-  void give_back(Worker& worker, Block& block) override {
+  void free_block(Worker& worker, Block& block) override {
     // Other allocators and sanitizers may keep the pages.
     worker.leaving(block.range, Fate::kUnknown);
     std::free(block.origin);
@@ -94,7 +94,7 @@ class HeapSupply final : public Supply {
     *block = block_of(worker, this, Source::kHeap, memory, len);
     return true;
   }
-  void give_back(Worker& worker, Block& block) override {
+  void free_block(Worker& worker, Block& block) override {
     worker.leaving(block.range, Fate::kUnknown);
     std::free(block.origin);
   }

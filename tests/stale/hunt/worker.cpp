@@ -28,7 +28,7 @@ constexpr uint32_t kHandlers = 50;
 constexpr uint32_t kThreadsOneIn = 400;
 constexpr uint32_t kTrimsOneIn = 2'000;
 
-constexpr uint32_t kMostPauses = 400;
+constexpr uint32_t kMaxPauses = 400;
 constexpr uint32_t kStutterUs = 400;
 
 }  // namespace
@@ -43,7 +43,7 @@ Worker::Worker(Ground& ground, uint32_t index)
   if (pipe2(pipe_, O_NONBLOCK | O_CLOEXEC) != 0) pipe_[0] = pipe_[1] = -1;
   if (!only_bystander_) ground.owners.fetch_add(1, std::memory_order_relaxed);
   blocks_.reserve(ground.options.blocks);
-  holds_.reserve(kMostHolds);
+  holds_.reserve(kMaxHolds);
 }
 
 Worker::~Worker() {
@@ -98,7 +98,7 @@ bool Worker::operation() {
   if (blocks_.empty()) return get();
   if (is(kHoldLooks)) return look_at_hold();
   if (is(kChanges)) return change();
-  if (is(kGiveBacks)) return give_back(random_.below(blocks_.size()));
+  if (is(kGiveBacks)) return free_block(random_.below(blocks_.size()));
   if (is(kHandOvers)) return hand_over();
   doing("check");
   if (is(kManys) && blocks_.size() >= 2) return check_many();
@@ -109,7 +109,7 @@ bool Worker::operation() {
 bool Worker::get() {
   doing("get");
   if (ground_.supplies.empty()) return false;
-  if (blocks_.size() >= ground_.options.blocks) give_back(random_.below(blocks_.size()));
+  if (blocks_.size() >= ground_.options.blocks) free_block(random_.below(blocks_.size()));
   if (blocks_.size() >= ground_.options.blocks) return false;
   Block block;
   block.supply = ground_.supplies[random_.below(ground_.supplies.size())].get();
@@ -133,14 +133,14 @@ bool Worker::change() {
   return true;
 }
 
-bool Worker::give_back(size_t which) {
+bool Worker::free_block(size_t which) {
   doing("give back");
-  if (!blocks_[which].supply->can_give_back(blocks_[which])) return false;
+  if (!blocks_[which].supply->can_free_block(blocks_[which])) return false;
   Block block = blocks_[which];
   blocks_[which] = blocks_.back();
   blocks_.pop_back();
   Supply& supply = *block.supply;
-  supply.give_back(*this, block);
+  supply.free_block(*this, block);
   // The supply's next block is often at the same address.
   if (!random_.one_in(3)) return true;
   Block next;
@@ -231,7 +231,7 @@ bool Worker::bystander() {
 // Pauses afterwards, so that the owners can use the cache, too.
 bool Worker::bystander_and_pause() {
   const bool done = bystander();
-  for (uint32_t i = random_.below(kMostPauses); i > 0; --i) __builtin_ia32_pause();
+  for (uint32_t i = random_.below(kMaxPauses); i > 0; --i) __builtin_ia32_pause();
   return done;
 }
 
@@ -267,13 +267,13 @@ void Worker::clean_up() {
   Parcel parcel;
   while (ground_.exchange.take(index_, &parcel)) {
     if (parcel.hold) cache_.release(parcel.hold);
-    if (parcel.block) parcel.block.supply->give_back(*this, parcel.block);
+    if (parcel.block) parcel.block.supply->free_block(*this, parcel.block);
   }
   while (!holds_.empty()) release_kept(holds_.size() - 1);
   while (!blocks_.empty()) {
     Block block = blocks_.back();
     blocks_.pop_back();
-    block.supply->give_back(*this, block);
+    block.supply->free_block(*this, block);
   }
 }
 

@@ -100,7 +100,7 @@ class Worker {
     kChildren,
     kCounters
   };
-  static constexpr size_t kMostHolds = 8;
+  static constexpr size_t kMaxHolds = 8;
   // A hold that is kept for some time.
   struct Kept {
     Hold hold;
@@ -116,7 +116,7 @@ class Worker {
   bool operation();
   bool get();
   bool change();
-  bool give_back(size_t which);
+  bool free_block(size_t which);
   void look_at_new(const Block& block);
   bool hand_over();
   bool take_parcel();

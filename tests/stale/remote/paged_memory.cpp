@@ -18,7 +18,7 @@ PagedMemory::PagedMemory(size_t pages)
   table.user = this;
   table.name = "paged";
   table.key_bytes = sizeof(Key);
-  table.max_region_bytes = kMostPages * kPageBytes;
+  table.max_region_bytes = kMaxPages * kPageBytes;
   table.pin = [](void* user, uintptr_t addr, size_t len, uint32_t, void* key) {
     return static_cast<PagedMemory*>(user)->pin_range(addr, len, key);
   };

@@ -23,8 +23,8 @@
 namespace hydrant::stale {
 
 inline constexpr size_t kPageBytes = 4096;
-inline constexpr size_t kCells = 32;      // cells per page: concurrent writers use different ones
-inline constexpr size_t kMostPages = 64;  // pages per registration
+inline constexpr size_t kCells = 32;     // cells per page: concurrent writers use different ones
+inline constexpr size_t kMaxPages = 64;  // pages per registration
 inline constexpr size_t kRegistrations = 4096;  // at once
 
 class PagedMemory {
@@ -52,7 +52,7 @@ class PagedMemory {
     std::atomic<uint64_t> serial{0};  // 0: none
     // Atomic: with a mutant they are read while the next registration is being written.
     std::atomic<size_t> page{0}, pages{0};
-    std::array<std::atomic<void*>, kMostPages> objects{};
+    std::array<std::atomic<void*>, kMaxPages> objects{};
     UringRun run{};
   };
   virtual int pin(Registration* registration) = 0;

@@ -21,22 +21,22 @@ constexpr int kMostRounds = 100000;
 
 }  // namespace
 
-RemoteHunt::RemoteHunt(const RemoteHuntOptions& options) : options_(options) {}
+RemoteStaleHunt::RemoteStaleHunt(const RemoteHuntOptions& options) : options_(options) {}
 
-RemoteHunt::~RemoteHunt() {
+RemoteStaleHunt::~RemoteStaleHunt() {
   for (auto& rank : ranks_) hydrant_remote_destroy(rank->end);
   for (auto& rank : ranks_) {
     if (rank->domain != 0) hydrant_domain_destroy(rank->domain, HYDRANT_FINI_UNPIN);
   }
 }
 
-void RemoteHunt::fail(const std::string& what) {
+void RemoteStaleHunt::fail(const std::string& what) {
   const std::lock_guard lock(result_mu_);
   if (result_.violation.empty()) result_.violation = what;
   failed_.store(true);
 }
 
-bool RemoteHunt::set_up() {
+bool RemoteStaleHunt::set_up() {
   for (uint32_t i = 0; i < options_.ranks; ++i) {
     auto rank = std::make_unique<Rank>();
     rank->hunt = this;
@@ -99,8 +99,8 @@ bool RemoteHunt::set_up() {
   return true;
 }
 
-int RemoteHunt::send(void* user, uint32_t peer, uint32_t lane, void*, const void* bytes,
-                     size_t len) {
+int RemoteStaleHunt::send(void* user, uint32_t peer, uint32_t lane, void*, const void* bytes,
+                          size_t len) {
   const auto& rank = *static_cast<const Rank*>(user);
   if (!rank.hunt->ended_.load(std::memory_order_relaxed) &&
       mix(rank.hunt->sends_.fetch_add(1, std::memory_order_relaxed)) % 64 == 0)
@@ -114,7 +114,7 @@ int RemoteHunt::send(void* user, uint32_t peer, uint32_t lane, void*, const void
 }
 
 // Delivers a random message in flight, not the oldest.
-bool RemoteHunt::deliver_one(Rank* rank, Random* random) {
+bool RemoteStaleHunt::deliver_one(Rank* rank, Random* random) {
   Message message;
   {
     const std::lock_guard lock(rank->inbox_mu);
@@ -136,7 +136,7 @@ bool RemoteHunt::deliver_one(Rank* rank, Random* random) {
 // ---- operations of a rank
 // -----------------------------------------------------------------------------------
 
-void RemoteHunt::use(Op* op) {
+void RemoteStaleHunt::use(Op* op) {
   Rank& to = *ranks_[op->to];
   const uint32_t value = next_value_.fetch_add(1, std::memory_order_relaxed);
   bool visible = false;
@@ -149,13 +149,14 @@ void RemoteHunt::use(Op* op) {
   if (!visible) fail("a write reached pages that were replaced before it began");
 }
 
-void RemoteHunt::end(Op* op) {
+void RemoteStaleHunt::end(Op* op) {
   if (hydrant_remote_release(op->pin) != GASNET_OK)
     fail(std::string("a release failed: ") + hydrant_error_text());
   op->busy.store(false, std::memory_order_release);
 }
 
-void RemoteHunt::done(void* context, hydrant_pin_t pin, const hydrant_remote_outcome_t* outcome) {
+void RemoteStaleHunt::done(void* context, hydrant_pin_t pin,
+                           const hydrant_remote_outcome_t* outcome) {
   auto& op = *static_cast<Op*>(context);
   op.pin = pin;
   if (outcome->status != GASNET_OK) {
@@ -169,7 +170,7 @@ void RemoteHunt::done(void* context, hydrant_pin_t pin, const hydrant_remote_out
 }
 
 // Writes several times in a row to one place, as programs do: most of them hit.
-void RemoteHunt::write_somewhere(Rank* rank, Random* random) {
+void RemoteStaleHunt::write_somewhere(Rank* rank, Random* random) {
   const uint32_t peer = (rank->number + 1 + random->below(options_.ranks - 1)) % options_.ranks;
   const size_t pages = 1 + random->below(kLongest);
   const bool anywhere = random->one_in(8);
@@ -192,7 +193,7 @@ void RemoteHunt::write_somewhere(Rank* rank, Random* random) {
 }
 
 // True if it hit; the pin is then still held.
-bool RemoteHunt::write(Rank* rank, Op* op, size_t first, size_t pages) {
+bool RemoteStaleHunt::write(Rank* rank, Op* op, size_t first, size_t pages) {
   const Rank& to = *ranks_[op->to];
   op->epoch = to.told[op->page].load();
   hydrant_remote_call_t call{};
@@ -214,14 +215,14 @@ bool RemoteHunt::write(Rank* rank, Op* op, size_t first, size_t pages) {
 }
 
 // Delivers and polls for all ranks: other ranks' threads may not run for some time.
-void RemoteHunt::make_progress(Random* random) {
+void RemoteStaleHunt::make_progress(Random* random) {
   for (auto& rank : ranks_) {
     (void)deliver_one(rank.get(), random);
     hydrant_remote_poll(rank->end);
   }
 }
 
-void RemoteHunt::replace_some(Rank* rank, Random* random) {
+void RemoteStaleHunt::replace_some(Rank* rank, Random* random) {
   const size_t pages = 1 + random->below(kLongest);
   const size_t first = random->below(options_.pages - pages + 1);
   for (size_t i = first; i < first + pages; ++i) rank->begun[i].fetch_add(1);
@@ -245,7 +246,7 @@ void RemoteHunt::replace_some(Rank* rank, Random* random) {
   for (size_t i = first; i < first + pages; ++i) rank->told[i].store(rank->begun[i].load());
 }
 
-void RemoteHunt::work(Rank* rank) {
+void RemoteStaleHunt::work(Rank* rank) {
   Random random(options_.seed * 1000 + rank->number);
   for (uint64_t turn = 0; !is_over(); ++turn) {
     write_somewhere(rank, &random);
@@ -264,7 +265,7 @@ void RemoteHunt::work(Rank* rank) {
   rank->held.clear();
 }
 
-void RemoteHunt::help(uint32_t number) {
+void RemoteStaleHunt::help(uint32_t number) {
   Random random(options_.seed * 1000 + 500 + number);
   while (!ended_.load(std::memory_order_relaxed)) {
     Rank* rank = ranks_[random.below(ranks_.size())].get();
@@ -277,7 +278,7 @@ void RemoteHunt::help(uint32_t number) {
 // ---- end of the hunt
 // --------------------------------------------------------------------------------------------
 
-void RemoteHunt::come_to_rest() {
+void RemoteStaleHunt::come_to_rest() {
   Random random(options_.seed);
   for (int pass = 0; pass < 2; ++pass) {
     int idle = 0;
@@ -315,7 +316,7 @@ void RemoteHunt::come_to_rest() {
   }
 }
 
-RemoteHuntResult RemoteHunt::run() {
+RemoteHuntResult RemoteStaleHunt::run() {
   if (!set_up()) return result_;
   {
     Threads helpers;

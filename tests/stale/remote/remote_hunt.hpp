@@ -44,10 +44,10 @@ struct RemoteHuntResult {
   uint64_t checked = 0;        // writes whose value the owner had to see
 };
 
-class RemoteHunt {
+class RemoteStaleHunt {
  public:
-  explicit RemoteHunt(const RemoteHuntOptions& options);
-  ~RemoteHunt();
+  explicit RemoteStaleHunt(const RemoteHuntOptions& options);
+  ~RemoteStaleHunt();
   RemoteHuntResult run();
 
  private:
@@ -58,7 +58,7 @@ class RemoteHunt {
   };
   // A remote pin and the write through it.
   struct Op {
-    RemoteHunt* hunt = nullptr;
+    RemoteStaleHunt* hunt = nullptr;
     uint32_t from = 0, to = 0;
     size_t page = 0, cell = 0;
     uint64_t epoch = 0;
@@ -66,7 +66,7 @@ class RemoteHunt {
     std::atomic<bool> busy{false};
   };
   struct Rank {
-    RemoteHunt* hunt = nullptr;
+    RemoteStaleHunt* hunt = nullptr;
     uint32_t number = 0;
     std::unique_ptr<PagedMemory> memory;
     hydrant_domain_t domain = 0;

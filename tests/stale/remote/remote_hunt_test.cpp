@@ -25,7 +25,7 @@ uint64_t operations(uint64_t plain) {
 }
 
 RemoteHuntResult hunt(const char* name, const RemoteHuntOptions& options) {
-  RemoteHunt of(options);
+  RemoteStaleHunt of(options);
   const RemoteHuntResult result = of.run();
   std::printf(
       "%s: %zu operations, %zu hits, %zu moves, %zu recalls, %zu messages out of order; %zu "
@@ -46,13 +46,13 @@ void expect_clean(const RemoteHuntResult& result, uint64_t least_operations) {
   EXPECT_GT(result.hits, 0u);
 }
 
-TEST(RemoteHunt, AMillionWritesReachNoReplacedPage) {
+TEST(RemoteStaleHunt, AMillionWritesReachNoReplacedPage) {
   RemoteHuntOptions options;
   options.operations = operations(1'000'000);
   expect_clean(hunt("objects", options), options.operations);
 }
 
-TEST(RemoteHunt, WithRoomForFewAndAFixedDivision) {
+TEST(RemoteStaleHunt, WithRoomForFewAndAFixedDivision) {
   RemoteHuntOptions options;
   options.operations = operations(150'000);
   options.budget_pages = 16;
@@ -62,7 +62,7 @@ TEST(RemoteHunt, WithRoomForFewAndAFixedDivision) {
   expect_clean(hunt("few", options), options.operations);
 }
 
-TEST(RemoteHunt, PagesThatAreReallyPinned) {
+TEST(RemoteStaleHunt, PagesThatAreReallyPinned) {
   RemoteHuntOptions options;
   options.operations = operations(60'000);
   options.real_pins = true;
@@ -73,7 +73,7 @@ TEST(RemoteHunt, PagesThatAreReallyPinned) {
 }
 
 // Without calls of hydrant_invalidate(): the kernel reports releases.
-TEST(RemoteHunt, PagesThatTheKernelWatches) {
+TEST(RemoteStaleHunt, PagesThatTheKernelWatches) {
   RemoteHuntOptions options;
   options.operations = operations(40'000);
   options.real_pins = true;
@@ -85,9 +85,9 @@ TEST(RemoteHunt, PagesThatTheKernelWatches) {
 }
 
 #if HYDRANT_MUTANTS
-class RemoteHuntMutants : public ::testing::Test {
+class RemoteStaleHuntMutants : public ::testing::Test {
  protected:
-  ~RemoteHuntMutants() override { set_mutant(Mutant::kNone, 0); }
+  ~RemoteStaleHuntMutants() override { set_mutant(Mutant::kNone, 0); }
 
   static std::string find(Mutant mutant) {
     set_mutant(mutant, 0);
@@ -99,11 +99,13 @@ class RemoteHuntMutants : public ::testing::Test {
   }
 };
 
-TEST_F(RemoteHuntMutants, ADroppedRecallIsFound) { EXPECT_NE(find(Mutant::kDropRecall), ""); }
-TEST_F(RemoteHuntMutants, AnEarlyAcknowledgementIsFound) {
+TEST_F(RemoteStaleHuntMutants, ADroppedRecallIsFound) { EXPECT_NE(find(Mutant::kDropRecall), ""); }
+TEST_F(RemoteStaleHuntMutants, AnEarlyAcknowledgementIsFound) {
   EXPECT_NE(find(Mutant::kEarlyAcknowledgement), "");
 }
-TEST_F(RemoteHuntMutants, AMissingQuarantineIsFound) { EXPECT_NE(find(Mutant::kNoQuarantine), ""); }
+TEST_F(RemoteStaleHuntMutants, AMissingQuarantineIsFound) {
+  EXPECT_NE(find(Mutant::kNoQuarantine), "");
+}
 #endif
 
 }  // namespace

@@ -28,7 +28,7 @@
 namespace hydrant::stale {
 namespace {
 
-constexpr time_t kLongestSeconds = 240;
+constexpr time_t kMaxSeconds = 240;
 constexpr int kNoFilter = 88;
 
 struct Call {
@@ -114,7 +114,7 @@ class Watcher {
   bool watch(int listener, pid_t child, int* status) {
     timespec now{};
     clock_gettime(CLOCK_MONOTONIC, &now);
-    const time_t end = now.tv_sec + static_cast<time_t>(kLongestSeconds * testing::patience());
+    const time_t end = now.tv_sec + static_cast<time_t>(kMaxSeconds * testing::patience());
     while (waitpid(child, status, WNOHANG) == 0) {
       clock_gettime(CLOCK_MONOTONIC, &now);
       if (now.tv_sec > end) return false;

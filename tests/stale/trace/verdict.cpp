@@ -12,7 +12,7 @@ namespace hydrant::stale {
 namespace {
 
 constexpr size_t kPageShift = 12;
-constexpr size_t kMostTexts = 20;
+constexpr size_t kMaxTexts = 20;
 constexpr size_t kNever = SIZE_MAX;
 
 struct Page {
@@ -92,7 +92,7 @@ class Judge {
   }
 
   void accuse(uintptr_t number, const Page& page, size_t again) {
-    if (!guilty_.insert(page.released).second || guilty_.size() > kMostTexts) return;
+    if (!guilty_.insert(page.released).second || guilty_.size() > kMaxTexts) return;
     const TraceRecord& call = log_.at(page.released);
     char text[240];
     std::snprintf(

@@ -3,7 +3,7 @@
 
 #include "am/job/job.hpp"
 #include "firehose/base/status.hpp"
-#include "tests/support/store_bootstrap.hpp"
+#include "tests/support/fake_bootstrap.hpp"
 
 #include <gtest/gtest.h>
 
@@ -92,7 +92,7 @@ TEST(Neighbourhood, RanksAgreeOnEveryDivision) {
 
 // The entries of four ranks, of which 2 has `card`.
 Status find_in(std::initializer_list<uint32_t> card, size_t bytes, RankLocation* found) {
-  auto store = std::make_unique<testing::StoreBootstrap>();
+  auto store = std::make_unique<testing::FakeBootstrap>();
   const std::vector<uint32_t> words(card);
   store->set(2, "whereabouts", std::as_bytes(std::span(words)).first(bytes));
   job().bootstrap = std::move(store);

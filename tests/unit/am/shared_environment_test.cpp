@@ -1,7 +1,7 @@
 // The part of rank 0's environment that other ranks get, and their behaviour if they get none.
 #include "am/job/shared_environment.hpp"
 
-#include "tests/support/store_bootstrap.hpp"
+#include "tests/support/fake_bootstrap.hpp"
 
 #include <gtest/gtest.h>
 
@@ -12,10 +12,10 @@
 namespace hydrant {
 namespace {
 
-using testing::StoreBootstrap;
+using testing::FakeBootstrap;
 
 // Publishes `value` as rank 0; this rank has "own".
-void exchange(StoreBootstrap* store, SharedEnvironment* here, const std::string& value) {
+void exchange(FakeBootstrap* store, SharedEnvironment* here, const std::string& value) {
   setenv("TEST_SHARED", value.c_str(), 1);
   SharedEnvironment rank_0;
   ASSERT_EQ(rank_0.publish(*store), Status::kOk);
@@ -35,7 +35,7 @@ TEST(SharedEnvironment, LauncherVariablesAreNotShared) {
 
 TEST(SharedEnvironment, OtherRanksGetTheValueOfRank0) {
   for (const size_t bytes : {size_t{0}, size_t{1}, size_t{1024}, size_t{5000}, size_t{100000}}) {
-    StoreBootstrap store;
+    FakeBootstrap store;
     SharedEnvironment here;
     const std::string value(bytes, 'x');
     exchange(&store, &here, value);
@@ -48,7 +48,7 @@ TEST(SharedEnvironment, OtherRanksGetTheValueOfRank0) {
 }
 
 TEST(SharedEnvironment, EqualEnvironmentNeedsOneQuery) {
-  StoreBootstrap store;
+  FakeBootstrap store;
   SharedEnvironment here;
   exchange(&store, &here, "own");
   EXPECT_EQ(store.gets, 1u);
@@ -57,14 +57,14 @@ TEST(SharedEnvironment, EqualEnvironmentNeedsOneQuery) {
 
 TEST(SharedEnvironment, WithoutSharingEachRankUsesItsOwn) {
   {
-    StoreBootstrap store;
+    FakeBootstrap store;
     SharedEnvironment here;
-    exchange(&store, &here, std::string(SharedEnvironment::kMostBytes, 'x'));
+    exchange(&store, &here, std::string(SharedEnvironment::kMaxBytes, 'x'));
     EXPECT_EQ(here.find("TEST_SHARED"), nullptr);
     EXPECT_EQ(store.gets, 1u);
   }
   {
-    StoreBootstrap store;
+    FakeBootstrap store;
     store.refused = "environment.3";
     SharedEnvironment here;
     exchange(&store, &here, std::string(10000, 'x'));
@@ -72,7 +72,7 @@ TEST(SharedEnvironment, WithoutSharingEachRankUsesItsOwn) {
     EXPECT_EQ(store.gets, 1u);
   }
   {  // a store without it
-    StoreBootstrap store;
+    FakeBootstrap store;
     SharedEnvironment here;
     here.adopt(store);
     EXPECT_EQ(here.find("TEST_SHARED"), nullptr);
@@ -81,12 +81,12 @@ TEST(SharedEnvironment, WithoutSharingEachRankUsesItsOwn) {
 
 TEST(SharedEnvironment, IncompleteOrCorruptEnvironmentIsNotUsed) {
   for (const size_t cut : {size_t{1}, size_t{0}}) {
-    StoreBootstrap store;
+    FakeBootstrap store;
     setenv("TEST_SHARED", std::string(5000, 'x').c_str(), 1);
     SharedEnvironment rank_0;
     ASSERT_EQ(rank_0.publish(store), Status::kOk);
     setenv("TEST_SHARED", "own", 1);
-    std::vector<std::byte>& second = store.cards.at({0, "environment.1"});
+    std::vector<std::byte>& second = store.entries.at({0, "environment.1"});
     if (cut != 0) second.pop_back();
     second[0] ^= std::byte{1};
     SharedEnvironment here;

@@ -37,7 +37,7 @@ class LoopNetwork : public FakeTransport {
   // ---- results ----
   uint64_t calls = 0;
   uint64_t completions = 0;
-  size_t most_under_way = 0;
+  size_t max_under_way = 0;
   size_t under_way() const { return posted_.size(); }
   std::set<const Completion*> records;  // all completion objects seen
   std::vector<const void*> locals;      // local addresses of puts and gets, as posted
@@ -93,7 +93,7 @@ class LoopNetwork : public FakeTransport {
     posted_.push_back(operation);
     records.insert(operation.completion);
     locals.push_back(local);
-    most_under_way = std::max(most_under_way, posted_.size());
+    max_under_way = std::max(max_under_way, posted_.size());
     return Status::kOk;
   }
 

@@ -36,7 +36,7 @@ TEST(BarrierWord, NamesSurviveEncodingAndDecoding) {
   }
 }
 
-TEST(BarrierWord, ZeroMemoryIsNotAWordOfTheFirstEpochs) {
+TEST(BarrierWord, ZeroMemoryIsNotAWordOfAnEarlyEpoch) {
   EXPECT_FALSE(barrier_word::is_of(0, 1));
   EXPECT_FALSE(barrier_word::is_of(0, 2));
 }
@@ -209,7 +209,7 @@ TEST(RdmaBarrier, OneRankOfANodeWatchesTheAdapter) {
 
 // A rank that finds the lock taken leaves, and the holder must see its arrival. Two ranks arrive nearly
 // at the same time, and no rank polls afterwards.
-TEST(RdmaBarrier, NoArrivalIsLostWhenAllArriveAtOnce) {
+TEST(RdmaBarrier, SimultaneousArrivalsAreAllCounted) {
   constexpr uint32_t kRanks = 2;
   constexpr uint32_t kBarriers = 200'000;
   constexpr auto kLongest = std::chrono::seconds(20);

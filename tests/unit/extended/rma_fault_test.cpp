@@ -261,10 +261,10 @@ TEST_F(RmaAllocations, NthFailedAllocationIsTolerated) {
   EXPECT_GE(end_threads(), 10u) << "too few allocations";
 }
 
-class RmaWrongCalls : public test::RmaFixture {};
+class RmaArgumentErrors : public test::RmaFixture {};
 
 // The per-thread state depends on the job's size, so calls before the start of the job must not create it.
-TEST_F(RmaWrongCalls, DoNotCreateThreadState) {
+TEST_F(RmaArgumentErrors, DoNotCreateThreadState) {
   in_new_thread([&] {
     uint64_t word = 0;
     const gex_Rank_t nobody = job().size();

@@ -154,7 +154,7 @@ TEST_P(RmaNetwork, DepthAndThrottleLimitOperationsUnderWay) {
       for (const auto& [nbi, is_put] :
            {std::pair{false, true}, {true, true}, {false, false}, {true, false}}) {
         const auto bound = static_cast<size_t>(nbi ? bound_nbi : bound_nb);
-        network->most_under_way = 0;
+        network->max_under_way = 0;
         std::vector<gex_Event_t> events;
         for (size_t i = 0; i < 20; ++i) {
           std::byte* const there = far.data() + i * 5000;
@@ -167,10 +167,10 @@ TEST_P(RmaNetwork, DepthAndThrottleLimitOperationsUnderWay) {
         }
         gex_Event_WaitAll(events.data(), events.size(), 0);
         gex_NBI_Wait(GEX_EC_ALL, 0);
-        EXPECT_LE(network->most_under_way, bound);
+        EXPECT_LE(network->max_under_way, bound);
         // The limit is also reached.
         if (std::string_view(GetParam().path) != "am") {
-          EXPECT_EQ(network->most_under_way, bound);
+          EXPECT_EQ(network->max_under_way, bound);
         }
       }
       // An event that was used for a region before has the same limit as any other.
@@ -178,10 +178,10 @@ TEST_P(RmaNetwork, DepthAndThrottleLimitOperationsUnderWay) {
         gasnet_begin_nbi_accessregion();
         gasnet_put_nbi_bulk(kPeer, far.data(), near.data(), 50000);
         gex_Event_Wait(gasnet_end_nbi_accessregion());
-        network->most_under_way = 0;
+        network->max_under_way = 0;
         gex_Event_Wait(gasnet_put_nb_bulk(kPeer, far.data(), near.data(), 50000));
         if (std::string_view(GetParam().path) == "bounce") {
-          EXPECT_EQ(network->most_under_way, static_cast<size_t>(bound_nb));
+          EXPECT_EQ(network->max_under_way, static_cast<size_t>(bound_nb));
         }
       }
     });

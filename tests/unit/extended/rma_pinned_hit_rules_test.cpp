@@ -60,7 +60,7 @@ TEST_F(RmaPinnedHitRules, OperationUnderWayHoldsItsMemory) {
 
 // A put announces data as a message does, and a get may fetch such an announcement. So both wait for
 // recalled memory.
-TEST_F(RmaPinnedHitRules, PostsWaitUntilReleasedMemoryIsGivenUp) {
+TEST_F(RmaPinnedHitRules, PostsWaitUntilRecallsComplete) {
   for (const bool is_put : {true, false}) {
     in_new_thread([&] {
       warm();
@@ -159,14 +159,14 @@ TEST_F(RmaPinnedHitRules, DepthLimitsOperationsUnderWay) {
   choose({{"GASNET_NETWORKDEPTH", "2"}});
   in_new_thread([&] {
     warm();
-    loop->most_under_way = 0;
+    loop->max_under_way = 0;
     for (int i = 0; i < 10; ++i)
       EXPECT_EQ(gex_RMA_GetNBI(team(), near_ + 8 * i, kPeer, far_, 8, 0), GASNET_OK);
     // No room: an immediate operation must not start.
     const gex_Event_t event = gex_RMA_GetNB(team(), near_, kPeer, far_, 8, GEX_FLAG_IMMEDIATE);
     EXPECT_EQ(event, GEX_EVENT_NO_OP);
     gex_NBI_Wait(GEX_EC_ALL, 0);
-    EXPECT_EQ(loop->most_under_way, 2u);
+    EXPECT_EQ(loop->max_under_way, 2u);
   });
 }
 

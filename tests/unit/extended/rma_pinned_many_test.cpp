@@ -14,7 +14,7 @@ namespace {
 using test::count_of;
 using test::pattern;
 
-class RmaPinnedMany : public test::PinnedFixture {
+class RmaPinnedBatch : public test::PinnedFixture {
  protected:
   static constexpr size_t kOps = 40;
   static constexpr size_t kStride = 8192;
@@ -66,7 +66,7 @@ class RmaPinnedMany : public test::PinnedFixture {
   std::byte* near_ = nullptr;
 };
 
-TEST_F(RmaPinnedMany, ArePostedAsOneList) {
+TEST_F(RmaPinnedBatch, ArePostedAsOneList) {
   in_new_thread([&] {
     warm();
     for (const bool is_put : {true, false}) {
@@ -83,7 +83,7 @@ TEST_F(RmaPinnedMany, ArePostedAsOneList) {
   });
 }
 
-TEST_F(RmaPinnedMany, OperationsNotAcceptedAreStartedSeparately) {
+TEST_F(RmaPinnedBatch, OperationsNotAcceptedAreStartedSeparately) {
   for (const Status refusal : {Status::kNotReady, Status::kRefused, Status::kUnsupported}) {
     in_new_thread([&] {
       warm();
@@ -101,7 +101,7 @@ TEST_F(RmaPinnedMany, OperationsNotAcceptedAreStartedSeparately) {
   }
 }
 
-TEST_F(RmaPinnedMany, OperationsRefusedLaterUseMessages) {
+TEST_F(RmaPinnedBatch, OperationsRefusedLaterUseMessages) {
   in_new_thread([&] {
     warm();
     for (const bool is_put : {true, false}) {
@@ -112,7 +112,7 @@ TEST_F(RmaPinnedMany, OperationsRefusedLaterUseMessages) {
   });
 }
 
-TEST_F(RmaPinnedMany, MissingFirehosesAreRequested) {
+TEST_F(RmaPinnedBatch, MissingFirehosesAreRequested) {
   in_new_thread([&] {
     warm();
     std::byte* const pinned = far_;

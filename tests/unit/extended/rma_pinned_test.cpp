@@ -143,7 +143,7 @@ TEST_F(RmaPinned, SmallSegmentIsGrantedCompletely) {
 
 // A store into a peer's memory announces data as a message does. So it must wait until all peers have
 // given up released memory of this process.
-TEST_F(RmaPinned, StoresWaitUntilReleasedMemoryIsGivenUp) {
+TEST_F(RmaPinned, StoresWaitUntilRecallsComplete) {
   in_new_thread([&] {
     constexpr size_t kBytes = 8192;
     std::byte* const gone = map(kBytes);
@@ -171,7 +171,7 @@ TEST_F(RmaPinned, StoresWaitUntilReleasedMemoryIsGivenUp) {
 }
 
 // The same for a message on its fast path.
-TEST_F(RmaPinned, ShortsWaitUntilReleasedMemoryIsGivenUp) {
+TEST_F(RmaPinned, ShortsWaitUntilRecallsComplete) {
   in_new_thread([&] {
     constexpr size_t kBytes = 8192;
     std::byte* const gone = map(kBytes);

@@ -21,7 +21,7 @@ struct FailedPeer {
 std::vector<FailedPeer> lost;
 void note_lost(Rank peer, const char* why) noexcept { lost.push_back({peer, why}); }
 
-class RefusalsTest : public ::testing::Test {
+class SendFailuresTest : public ::testing::Test {
  protected:
   void SetUp() override { lost.clear(); }
   // Notes a refusal; returns the log output.
@@ -36,20 +36,20 @@ class RefusalsTest : public ::testing::Test {
   SendFailures failures{note_lost};
 };
 
-TEST_F(RefusalsTest, NotReadyIsNotARefusal) {
+TEST_F(SendFailuresTest, NotReadyIsNotARefusal) {
   EXPECT_EQ(refuse(Status::kNotReady, kStart), "");
   EXPECT_EQ(refuse(Status::kNotReady, kStart + 10 * SendFailures::kMaxNs), "");
   EXPECT_THAT(lost, IsEmpty());
 }
 
-TEST_F(RefusalsTest, PermanentRefusalIsReportedAtOnce) {
+TEST_F(SendFailuresTest, PermanentRefusalIsReportedAtOnce) {
   EXPECT_EQ(refuse(Status::kBroken, kStart), "");
   ASSERT_EQ(lost.size(), 1U);
   EXPECT_EQ(lost[0].peer, 3U);
   EXPECT_EQ(lost[0].why, "no room");
 }
 
-TEST_F(RefusalsTest, TemporaryRefusalIsAWarningAndReportedIfItLasts) {
+TEST_F(SendFailuresTest, TemporaryRefusalIsAWarningAndReportedIfItLasts) {
   EXPECT_THAT(refuse(Status::kResource, kStart),
               HasSubstr("a message to rank 3 cannot be sent: no room; trying again for 30 s"));
   EXPECT_EQ(refuse(Status::kResource, kStart + SendFailures::kMaxNs - 1), "");
@@ -59,7 +59,7 @@ TEST_F(RefusalsTest, TemporaryRefusalIsAWarningAndReportedIfItLasts) {
   EXPECT_EQ(lost[0].why, "no room");
 }
 
-TEST_F(RefusalsTest, SuccessRestartsTheTimeLimit) {
+TEST_F(SendFailuresTest, SuccessRestartsTheTimeLimit) {
   EXPECT_NE(refuse(Status::kResource, kStart), "");
   failures.note_success();
   EXPECT_NE(refuse(Status::kResource, kStart + 2 * SendFailures::kMaxNs), "");

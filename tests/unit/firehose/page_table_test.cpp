@@ -15,13 +15,13 @@ namespace hydrant::testing {
 namespace {
 
 constexpr uint32_t kPageShift = 12;
-constexpr uint32_t kMostPages = 4096;
+constexpr uint32_t kMaxPages = 4096;
 
 // A table and its regions' slots, region i + 1 of a bucket kept in `model`.
 class PageTables : public ::testing::Test {
  protected:
-  PageTables() : slots_(kMostPages + 1), table_(kPageShift, slots_.data()) {
-    EXPECT_TRUE(table_.map(kMostPages));
+  PageTables() : slots_(kMaxPages + 1), table_(kPageShift, slots_.data()) {
+    EXPECT_TRUE(table_.map(kMaxPages));
   }
   static MemoryRange range_of(uint64_t bucket) {
     return {bucket << kPageShift, size_t{1} << kPageShift};
@@ -55,8 +55,8 @@ class PageTables : public ::testing::Test {
     const uintptr_t last = ((high + 1) << kPageShift) - 1;
     EXPECT_EQ(table_.any_overlap(begin, last), lowest);
     EXPECT_EQ(table_.first_start(begin, last), lowest);
-    std::vector<RegionIndex> found(kMostPages);
-    found.resize(table_.collect(begin, last, found.data(), kMostPages));
+    std::vector<RegionIndex> found(kMaxPages);
+    found.resize(table_.collect(begin, last, found.data(), kMaxPages));
     std::sort(found.begin(), found.end());
     std::sort(expected.begin(), expected.end());
     EXPECT_EQ(found, expected);
@@ -78,7 +78,7 @@ TEST_F(PageTables, EmptyFindsNothing) {
 TEST_F(PageTables, RandomOperationsMatchAMap) {
   std::mt19937_64 random(20);
   std::vector<RegionIndex> free;
-  for (RegionIndex i = kMostPages; i > 0; --i) free.push_back(i);
+  for (RegionIndex i = kMaxPages; i > 0; --i) free.push_back(i);
   for (size_t step = 0; step < 60'000; ++step) {
     // Dense and far apart, more and more full and then less again.
     const uint64_t bucket = random() % 4 == 0 ? (random() % 6000) << 20 : random() % 6000;
@@ -96,7 +96,7 @@ TEST_F(PageTables, RandomOperationsMatchAMap) {
     if (step % 500 == 0) check_range(random() % 6000, 6000 + (random() % 6000 << 18));
     if (step % 500 == 1) check_range(bucket, bucket + 5);
   }
-  EXPECT_LE(table_.memory_bytes(), kMostPages * 2 * sizeof(RegionIndex));
+  EXPECT_LE(table_.memory_bytes(), kMaxPages * 2 * sizeof(RegionIndex));
   table_.clear();
   model_.clear();
   check_range(0, 6000);

@@ -50,7 +50,7 @@ TEST_F(PinCacheAsync, CachedMemoryIsAnsweredBeforeTheCallReturns) {
   EXPECT_EQ(hydrant_poll(domain_), 0) << "answered twice";
 }
 
-TEST_F(PinCacheAsync, MissWithASynchronousRegistrarIsAnsweredOnce) {
+TEST_F(PinCacheAsync, MissWithASynchronousRegistrarCompletesOnce) {
   create();
   PinAnswer answer;
   EXPECT_EQ(ask(answer, 0, 3), GASNET_OK);
@@ -73,7 +73,7 @@ TEST_F(PinCacheAsync, NotNowBecomesACallbackWhenBudgetIsBack) {
   }
 }
 
-TEST_F(PinCacheAsync, WhatCanNeverWorkIsAnErrorAndNotACallback) {
+TEST_F(PinCacheAsync, ImpossiblePinIsAnErrorWithoutACallback) {
   create_small(4);
   PinAnswer answer;
   EXPECT_EQ(ask(answer, 0, 5), GASNET_ERR_RESOURCE);
@@ -83,9 +83,9 @@ TEST_F(PinCacheAsync, WhatCanNeverWorkIsAnErrorAndNotACallback) {
   EXPECT_EQ(answer.times.load(), 0);
 }
 
-TEST_F(PinCacheAsync, RefusalIsAnsweredOneWayOrTheOther) {
+TEST_F(PinCacheAsync, RefusalIsReturnedOrCalledBack) {
   create();
-  registrar_.refuse(arena_.addr(0), kPage, TestRegistrar::kAnyAccess);
+  registrar_.refuse(arena_.addr(0), kPage, RecordingRegistrar::kAnyAccess);
   PinAnswer answer;
   const int status = ask(answer, 0);
   if (status == GASNET_OK) {
@@ -97,7 +97,7 @@ TEST_F(PinCacheAsync, RefusalIsAnsweredOneWayOrTheOther) {
   }
 }
 
-TEST_F(PinCacheAsync, DestroyAnswersWhatStillWaits) {
+TEST_F(PinCacheAsync, DestroyCompletesWaitingPins) {
   create_small(4);
   const hydrant_pin_t all = pin(0, 4);
   ASSERT_NE(all.region, nullptr);
@@ -196,7 +196,7 @@ TEST_F(PinCacheAsync, FailedCompletionIsTheAnswer) {
   }
 }
 
-TEST_F(PinCacheAsync, InvalidatedWhileUnderWayIsRegisteredAgain) {
+TEST_F(PinCacheAsync, InvalidatedInFlightIsRegisteredAgain) {
   registrar_.offer_async();
   create();
   PinAnswer answer;

@@ -74,7 +74,7 @@ TEST_F(PinCacheBegun, ARegistrationUnderWayIsKept) {
   threads.start([&] { EXPECT_EQ(hydrant_release(pin(8, 4)), GASNET_OK); });
   ASSERT_TRUE(registrar_.wait_for_stopped(1));
   for (int i = 0; i < 1000; ++i) ASSERT_EQ(invalidate(8, 4), GASNET_ERR_NOT_READY) << i;
-  registrar_.let_pins_go();
+  registrar_.resume_pins();
   threads.join();
   EXPECT_EQ(registrar_.pins(), 1u);
   EXPECT_EQ(invalidate(8, 4), GASNET_OK);

@@ -44,7 +44,7 @@ TEST_F(PinCacheClone, ChildsOwnDomainOutlivesTheFirstUseOfAnInheritedOne) {
   create();
   const hydrant_pin_t held = pin(0);
   const auto child = [&]() -> std::string {
-    const TestRegistrar own(arena_);
+    const RecordingRegistrar own(arena_);
     const std::string wrong = own_domain_works(held, options_for(own));
     return wrong.empty() && own.live() != 0 ? "something is left registered" : wrong;
   };

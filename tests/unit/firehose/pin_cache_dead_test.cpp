@@ -13,7 +13,7 @@ namespace hydrant::testing {
 namespace {
 
 // A larger region lets the smaller ones that it covers die without a look at who holds them.
-class PinCacheDead : public PinCacheTest {
+class PinCacheDeadRegions : public PinCacheTest {
  protected:
   void create_with(uint64_t budget_bytes) {
     hydrant_domain_options_t options = options_for(registrar_);
@@ -29,7 +29,7 @@ class PinCacheDead : public PinCacheTest {
   uint64_t dead() const { return stats_of(domain_).dead_regions; }
 };
 
-TEST_F(PinCacheDead, AnEighthOfTheBudgetWaitsForPoll) {
+TEST_F(PinCacheDeadRegions, AnEighthOfTheBudgetWaitsForPoll) {
   create_with(64 * kPage);
   use(0, 8);
   use(0, 12);
@@ -42,7 +42,7 @@ TEST_F(PinCacheDead, AnEighthOfTheBudgetWaitsForPoll) {
   EXPECT_EQ(registrar_.live(), 2u);
 }
 
-TEST_F(PinCacheDead, MoreThanAnEighthOfTheBudgetDoesNot) {
+TEST_F(PinCacheDeadRegions, MoreThanAnEighthOfTheBudgetDoesNot) {
   create_with(64 * kPage);
   use(0, 9);
   use(0, 12);
@@ -50,7 +50,7 @@ TEST_F(PinCacheDead, MoreThanAnEighthOfTheBudgetDoesNot) {
   EXPECT_EQ(registrar_.live_bytes(), 12 * kPage);
 }
 
-TEST_F(PinCacheDead, ManySmallOnesAddUpToAnEighth) {
+TEST_F(PinCacheDeadRegions, ManySmallOnesAddUpToAnEighth) {
   create_with(128 * kPage);
   for (size_t page = 0; page < 16; ++page) use(2 * page, 1);
   use(0, 32);
@@ -61,7 +61,7 @@ TEST_F(PinCacheDead, ManySmallOnesAddUpToAnEighth) {
   EXPECT_EQ(registrar_.live_bytes(), 34 * kPage);
 }
 
-TEST_F(PinCacheDead, ManyRegionsDoNotWaitHoweverSmall) {
+TEST_F(PinCacheDeadRegions, ManyRegionsDoNotWaitHoweverSmall) {
   create_with(64 * kMiB);
   for (size_t page = 0; page < 31; ++page) use(2 * page, 1);
   use(0, 62);
@@ -72,7 +72,7 @@ TEST_F(PinCacheDead, ManyRegionsDoNotWaitHoweverSmall) {
   EXPECT_EQ(registrar_.live(), 2u);
 }
 
-TEST_F(PinCacheDead, WhatWasFoundHeldCostsLaterMissesNothing) {
+TEST_F(PinCacheDeadRegions, HeldRegionsAreNotSearchedAgain) {
   create_with(64 * kPage);
   const hydrant_pin_t held = pin(0, 16);
   ASSERT_NE(held.region, nullptr) << hydrant_error_text();
@@ -88,7 +88,7 @@ TEST_F(PinCacheDead, WhatWasFoundHeldCostsLaterMissesNothing) {
   EXPECT_EQ(registrar_.live_bytes(), 24 * kPage);
 }
 
-TEST_F(PinCacheDead, InvalidatedWhileHeldIsLookedAtOnce) {
+TEST_F(PinCacheDeadRegions, InvalidatedHeldRegionIsVisitedOnce) {
   create_with(64 * kPage);
   const hydrant_pin_t held = pin(0, 16);
   ASSERT_NE(held.region, nullptr) << hydrant_error_text();

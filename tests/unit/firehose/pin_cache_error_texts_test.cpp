@@ -26,7 +26,7 @@ using ::testing::Not;
 using ::testing::internal::CaptureStderr;
 using ::testing::internal::GetCapturedStderr;
 
-class PinCacheTexts : public PinCacheTest {
+class PinCacheErrorTexts : public PinCacheTest {
  protected:
   void create_small(uint64_t pages, size_t largest_pages = 0) {
     hydrant_domain_options_t options = options_for(registrar_);
@@ -49,7 +49,7 @@ class PinCacheTexts : public PinCacheTest {
 
 // ---- a text is never somebody else's ----
 
-TEST_F(PinCacheTexts, NothingThereReplacesAnOlderText) {
+TEST_F(PinCacheErrorTexts, NothingThereReplacesAnOlderText) {
   create();
   hydrant_set_error_text("old");
   expect_text(try_pin(0), GASNET_ERR_NOT_READY, HasSubstr("covers the range"));
@@ -58,7 +58,7 @@ TEST_F(PinCacheTexts, NothingThereReplacesAnOlderText) {
               HasSubstr("nothing of the range is pinned"));
 }
 
-TEST_F(PinCacheTexts, NothingThereReplacesAnOlderTextInPageMode) {
+TEST_F(PinCacheErrorTexts, NothingThereReplacesAnOlderTextInPageMode) {
   hydrant_domain_options_t options = options_for(registrar_);
   options.mode = HYDRANT_MODE_PAGE;
   create(options);
@@ -68,7 +68,7 @@ TEST_F(PinCacheTexts, NothingThereReplacesAnOlderTextInPageMode) {
   }
 }
 
-TEST_F(PinCacheTexts, CallbackAtTheEndOfTheDomainFindsItsOwnText) {
+TEST_F(PinCacheErrorTexts, CallbackAtTheEndOfTheDomainFindsItsOwnText) {
   create_small(4);
   const hydrant_pin_t all = pin(0, 4);
   ASSERT_NE(all.region, nullptr);
@@ -89,21 +89,21 @@ TEST_F(PinCacheTexts, CallbackAtTheEndOfTheDomainFindsItsOwnText) {
 
 // ---- requests, limits, remedies ----
 
-TEST_F(PinCacheTexts, TooLargeSaysWhatWasAskedAndWhatToRaise) {
+TEST_F(PinCacheErrorTexts, TooLargeReportsTheRequestAndTheRemedy) {
   create_small(64, 4);
   expect_text(pin(8, 5), GASNET_ERR_RESOURCE,
               AllOf(HasSubstr("domain test"), HasSubstr(request(8, 5)), HasSubstr("16384"),
                     HasSubstr("options.max_region_bytes"), HasSubstr("FIREHOSE_MAX_REGION_SIZE")));
 }
 
-TEST_F(PinCacheTexts, RegistrarsOwnLargestRegionIsNotToBeRaised) {
+TEST_F(PinCacheErrorTexts, RegistrarsOwnLargestRegionIsNotToBeRaised) {
   registrar_.table.max_region_bytes = 4 * kPage;
   create();
   expect_text(pin(8, 5), GASNET_ERR_RESOURCE,
               AllOf(HasSubstr("registrar takes no more"), Not(HasSubstr("FIREHOSE"))));
 }
 
-TEST_F(PinCacheTexts, MoreThanTheBudgetSaysWhatToRaise) {
+TEST_F(PinCacheErrorTexts, BeyondTheBudgetNamesTheRemedy) {
   create_small(4);
   expect_text(pin(8, 5), GASNET_ERR_RESOURCE,
               AllOf(HasSubstr("domain test"), HasSubstr(request(8, 5)), HasSubstr("16384"),
@@ -115,7 +115,7 @@ TEST_F(PinCacheTexts, MoreThanTheBudgetSaysWhatToRaise) {
                                           HasSubstr("options.budget_bytes")));
 }
 
-TEST_F(PinCacheTexts, HeldBudgetSaysWhatWasAskedAndHowMuchIsHeld) {
+TEST_F(PinCacheErrorTexts, HeldBudgetReportsRequestAndHeldBytes) {
   create_small(4);
   const hydrant_pin_t all = pin(0, 4);
   ASSERT_NE(all.region, nullptr);
@@ -125,39 +125,39 @@ TEST_F(PinCacheTexts, HeldBudgetSaysWhatWasAskedAndHowMuchIsHeld) {
   EXPECT_EQ(hydrant_release(all), GASNET_OK);
 }
 
-TEST_F(PinCacheTexts, RememberedRefusalNamesTheRightsAndHowLong) {
+TEST_F(PinCacheErrorTexts, RememberedRefusalNamesTheRightsAndHowLong) {
   create();
-  registrar_.refuse(arena_.addr(3), kPage, TestRegistrar::kAnyAccess);
+  registrar_.refuse(arena_.addr(3), kPage, RecordingRegistrar::kAnyAccess);
   EXPECT_EQ(hydrant_pin_status(pin(3)), HYDRANT_ERR_REFUSED);
   expect_text(pin(3, 1, HYDRANT_LOCAL_WRITE), HYDRANT_ERR_REFUSED,
               AllOf(HasSubstr(request(3, 1)), HasSubstr("access local_write"),
                     HasSubstr("remembered for a second, or until invalidated")));
 }
 
-TEST_F(PinCacheTexts, RightTheRegistrarLacksIsNamed) {
+TEST_F(PinCacheErrorTexts, RightTheRegistrarLacksIsNamed) {
   registrar_.table.supported_access = HYDRANT_LOCAL_WRITE | HYDRANT_REMOTE_READ;
   create();
   expect_text(pin(0, 1, HYDRANT_REMOTE_ATOMIC), HYDRANT_ERR_REFUSED,
               AllOf(HasSubstr("remote_atomic"), HasSubstr("local_write+remote_read")));
 }
 
-TEST_F(PinCacheTexts, RefusedBucketNamesTheRequestToo) {
+TEST_F(PinCacheErrorTexts, RefusedBucketNamesTheRequestToo) {
   hydrant_domain_options_t options = options_for(registrar_);
   options.mode = HYDRANT_MODE_PAGE;
   options.bucket_bytes = 4 * kPage;
   create(options);
-  registrar_.refuse(arena_.addr(3), kPage, TestRegistrar::kAnyAccess);
+  registrar_.refuse(arena_.addr(3), kPage, RecordingRegistrar::kAnyAccess);
   expect_text(pin(0, 1), HYDRANT_ERR_REFUSED,
               AllOf(HasSubstr(request(0, 1)), HasSubstr("buckets are pinned whole")));
   expect_text(pin(1, 9), HYDRANT_ERR_REFUSED, HasSubstr(request(1, 9)));
 }
 
-TEST_F(PinCacheTexts, AllZeroPinWasNeverTaken) {
+TEST_F(PinCacheErrorTexts, AllZeroPinIsInvalid) {
   const hydrant_pin_t zero{};
   EXPECT_EQ(hydrant_pin_status(zero), GASNET_ERR_NOT_INIT);
 }
 
-TEST_F(PinCacheTexts, PartThatIsNotThereIsAllZero) {
+TEST_F(PinCacheErrorTexts, PartThatIsNotThereIsAllZero) {
   create();
   const hydrant_pin_t held = pin(0);
   ASSERT_NE(held.region, nullptr);
@@ -172,7 +172,7 @@ TEST_F(PinCacheTexts, PartThatIsNotThereIsAllZero) {
 
 // ---- unpins that fail ----
 
-TEST_F(PinCacheTexts, FailedUnpinsAreCountedApartAndNamed) {
+TEST_F(PinCacheErrorTexts, FailedUnpinsAreCountedApartAndNamed) {
   create();
   EXPECT_EQ(hydrant_release(pin(0, 2)), GASNET_OK);
   registrar_.answer_unpins(HYDRANT_UNPIN_BROKEN);
@@ -192,7 +192,7 @@ TEST_F(PinCacheTexts, FailedUnpinsAreCountedApartAndNamed) {
 
 // ---- options that cannot be ----
 
-TEST_F(PinCacheTexts, BudgetBelowOneGranuleIsABadArgument) {
+TEST_F(PinCacheErrorTexts, BudgetBelowOneGranuleIsABadArgument) {
   hydrant_domain_options_t options = options_for(registrar_);
   options.budget_bytes = kPage - 1;
   EXPECT_EQ(hydrant_domain_create(&options, &domain_), GASNET_ERR_BAD_ARG);
@@ -205,7 +205,7 @@ TEST_F(PinCacheTexts, BudgetBelowOneGranuleIsABadArgument) {
   create(options);
 }
 
-TEST_F(PinCacheTexts, KnobBelowOneGranuleIsIgnoredAloud) {
+TEST_F(PinCacheErrorTexts, KnobBelowOneGranuleIsIgnoredWithAWarning) {
   const ScopedEnv budget("FIREHOSE_BUDGET", "100");
   hydrant_domain_options_t options = options_for(registrar_);
   options.budget_bytes = 0;
@@ -215,14 +215,14 @@ TEST_F(PinCacheTexts, KnobBelowOneGranuleIsIgnoredAloud) {
   EXPECT_GE(stats_of(domain_).budget_bytes, kPage);
 }
 
-TEST_F(PinCacheTexts, PageModeThatCannotApplyIsSaid) {
+TEST_F(PinCacheErrorTexts, InapplicablePageModeIsReported) {
   const ScopedEnv mode("FIREHOSE_MODE", "page");
   CaptureStderr();
   create();
   EXPECT_THAT(GetCapturedStderr(), HasSubstr("FIREHOSE_MODE=page does not apply"));
 }
 
-TEST_F(PinCacheTexts, BucketInRegionModeIsSaid) {
+TEST_F(PinCacheErrorTexts, BucketInRegionModeIsReported) {
   hydrant_domain_options_t options = options_for(registrar_);
   options.bucket_bytes = 8 * kPage;
   CaptureStderr();
@@ -254,7 +254,7 @@ std::string pin_without_room(hydrant_domain_t domain, const Arena& arena) {
   return stats_of(domain).hits == 0 ? "" : "hits";
 }
 
-TEST_F(PinCacheTexts, AnIndexWithoutRoomIsSaidOnceAtInfo) {
+TEST_F(PinCacheErrorTexts, AnIndexWithoutRoomIsSaidOnceAtInfo) {
   if (!kLimitsAddressSpace) GTEST_SKIP() << "sanitizers need address space without a limit";
   hydrant_domain_options_t options = options_for(registrar_);
   options.max_regions = 1 << 16;  // an index of more than the room that is left
@@ -268,7 +268,7 @@ TEST_F(PinCacheTexts, AnIndexWithoutRoomIsSaidOnceAtInfo) {
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
 }
 
-TEST_F(PinCacheTexts, DomainSaysHowItBeganAndWhatItDid) {
+TEST_F(PinCacheErrorTexts, DomainLogsItsStartAndTotals) {
   set_log_level(LogLevel::kInfo);
   CaptureStderr();
   create_small(64);
@@ -284,7 +284,7 @@ TEST_F(PinCacheTexts, DomainSaysHowItBeganAndWhatItDid) {
   reset_log_level();
 }
 
-TEST_F(PinCacheTexts, ShrinkingOfTheBudgetIsSaidAtDebug) {
+TEST_F(PinCacheErrorTexts, BudgetShrinkingIsLoggedAtDebug) {
   create_small(64);
   registrar_.allow_bytes(4 * kPage);
   EXPECT_EQ(hydrant_release(pin(0, 4)), GASNET_OK);

@@ -72,7 +72,7 @@ TEST_F(PinCacheErrors, LastBytesOfTheAddressSpaceDoNotConfuse) {
 TEST_F(PinCacheErrors, NullAddressIsNotSpecialButNeverHit) {
   EXPECT_EQ(hydrant_try_pin(domain_, nullptr, kPage, 0).region, nullptr);
   EXPECT_EQ(hydrant_partial_pin(domain_, nullptr, kPage, 0).region, nullptr);
-  registrar_.refuse(0, kPage, TestRegistrar::kAnyAccess);
+  registrar_.refuse(0, kPage, RecordingRegistrar::kAnyAccess);
   EXPECT_EQ(hydrant_pin(domain_, nullptr, kPage, 0).region, nullptr);
   EXPECT_TRUE(has_text());
   (void)registrar_.take_problems();
@@ -106,7 +106,7 @@ TEST_F(PinCacheErrors, NothingToDoIsFine) {
   EXPECT_EQ(hydrant_flush(domain_), GASNET_OK);
 }
 
-TEST_F(PinCacheErrors, MoreThanTheBudgetIsAnsweredAtOnce) {
+TEST_F(PinCacheErrors, RequestBeyondTheBudgetFailsImmediately) {
   destroy();
   hydrant_domain_options_t options = options_for(registrar_);
   options.budget_bytes = 8 * kPage;
@@ -164,7 +164,7 @@ void expect_not_init(hydrant_domain_t domain, const void* addr) {
   EXPECT_EQ(hydrant_domain_destroy(domain, HYDRANT_FINI_UNPIN), GASNET_ERR_NOT_INIT);
 }
 
-TEST_F(PinCacheErrors, HandlesThatNeverWereAreNotInit) {
+TEST_F(PinCacheErrors, InvalidHandlesAreNotInit) {
   const hydrant_domain_t garbage[] = {
       0,        1,          63,          64,         domain_ + 1,
       ~domain_, UINT64_MAX, 0xdeadbeefu, 1ull << 63, domain_ ^ (1ull << 40)};
@@ -229,7 +229,7 @@ TEST_F(PinCacheErrors, TooManyDomainsIsResource) {
 
 // ---- pins ----
 
-TEST_F(PinCacheErrors, PinsThatNeverWereAreRefused) {
+TEST_F(PinCacheErrors, InvalidPinsAreRejected) {
   const hydrant_pin_t zero{};
   EXPECT_EQ(hydrant_release(zero), GASNET_ERR_BAD_ARG);
   EXPECT_TRUE(has_text());
@@ -276,7 +276,7 @@ TEST_F(PinCacheErrors, DoubleReleaseNeverCorrupts) {
   EXPECT_EQ(hydrant_release(next), GASNET_OK);
 }
 
-TEST_F(PinCacheErrors, DoubleReleaseAfterTheRegionIsGone) {
+TEST_F(PinCacheErrors, DoubleReleaseAfterUnpin) {
   const hydrant_pin_t held = pin(0);
   ASSERT_NE(held.region, nullptr);
   EXPECT_EQ(hydrant_release(held), GASNET_OK);

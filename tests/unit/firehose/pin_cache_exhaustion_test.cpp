@@ -56,7 +56,7 @@ struct Counts {
   int pinned = 0, copied = 0, not_now = 0;
 };
 
-class PinCacheLadder : public ::testing::TestWithParam<uint32_t> {
+class PinCacheExhaustion : public ::testing::TestWithParam<uint32_t> {
  protected:
   void TearDown() override { destroy(); }
 
@@ -143,7 +143,7 @@ class PinCacheLadder : public ::testing::TestWithParam<uint32_t> {
   hydrant_domain_t domain_ = 0;
 };
 
-TEST_P(PinCacheLadder, NoBudgetAtTheNthCallForEveryN) {
+TEST_P(PinCacheExhaustion, NoBudgetAtTheNthCallForEveryN) {
   for (uint64_t n = 1; n <= 48; ++n) {
     for (const bool repeat : {false, true}) {
       SCOPED_TRACE("n " + std::to_string(n) + (repeat ? ", again and again" : ""));
@@ -162,7 +162,7 @@ TEST_P(PinCacheLadder, NoBudgetAtTheNthCallForEveryN) {
   }
 }
 
-TEST_P(PinCacheLadder, MemlockThatOthersUse) {
+TEST_P(PinCacheExhaustion, MemlockThatOthersUse) {
   // The cache believes in kBudgetPages; the account has room for fewer, or for the pool alone.
   for (const size_t left : {kBudgetPages / 2, kLargestPages, size_t{1}, size_t{0}}) {
     SCOPED_TRACE(left);
@@ -179,7 +179,7 @@ TEST_P(PinCacheLadder, MemlockThatOthersUse) {
   }
 }
 
-TEST_P(PinCacheLadder, LimitThatFallsAndRisesAgain) {
+TEST_P(PinCacheExhaustion, LimitThatFallsAndRisesAgain) {
   create();
   EXPECT_GT(operate_many(200, 1).pinned, 100);
   fake_->set_charge_limit(kPoolPages * kPage);  // less than is pinned now
@@ -188,7 +188,7 @@ TEST_P(PinCacheLadder, LimitThatFallsAndRisesAgain) {
   EXPECT_GT(operate_many(200, 3).pinned, 0);
 }
 
-TEST_P(PinCacheLadder, TableOfRegionsIsFull) {
+TEST_P(PinCacheExhaustion, TableOfRegionsIsFull) {
   for (const uint64_t regions : {2u, 3u, 6u}) {  // one is the pool's
     SCOPED_TRACE(regions);
     FakeOptions options;
@@ -202,7 +202,7 @@ TEST_P(PinCacheLadder, TableOfRegionsIsFull) {
   }
 }
 
-TEST_P(PinCacheLadder, KernelThatGivesChargesBackLate) {
+TEST_P(PinCacheExhaustion, LateUnchargeIsCounted) {
   FakeOptions options;
   options.pending_charges = true;
   options.charge_limit = (kPoolPages + kBudgetPages) * kPage;
@@ -225,7 +225,7 @@ TEST_P(PinCacheLadder, KernelThatGivesChargesBackLate) {
   EXPECT_LE(fake_->max_charged_bytes(), options.charge_limit);
 }
 
-TEST_P(PinCacheLadder, VictimsGoBeforeAnythingIsCopied) {
+TEST_P(PinCacheExhaustion, VictimsGoBeforeAnythingIsCopied) {
   create();
   std::deque<hydrant_pin_t> held;
   for (size_t page = 0; page + kLargestPages <= kSetPages; page += kLargestPages) {
@@ -235,7 +235,7 @@ TEST_P(PinCacheLadder, VictimsGoBeforeAnythingIsCopied) {
   EXPECT_GT(stats_of(domain_).evictions, 0u);
 }
 
-TEST_P(PinCacheLadder, HeldBudgetIsCopiedAndAnEmptyPoolIsNotNow) {
+TEST_P(PinCacheExhaustion, HeldBudgetFallsBackToCopyThenNotReady) {
   create();
   std::deque<hydrant_pin_t> held;
   size_t page = 0;
@@ -255,7 +255,7 @@ TEST_P(PinCacheLadder, HeldBudgetIsCopiedAndAnEmptyPoolIsNotNow) {
   release_down_to(0, &held);
 }
 
-TEST_P(PinCacheLadder, ThreadsShareWhatThereIs) {
+TEST_P(PinCacheExhaustion, ThreadsShareTheBudget) {
   FakeOptions options;
   options.charge_limit = (kPoolPages + kBudgetPages / 2) * kPage;
   create(options);
@@ -272,7 +272,7 @@ TEST_P(PinCacheLadder, ThreadsShareWhatThereIs) {
   EXPECT_EQ(done.load(), 900);
 }
 
-INSTANTIATE_TEST_SUITE_P(Modes, PinCacheLadder,
+INSTANTIATE_TEST_SUITE_P(Modes, PinCacheExhaustion,
                          ::testing::Values(HYDRANT_MODE_REGION, HYDRANT_MODE_PAGE),
                          [](const auto& param) {
                            return param.param == HYDRANT_MODE_PAGE ? "Page" : "Region";

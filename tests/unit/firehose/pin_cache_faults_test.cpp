@@ -43,7 +43,7 @@ class PinCacheFaultsInMode : public PinCacheFaults, public ::testing::WithParamI
 
 TEST_P(PinCacheFaultsInMode, UnmappedMemoryIsRefusedAtOnceAndRemembered) {
   create(options());
-  registrar_.refuse(arena_.addr(4), kPage, TestRegistrar::kAnyAccess);
+  registrar_.refuse(arena_.addr(4), kPage, RecordingRegistrar::kAnyAccess);
   expect_refused(3, 3, HYDRANT_LOCAL_READ);
   const uint64_t calls = registrar_.pin_calls();
   for (int i = 0; i < 10; ++i) expect_refused(3, 3, HYDRANT_LOCAL_READ);
@@ -96,7 +96,7 @@ TEST_P(PinCacheFaultsInMode, UpgradeRegistersAgainWithBothRights) {
 TEST_P(PinCacheFaultsInMode, NeighbourOfARefusedPageIsPinnedAlone) {
   create(options());
   expect_works(2, 1, HYDRANT_LOCAL_WRITE);
-  registrar_.refuse(arena_.addr(2), kPage, TestRegistrar::kAnyAccess);
+  registrar_.refuse(arena_.addr(2), kPage, RecordingRegistrar::kAnyAccess);
   // Pages 1 and 3 would like to merge with page 2, which cannot be registered any more.
   expect_works(3, 1, HYDRANT_LOCAL_WRITE);
   expect_works(1, 1, HYDRANT_LOCAL_WRITE);
@@ -115,7 +115,7 @@ TEST_P(PinCacheFaultsInMode, EagerRightsAreDroppedWhereRefused) {
   EXPECT_EQ(registrar_.pin_calls(), calls + (GetParam() == HYDRANT_MODE_PAGE ? 2u : 1u));
 }
 
-TEST_P(PinCacheFaultsInMode, RegistrarWithoutRoomGivesWayToVictims) {
+TEST_P(PinCacheFaultsInMode, FullRegistrarEvictsVictims) {
   create(options());
   registrar_.allow_bytes(4 * kPage);  // less than the budget says
   for (size_t i = 0; i < 64; i += 3) expect_works(i, 2, HYDRANT_LOCAL_WRITE);
@@ -127,7 +127,7 @@ TEST_P(PinCacheFaultsInMode, RegistrarWithoutRoomGivesWayToVictims) {
   expect_works(20, 4, HYDRANT_LOCAL_WRITE);
 }
 
-TEST_P(PinCacheFaultsInMode, BrokenRegistrarIsAnAnswerAndCostsNothing) {
+TEST_P(PinCacheFaultsInMode, BrokenRegistrarIsReportedAndCostsNothing) {
   create(options());
   registrar_.fail_pin(1, HYDRANT_ERR_BROKEN);
   EXPECT_EQ(hydrant_pin_status(pin(0, 1)), HYDRANT_ERR_BROKEN);
@@ -163,7 +163,7 @@ TEST_P(PinCacheFaultsInMode, PendingUnpinsStayChargedUntilTheySettle) {
   expect_works(200, 12, HYDRANT_LOCAL_WRITE);
 }
 
-TEST_P(PinCacheFaultsInMode, UnpinsThatFailLoseTheirChargeAndNothingElse) {
+TEST_P(PinCacheFaultsInMode, FailedUnpinLosesOnlyItsCharge) {
   create(options());
   expect_works(0, 2, HYDRANT_LOCAL_WRITE);
   registrar_.answer_unpins(HYDRANT_UNPIN_BROKEN);
@@ -176,7 +176,7 @@ TEST_P(PinCacheFaultsInMode, UnpinsThatFailLoseTheirChargeAndNothingElse) {
 
 TEST_P(PinCacheFaultsInMode, PinManyIsAllOrNothing) {
   create(options());
-  registrar_.refuse(arena_.addr(20), kPage, TestRegistrar::kAnyAccess);
+  registrar_.refuse(arena_.addr(20), kPage, RecordingRegistrar::kAnyAccess);
   const hydrant_range_t ranges[] = {
       {arena_.addr(0), kPage}, {arena_.addr(10), 2 * kPage}, {arena_.addr(20), kPage}};
   hydrant_pin_t pins[] = {{nullptr, 7}, {nullptr, 7}, {nullptr, 7}};
@@ -239,7 +239,7 @@ TEST_P(PinCacheFaultsInMode, RegistrarMayInvalidateFromInside) {
 // ---- the registrar fails at its nth call, for every n ----
 
 // A fixed course through everything that registers. Every call may fail; what succeeds must hold.
-void run_course(TestRegistrar& registrar, hydrant_domain_t domain) {
+void run_course(RecordingRegistrar& registrar, hydrant_domain_t domain) {
   const Arena& arena = registrar.arena();
   std::vector<hydrant_pin_t> held;
   const auto take = [&](hydrant_pin_t p, size_t page, size_t pages, uint32_t access) {

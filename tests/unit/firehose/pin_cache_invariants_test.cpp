@@ -5,7 +5,7 @@
 namespace hydrant::testing {
 namespace {
 
-class PinCacheRules : public PinCacheTest {
+class PinCacheInvariants : public PinCacheTest {
  protected:
   // Pinned twice, so that the second time was a hit of this thread's own table.
   void use(size_t page, size_t pages = 1) {
@@ -20,7 +20,7 @@ class PinCacheRules : public PinCacheTest {
   }
 };
 
-TEST_F(PinCacheRules, TheLastReleaseOfAnInvalidatedRegionUnpinsIt) {
+TEST_F(PinCacheInvariants, TheLastReleaseOfAnInvalidatedRegionUnpinsIt) {
   create();
   use(0);
   const hydrant_pin_t held = pin(0);
@@ -31,7 +31,7 @@ TEST_F(PinCacheRules, TheLastReleaseOfAnInvalidatedRegionUnpinsIt) {
   EXPECT_EQ(registrar_.live(), 0u) << "left to a later poll although nobody raced";
 }
 
-TEST_F(PinCacheRules, WhatIsUnpinnedWasFencedAfterItWasShut) {
+TEST_F(PinCacheInvariants, UnpinFollowsAFenceAfterShutting) {
   create();
   use(0);
   const uint64_t before = stats_of(domain_).fences;
@@ -40,7 +40,7 @@ TEST_F(PinCacheRules, WhatIsUnpinnedWasFencedAfterItWasShut) {
   EXPECT_EQ(registrar_.live(), 0u);
 }
 
-TEST_F(PinCacheRules, ASlotIsUsedAgainOnlyAfterAnotherFence) {
+TEST_F(PinCacheInvariants, ASlotIsUsedAgainOnlyAfterAnotherFence) {
   hydrant_domain_options_t options = options_for(registrar_);
   options.merge_bytes = 1;
   create(options);
@@ -60,7 +60,7 @@ TEST_F(PinCacheRules, ASlotIsUsedAgainOnlyAfterAnotherFence) {
   EXPECT_EQ(hydrant_release(third), GASNET_OK);
 }
 
-TEST_F(PinCacheRules, AFailedSearchForVictimsLeavesTheCacheAsItWas) {
+TEST_F(PinCacheInvariants, AFailedSearchForVictimsLeavesTheCacheAsItWas) {
   hydrant_domain_options_t options = options_for(registrar_);
   options.budget_bytes = 4 * kPage;
   options.merge_bytes = 1;
@@ -81,7 +81,7 @@ TEST_F(PinCacheRules, AFailedSearchForVictimsLeavesTheCacheAsItWas) {
   EXPECT_EQ(hydrant_release(held), GASNET_OK);
 }
 
-TEST_F(PinCacheRules, AMergedRegionGrantsWhatItsPartsDid) {
+TEST_F(PinCacheInvariants, MergedRegionGrantsTheRightsOfItsParts) {
   create();
   ASSERT_EQ(hydrant_release(pin(0, 2, HYDRANT_LOCAL_WRITE)), GASNET_OK);
   ASSERT_EQ(hydrant_release(pin(2, 2, HYDRANT_LOCAL_READ)), GASNET_OK);

@@ -64,13 +64,13 @@ struct Scripted {
   }
 };
 
-class Lifetimes : public ::testing::Test {
+class DomainLifetime : public ::testing::Test {
  protected:
   Arena arena_{512};
   Scripted first_, second_;
 };
 
-TEST_F(Lifetimes, ADomainThatEndsKeepsItsPlaceUntilItHasEnded) {
+TEST_F(DomainLifetime, ADomainThatEndsKeepsItsPlaceUntilItHasEnded) {
   const hydrant_domain_t ending = first_.create();
   ASSERT_EQ(hydrant_release(hydrant_pin(ending, arena_.page(0), kPage, 0)), GASNET_OK);
   first_.hold_unpin.store(true);
@@ -98,7 +98,7 @@ struct FromCallback {
   hydrant_pin_t pin{};
 };
 
-TEST_F(Lifetimes, ACallbackAtTheEndOfADomainMayBeginAnother) {
+TEST_F(DomainLifetime, ACallbackAtTheEndOfADomainMayBeginAnother) {
   const hydrant_domain_t ending = first_.create(kPage);
   const hydrant_pin_t held = hydrant_pin(ending, arena_.page(0), kPage, 0);
   ASSERT_NE(held.region, nullptr);
@@ -122,7 +122,7 @@ TEST_F(Lifetimes, ACallbackAtTheEndOfADomainMayBeginAnother) {
   EXPECT_EQ(hydrant_domain_destroy(next.domain, HYDRANT_FINI_UNPIN), GASNET_OK);
 }
 
-TEST_F(Lifetimes, ARegistrarMayPinInAnotherDomain) {
+TEST_F(DomainLifetime, ARegistrarMayPinInAnotherDomain) {
   const hydrant_domain_t outer = first_.create();
   const hydrant_domain_t inner = second_.create();
   first_.inner = inner;
@@ -141,7 +141,7 @@ TEST_F(Lifetimes, ARegistrarMayPinInAnotherDomain) {
   EXPECT_EQ(first_.live.load() + second_.live.load(), 0);
 }
 
-TEST_F(Lifetimes, NothingIsHitInADomainThatIsGone) {
+TEST_F(DomainLifetime, DestroyedDomainIsNeverHit) {
   const hydrant_domain_t gone = first_.create();
   ASSERT_EQ(hydrant_release(hydrant_pin(gone, arena_.page(0), kPage, 0)), GASNET_OK);
   ASSERT_EQ(hydrant_domain_destroy(gone, HYDRANT_FINI_UNPIN), GASNET_OK);
@@ -150,7 +150,7 @@ TEST_F(Lifetimes, NothingIsHitInADomainThatIsGone) {
   EXPECT_EQ(hydrant_pin_status(hydrant_pin(gone, arena_.page(0), 1, 0)), GASNET_ERR_NOT_INIT);
 }
 
-TEST_F(Lifetimes, AHandleThatWasMadeUpIsAnError) {
+TEST_F(DomainLifetime, AHandleThatWasMadeUpIsAnError) {
   std::thread([] {
     for (const uint64_t made_up : {0x9d5ac3e100000000u, 0xffffffffffffffffu, uint64_t{1}}) {
       const hydrant_pin_t pin = hydrant_pin(made_up, &made_up, 8, 0);
@@ -159,7 +159,7 @@ TEST_F(Lifetimes, AHandleThatWasMadeUpIsAnError) {
   }).join();
 }
 
-TEST_F(Lifetimes, EverythingCanBeInvalidated) {
+TEST_F(DomainLifetime, EverythingCanBeInvalidated) {
   const hydrant_domain_t domain = first_.create();
   ASSERT_EQ(hydrant_release(hydrant_pin(domain, arena_.page(0), kPage, 0)), GASNET_OK);
   EXPECT_EQ(hydrant_invalidate(domain, nullptr, SIZE_MAX), GASNET_OK) << hydrant_error_text();
@@ -167,7 +167,7 @@ TEST_F(Lifetimes, EverythingCanBeInvalidated) {
   EXPECT_EQ(hydrant_domain_destroy(domain, HYDRANT_FINI_UNPIN), GASNET_OK);
 }
 
-TEST_F(Lifetimes, AForkFindsADomainThatIsEnding) {
+TEST_F(DomainLifetime, AForkFindsADomainThatIsEnding) {
   const hydrant_domain_t ending = first_.create();
   ASSERT_EQ(hydrant_release(hydrant_pin(ending, arena_.page(0), kPage, 0)), GASNET_OK);
   first_.hold_unpin.store(true);

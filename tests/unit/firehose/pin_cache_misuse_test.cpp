@@ -58,7 +58,7 @@ class PinCacheMisuse : public PinCacheTest {
   }
 };
 
-TEST_F(PinCacheMisuse, FlushUnpinsItAndSaysSo) {
+TEST_F(PinCacheMisuse, FlushUnpinsAndReports) {
   over_release(0, 4);
   CaptureStderr();
   EXPECT_EQ(hydrant_flush(domain_), GASNET_OK);
@@ -93,7 +93,7 @@ TEST_F(PinCacheMisuse, SecondReleaseByAnotherThreadIsFoundToo) {
   expect_all_is_well();
 }
 
-TEST_F(PinCacheMisuse, HoldsThatAreLeftAreCountedAsEver) {
+TEST_F(PinCacheMisuse, RemainingHoldsAreStillCounted) {
   // One of two holds is released twice: the sum says none. What is pinned afterwards is not affected.
   const hydrant_pin_t first = pin(0, 4);
   const hydrant_pin_t second = pin(0, 4);

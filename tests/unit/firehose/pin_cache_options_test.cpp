@@ -181,7 +181,7 @@ TEST_F(PinCacheOptions, KeepLeavesRegistrationsAlone) {
 }
 
 // Before anything is looked at, while the domain is made, and at its last step.
-TEST_F(PinCacheOptions, WhatCouldNotBeUsedStaysTheClients) {
+TEST_F(PinCacheOptions, UnusedOptionsStayWithTheClient) {
   static int ended = 0;
   ended = 0;
   hydrant_policy_t policy{};
@@ -270,7 +270,7 @@ TEST_F(PinCacheOptions, PrepinnedRangesAreHitAndNeverUnpinned) {
 // In region mode a range is one region, in page mode as many as it has buckets.
 class PinCachePrepinned : public PinCacheOptions, public ::testing::WithParamInterface<uint32_t> {
  protected:
-  void create_prepinned(const TestRegistrar& registrar, Arena& arena, size_t pages) {
+  void create_prepinned(const RecordingRegistrar& registrar, Arena& arena, size_t pages) {
     const void* const key_list[] = {&key_};
     const hydrant_range_t range{arena.addr(0), pages * kPage};
     hydrant_domain_options_t options = options_for(registrar);
@@ -311,10 +311,10 @@ TEST_P(PinCachePrepinned, InvalidateAndFlushLeaveThemHeldOrNot) {
 }
 
 // What the domain registered itself is forgotten, however many prepinned regions lie before and behind it.
-TEST_P(PinCachePrepinned, InvalidateForgetsWhatLiesBesideThem) {
+TEST_P(PinCachePrepinned, InvalidateForgetsTheirNeighbours) {
   constexpr size_t kMany = 1200;
   Arena arena(kMany + 8);
-  TestRegistrar registrar(arena, 8);
+  RecordingRegistrar registrar(arena, 8);
   create_prepinned(registrar, arena, kMany);
   const auto pin_page = [&](size_t page) {
     return hydrant_pin(domain_, arena.page(page), kPage, HYDRANT_LOCAL_WRITE);

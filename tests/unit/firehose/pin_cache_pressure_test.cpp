@@ -127,7 +127,7 @@ TEST_F(PinCachePressure, UnheldRegionsAreFoundBehindManyHeldOnes) {
   EXPECT_EQ(hydrant_release_many(held.data(), held.size()), GASNET_OK);
 }
 
-TEST_F(PinCachePressure, WaitingThreadRegistersNobodyElsesMemory) {
+TEST_F(PinCachePressure, WaitingThreadRegistersOnlyItsOwnRange) {
   create_with(4);
   const hydrant_pin_t freed = pin(0);
   const hydrant_pin_t held = pin(10, 3);

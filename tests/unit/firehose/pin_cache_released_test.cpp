@@ -63,7 +63,7 @@ TEST_F(PinCacheReleased, PollRightAfterTheReleaseLeavesNothingPinned) {
 }
 
 #if HYDRANT_MUTANTS
-TEST_F(PinCacheReleased, PollFindsWhatWasToldWithoutTheMutex) {
+TEST_F(PinCacheReleased, PollFindsRangesAddedWithoutTheMutex) {
   use(8);
   set_busy_mutex(true);
   unmap(8);
@@ -75,7 +75,7 @@ TEST_F(PinCacheReleased, PollFindsWhatWasToldWithoutTheMutex) {
 
 // ---- without the upkeep thread ----
 
-TEST_F(PinCacheReleased, TheNextMissGivesBackLittleMemory) {
+TEST_F(PinCacheReleased, NextMissUnpinsLittleMemory) {
   use_and_unmap(8);
   EXPECT_EQ(dead(), 1u);
   use(40);
@@ -84,7 +84,7 @@ TEST_F(PinCacheReleased, TheNextMissGivesBackLittleMemory) {
   map(8);
 }
 
-TEST_F(PinCacheReleased, AHitGivesNothingBack) {
+TEST_F(PinCacheReleased, HitUnpinsNothing) {
   use(40);
   use_and_unmap(8);
   const uint64_t fences = stats_of(domain_).fences;
@@ -94,7 +94,7 @@ TEST_F(PinCacheReleased, AHitGivesNothingBack) {
   map(8);
 }
 
-TEST_F(PinCacheReleased, AMissGivesBackOnePieceAndAPollTheRest) {
+TEST_F(PinCacheReleased, MissUnpinsOnePieceAndAPollTheRest) {
   destroy();
   hydrant_domain_options_t options = watching();
   options.merge_bytes = 1;
@@ -114,7 +114,7 @@ TEST_F(PinCacheReleased, AMissGivesBackOnePieceAndAPollTheRest) {
   map(0, 2 * kRegions);
 }
 
-TEST_F(PinCacheReleased, HeldMemoryIsLookedAtOnce) {
+TEST_F(PinCacheReleased, HeldMemoryIsVisitedOnce) {
   const hydrant_pin_t held = pin(8);
   unmap(8);
   the_monitor().settle();
@@ -193,7 +193,7 @@ class PinCacheUpkeep : public PinCacheReleased {
   std::mutex mutex_;                  // of the client
 };
 
-TEST_F(PinCacheUpkeep, WithoutACallAllOfItGoesBackInTime) {
+TEST_F(PinCacheUpkeep, AllIsUnpinnedInTimeWithoutACall) {
   static_assert(Upkeep::kDelayNs <= 50'000'000, "goes back within 100 ms, says the manual");
   destroy();
   hydrant_domain_options_t options = watching();
@@ -209,7 +209,7 @@ TEST_F(PinCacheUpkeep, WithoutACallAllOfItGoesBackInTime) {
   EXPECT_TRUE(has_upkeep_thread());
 }
 
-TEST_F(PinCacheUpkeep, WhatWasToldWithoutTheMutexGoesBackToo) {
+TEST_F(PinCacheUpkeep, RangesAddedWithoutTheMutexAreUnpinnedToo) {
   use(8);
   set_busy_mutex(true);
   unmap(8);

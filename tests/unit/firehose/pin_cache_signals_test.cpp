@@ -229,7 +229,7 @@ class Releases {
  public:
   static constexpr size_t kRanges = 4;  // the last is where the others are moved to
 
-  Releases(std::byte* memory, const TestRegistrar& registrar)
+  Releases(std::byte* memory, const RecordingRegistrar& registrar)
       : memory_(memory), registrar_(registrar) {}
   Releases(const Releases&) = delete;
   Releases& operator=(const Releases&) = delete;
@@ -298,7 +298,7 @@ class Releases {
 
   static thread_local Releases* volatile t_releases;
   std::byte* const memory_;
-  const TestRegistrar& registrar_;
+  const RecordingRegistrar& registrar_;
   timer_t timer_{};
   bool started_ = false;
   size_t turn_ = 0;

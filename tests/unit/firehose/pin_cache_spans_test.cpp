@@ -15,7 +15,7 @@
 namespace hydrant::testing {
 namespace {
 
-class Spans : public PinCacheTest {
+class PinCacheSpans : public PinCacheTest {
  protected:
   void create_pages(uint64_t max_regions) {
     hydrant_domain_options_t options = options_for(registrar_);
@@ -26,7 +26,7 @@ class Spans : public PinCacheTest {
   }
 };
 
-TEST_F(Spans, HoldsOfWhatIsPinnedNeverRunOut) {
+TEST_F(PinCacheSpans, HoldsOfPinnedMemoryNeverRunOut) {
   create_pages(4);
   std::vector<hydrant_pin_t> held;
   for (size_t i = 0; i < 5000; ++i) {
@@ -43,7 +43,7 @@ TEST_F(Spans, HoldsOfWhatIsPinnedNeverRunOut) {
   EXPECT_EQ(hydrant_pin_parts(held.back(), 0, nullptr), 0u);
 }
 
-TEST_F(Spans, PinManyTakesThemToo) {
+TEST_F(PinCacheSpans, PinManyTakesThemToo) {
   create_pages(8);
   const std::vector<hydrant_range_t> ranges(4, {arena_.addr(0), 2 * kPage});
   std::vector<hydrant_pin_t> held;
@@ -56,7 +56,7 @@ TEST_F(Spans, PinManyTakesThemToo) {
   for (const hydrant_pin_t& pin : held) ASSERT_EQ(hydrant_release(pin), GASNET_OK);
 }
 
-TEST_F(Spans, SecondReleasesAreNoticedThoughOthersCameSince) {
+TEST_F(PinCacheSpans, SecondReleasesAreNoticedThoughOthersCameSince) {
   create_pages(8);
   const hydrant_pin_t first = pin(0, 2);
   ASSERT_EQ(hydrant_release(first), GASNET_OK);
@@ -68,7 +68,7 @@ TEST_F(Spans, SecondReleasesAreNoticedThoughOthersCameSince) {
   }
 }
 
-TEST_F(Spans, MemoryIsThatOfWhatIsLive) {
+TEST_F(PinCacheSpans, MemoryFollowsLivePins) {
   create_pages(8);
   for (size_t i = 0; i < 20 * SpanTable::kRetained; ++i) {
     ASSERT_EQ(hydrant_release(pin(0, 2)), GASNET_OK);
@@ -76,7 +76,7 @@ TEST_F(Spans, MemoryIsThatOfWhatIsLive) {
   EXPECT_LE(stats_of(domain_).shared_table_bytes, 2 * SpanTable::kRetained * 80 + 4096);
 }
 
-TEST_F(Spans, ChildCanNeitherUseNorReuseItsParents) {
+TEST_F(PinCacheSpans, ChildCanNeitherUseNorReuseItsParents) {
   create_pages(8);
   std::vector<hydrant_pin_t> held;
   for (size_t i = 0; i < 300; ++i) held.push_back(pin(0, 2));
@@ -105,7 +105,7 @@ TEST_F(Spans, ChildCanNeitherUseNorReuseItsParents) {
   for (const hydrant_pin_t& pin : held) ASSERT_EQ(hydrant_release(pin), GASNET_OK);
 }
 
-TEST(SpanTable, SaysWhenItIsFullAndUsesTheOldestAgain) {
+TEST(SpanTable, ReportsFullAndReusesTheOldest) {
   std::vector<RegionSlot> slots(3);
   SpanTable table;
   ASSERT_TRUE(table.map(slots.data(), slots.size()));

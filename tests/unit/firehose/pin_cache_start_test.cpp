@@ -29,7 +29,7 @@ TEST_F(PinCacheStart, OnlyTheCreationOfADomainStartsThreads) {
   HYDRANT_NEEDS_USERFAULTFD();
   EXPECT_EQ(run_in_child([&]() -> std::string {
               if (threads_here() != 1) return "there are threads before";
-              const TestRegistrar own(arena_);
+              const RecordingRegistrar own(arena_);
               hydrant_domain_options_t options = options_for(own);
               options.watch = HYDRANT_WATCH_AUTO;
               hydrant_domain_t domain = 0;

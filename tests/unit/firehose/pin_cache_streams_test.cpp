@@ -51,7 +51,7 @@ class PinCacheStreams : public WatchedPinCache {
 using Pages = std::pair<size_t, size_t>;
 
 // Who says what goes away may know only of what it has pinned.
-TEST_F(PinCacheStreams, AClientThatSaysWhatGoesAwayMustAskForThem) {
+TEST_F(PinCacheStreams, ClientsThatInvalidateMustEnableStreams) {
   create(options_for(registrar_));
   walk(0, 64);
   EXPECT_EQ(extended(), 0u);
@@ -86,7 +86,7 @@ TEST_F(PinCacheStreams, AtAConstantDistanceToo) {
   EXPECT_LE(registrar_.pin_calls(), 12u);
 }
 
-TEST_F(PinCacheStreams, RandomUseRegistersWhatItAsksFor) {
+TEST_F(PinCacheStreams, RandomUseRegistersOnlyRequests) {
   create();
   for (size_t i = 0; i < 64; ++i) EXPECT_EQ(region(i * 37 % 64 * 8).second, 1u);
   EXPECT_EQ(extended(), 0u);
@@ -108,7 +108,7 @@ TEST_F(PinCacheStreams, LimitsHold) {
   create(options);
   walk(0, 64);
   EXPECT_GT(extended(), 0u);
-  for (const TestRegistrar::Registration& r : registrar_.registrations()) {
+  for (const RecordingRegistrar::Registration& r : registrar_.registrations()) {
     EXPECT_LE(r.len, 128 * kPage / 4 + kPage) << "more than its share of the budget";
   }
 }
@@ -138,7 +138,7 @@ TEST_F(PinCacheStreams, PageModeAndUnwatchedDomainsKnowNone) {
   EXPECT_EQ(walk(0, 64), 1u);
 }
 
-TEST_F(PinCacheStreams, AShortStreamCostsNobodyHisRegion) {
+TEST_F(PinCacheStreams, ShortStreamEvictsNothing) {
   hydrant_domain_options_t options = client();
   options.budget_bytes = 64 * kPage;
   create(options);
@@ -151,7 +151,7 @@ TEST_F(PinCacheStreams, AShortStreamCostsNobodyHisRegion) {
   EXPECT_EQ(extended(), 0u);
 }
 
-TEST_F(PinCacheStreams, ALongStreamMayEvictWhatItsMissesWould) {
+TEST_F(PinCacheStreams, LongStreamEvictsNoMoreThanItsMisses) {
   hydrant_domain_options_t options = client();
   options.budget_bytes = 128 * kPage;
   registrar_.watch_limits(128 * kPage, 4096);
@@ -160,7 +160,7 @@ TEST_F(PinCacheStreams, ALongStreamMayEvictWhatItsMissesWould) {
   EXPECT_LE(registrar_.pin_calls(), 60u) << "16 pages at once, after a start";
 }
 
-TEST_F(PinCacheStreams, WhatIsThereIsNotRegisteredAgain) {
+TEST_F(PinCacheStreams, CachedMemoryIsNotRegisteredAgain) {
   create();
   region(6);
   region(0), region(1), region(2);
@@ -261,7 +261,7 @@ class PinCacheStreamsWatched : public PinCacheStreams {
   void SetUp() override { WatchedPinCache::SetUp(); }
 };
 
-TEST_F(PinCacheStreamsWatched, WhatNobodyAskedForIsWatchedAsWell) {
+TEST_F(PinCacheStreamsWatched, StreamExtensionIsWatched) {
   create(watching());
   use(0), use(1);
   const uint64_t before = use(2);
@@ -284,7 +284,7 @@ TEST_F(PinCacheStreamsWatched, AreSwitchedOffByTheirKnob) {
   EXPECT_GT(extended(), 0u);
 }
 
-TEST_F(PinCacheStreamsWatched, StopsWhereNobodyWatches) {
+TEST_F(PinCacheStreamsWatched, StopsAtUnwatchedMemory) {
   const MemoryFile file(64);
   map_file(64, file, MAP_SHARED, 64);
   create(watching());
@@ -345,7 +345,7 @@ std::string walk_real(hydrant_domain_t domain, const MappedMemory& memory, size_
 }
 
 // Pages 40 to 99 of 140 can be pinned; something else is around them.
-class RealBorders : public ::testing::TestWithParam<const char*> {
+class MappingBoundaries : public ::testing::TestWithParam<const char*> {
  protected:
   static constexpr size_t kFirst = 40, kEnd = 100;
   void surround() {
@@ -401,7 +401,7 @@ class RealBorders : public ::testing::TestWithParam<const char*> {
   MemoryFile file_{kEnd - kFirst};
 };
 
-TEST_P(RealBorders, AreNotCrossedAndCostLittle) {
+TEST_P(MappingBoundaries, AreNotCrossedAndCostLittle) {
   if (const std::string why = why_no_uring(); !why.empty()) GTEST_SKIP() << why;
   surround();
   uint64_t failures = 0;
@@ -409,7 +409,7 @@ TEST_P(RealBorders, AreNotCrossedAndCostLittle) {
   EXPECT_LE(failures, 8u);
 }
 
-TEST_P(RealBorders, AreFoundByRefusalWhereTheKernelDoesNotTell) {
+TEST_P(MappingBoundaries, AreFoundByRefusalWithoutAQuery) {
   if (const std::string why = why_no_uring(); !why.empty()) GTEST_SKIP() << why;
   surround();
   const auto child = [&]() -> std::string {
@@ -424,7 +424,8 @@ TEST_P(RealBorders, AreFoundByRefusalWhereTheKernelDoesNotTell) {
   EXPECT_EQ(run_in_child(child), "");
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, RealBorders, ::testing::Values("guard", "hole", "readonly", "file"),
+INSTANTIATE_TEST_SUITE_P(Kinds, MappingBoundaries,
+                         ::testing::Values("guard", "hole", "readonly", "file"),
                          [](const auto& kind) { return std::string(kind.param); });
 
 TEST(PinCacheHugePages, APartOfAHugePageIsRegisteredWhole) {

@@ -18,9 +18,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class PinCacheStorm : public PinCacheTest, public ::testing::WithParamInterface<uint32_t> {};
+class PinCacheStress : public PinCacheTest, public ::testing::WithParamInterface<uint32_t> {};
 
-TEST_P(PinCacheStorm, HitsBesideEvictionsAndInvalidationsAreOnPinnedMemory) {
+TEST_P(PinCacheStress, HitsBesideEvictionsAndInvalidationsAreOnPinnedMemory) {
   hydrant_domain_options_t options = options_for(registrar_);
   options.mode = GetParam();
   options.budget_bytes = 24 * kPage;
@@ -69,7 +69,7 @@ TEST_P(PinCacheStorm, HitsBesideEvictionsAndInvalidationsAreOnPinnedMemory) {
   EXPECT_GT(registrar_.unpins(), 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Modes, PinCacheStorm,
+INSTANTIATE_TEST_SUITE_P(Modes, PinCacheStress,
                          ::testing::Values(HYDRANT_MODE_REGION, HYDRANT_MODE_PAGE),
                          [](const auto& mode) {
                            return mode.param == HYDRANT_MODE_REGION ? "Region" : "Page";
@@ -82,7 +82,7 @@ constexpr int kChases = 30'000;
 constexpr int kChases = 600'000;
 #endif
 
-TEST_P(PinCacheStorm, HoldTakenWhileTheRegionIsBeingClosedCountsOrFails) {
+TEST_P(PinCacheStress, HoldTakenWhileTheRegionIsBeingClosedCountsOrFails) {
   // The store that posts a hold and the sum of the closer chase each other on one region. A cache without
   // the fence between closing and summing fails this nine times out of ten on two cores.
   hydrant_domain_options_t options = options_for(registrar_);

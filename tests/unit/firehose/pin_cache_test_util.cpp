@@ -2,7 +2,7 @@
 
 namespace hydrant::testing {
 
-hydrant_domain_options_t options_for(const TestRegistrar& registrar) {
+hydrant_domain_options_t options_for(const RecordingRegistrar& registrar) {
   hydrant_domain_options_t options;
   hydrant_domain_options_init(&options);
   options.watch = HYDRANT_WATCH_CLIENT;

@@ -19,7 +19,7 @@ inline constexpr bool kDebugLibrary = true;
 #else
 inline constexpr bool kDebugLibrary = false;
 #endif
-hydrant_domain_options_t options_for(const TestRegistrar& registrar);
+hydrant_domain_options_t options_for(const RecordingRegistrar& registrar);
 hydrant_stats_t stats_of(hydrant_domain_t domain);
 // The calling thread's error text must say something: "" or the complaint.
 ::testing::AssertionResult has_text();
@@ -57,7 +57,7 @@ class PinCacheTest : public ::testing::Test {
   uint64_t serial(hydrant_pin_t pin) const { return registrar_.serial_of(pin.region->key); }
 
   Arena arena_{512};
-  TestRegistrar registrar_;
+  RecordingRegistrar registrar_;
   hydrant_domain_t domain_ = 0;
 };
 

@@ -46,7 +46,7 @@ class PinCacheThreads : public PinCacheTest {
 
 // ---- registrations under way ----
 
-TEST_F(PinCacheThreads, SlowRegistrationStopsNobodyElse) {
+TEST_F(PinCacheThreads, SlowRegistrationBlocksNoOtherRange) {
   create();
   const hydrant_pin_t warm = pin(0);
   ASSERT_NE(warm.region, nullptr);
@@ -74,7 +74,7 @@ TEST_F(PinCacheThreads, SlowRegistrationStopsNobodyElse) {
   EXPECT_EQ(hydrant_invalidate(domain_, arena_.page(200), kPage), GASNET_OK);
   EXPECT_EQ(hydrant_poll(domain_), 0);
   EXPECT_EQ(got.load(), 0);
-  registrar_.let_pins_go();
+  registrar_.resume_pins();
   threads.join();
   EXPECT_EQ(got.load(), 3);
   EXPECT_EQ(registrar_.pin_calls(), 2u) << "callers of the same range register it once";
@@ -93,7 +93,7 @@ TEST_F(PinCacheThreads, DifferentRangesRegisterAtTheSameTime) {
     });
   }
   EXPECT_TRUE(registrar_.wait_for_stopped(3)) << "one registration waits for another";
-  registrar_.let_pins_go();
+  registrar_.resume_pins();
   threads.join();
 }
 
@@ -116,14 +116,14 @@ TEST_F(PinCacheThreads, InvalidatedRegistrationIsDroppedAndDoneAgain) {
   ASSERT_TRUE(registrar_.wait_for_stopped(1));
   fresh = registrar_.next_serial();
   EXPECT_EQ(hydrant_invalidate(domain_, arena_.page(11), 1), GASNET_OK) << "waits for nobody";
-  registrar_.let_pins_go();
+  registrar_.resume_pins();
   threads.join();
   EXPECT_GE(stats_of(domain_).retries, 1u);
   EXPECT_EQ(registrar_.live(), 1u);
   EXPECT_EQ(registrar_.unpins(), 1u);
 }
 
-TEST_F(PinCacheThreads, FailedRegistrationIsNobodysAnswerButItsOwn) {
+TEST_F(PinCacheThreads, FailedRegistrationFailsOnlyItsRequest) {
   create();
   registrar_.stop_pins();
   registrar_.fail_pin(1, HYDRANT_ERR_BROKEN);
@@ -143,7 +143,7 @@ TEST_F(PinCacheThreads, FailedRegistrationIsNobodysAnswerButItsOwn) {
     });
   }
   ASSERT_TRUE(registrar_.wait_for_stopped(1));
-  registrar_.let_pins_go();
+  registrar_.resume_pins();
   threads.join();
   EXPECT_EQ(broken.load(), 1);
   EXPECT_EQ(fine.load(), 2);
@@ -270,7 +270,7 @@ constexpr int kExitRounds = 4;
 struct LastMoments {
   hydrant_domain_t domain;
   const Arena* arena;
-  const TestRegistrar* registrar;
+  const RecordingRegistrar* registrar;
   pthread_key_t key;
   int round = 0;
   hydrant_pin_t held{};
@@ -356,7 +356,7 @@ TEST_F(PinCacheThreads, PinManyInOppositeOrdersNeitherDeadlocksNorStarves) {
 
 // ---- waiting for budget ----
 
-TEST_F(PinCacheThreads, PinWaitIsServedWhenSomebodyReleases) {
+TEST_F(PinCacheThreads, PinWaitIsServedByARelease) {
   create_small(4);
   const hydrant_pin_t all = pin(0, 4);
   ASSERT_NE(all.region, nullptr);
@@ -377,7 +377,7 @@ TEST_F(PinCacheThreads, PinWaitIsServedWhenSomebodyReleases) {
   threads.join();
 }
 
-TEST_F(PinCacheThreads, PinWaitSaysAtItsDeadlineWhatIsHeldAndWanted) {
+TEST_F(PinCacheThreads, PinWaitTimeoutReportsHeldAndRequestedBytes) {
   create_small(4);
   const hydrant_pin_t all = pin(0, 4);
   ASSERT_NE(all.region, nullptr);

@@ -27,7 +27,7 @@ using ::testing::HasSubstr;
 // Each page begins with the number of its life: another mapping there has another one, or reads as 0.
 class LifeRegistrar {
  public:
-  explicit LifeRegistrar(TestRegistrar& books) : books_(books), inner_(books.table) {
+  explicit LifeRegistrar(RecordingRegistrar& books) : books_(books), inner_(books.table) {
     books.table.user = this;
     books.table.pin = [](void* user, uintptr_t addr, size_t len, uint32_t access, void* key) {
       return static_cast<LifeRegistrar*>(user)->pin(addr, len, access, key);
@@ -85,7 +85,7 @@ class LifeRegistrar {
     return inner_.unpin(&books_, addr, len, key);
   }
 
-  TestRegistrar& books_;
+  RecordingRegistrar& books_;
   const hydrant_registrar_t inner_;
   std::mutex mu_;
   std::map<uint64_t, std::vector<uint64_t>> pinned_;
@@ -186,7 +186,7 @@ TEST_F(PinCacheUnpinFirst, OrdinaryMemoryIsPinnedForEachUse) {
   EXPECT_EQ(lives_.in_time(), registrar_.unpins());
 }
 
-TEST_F(PinCacheUnpinFirst, NothingIsRegisteredBesideWhatIsNotCached) {
+TEST_F(PinCacheUnpinFirst, NothingIsRegisteredBesideUncachedMemory) {
   ask_first();
   create(watching());
   ASSERT_EQ(vouch(8, 2), GASNET_OK);
@@ -210,7 +210,7 @@ TEST_F(PinCacheUnpinFirst, WithWatchNoneToo) {
 }
 
 // Threads that pin and replace memory of their own, side by side.
-TEST_F(PinCacheUnpinFirst, NoUnpinOfAStormIsLate) {
+TEST_F(PinCacheUnpinFirst, NoUnpinIsLateUnderStress) {
   constexpr size_t kThreads = 4;
   constexpr size_t kPages = 16;
   constexpr int kRounds = 200;
@@ -266,7 +266,7 @@ TEST_F(PinCacheUnpinFirst, VouchedMemoryIsCachedAndUnpinnedFirst) {
   EXPECT_EQ(lives_.late(), 0u);
 }
 
-TEST_F(PinCacheUnpinFirst, AnInvalidationUndoesWhatWasDeadBefore) {
+TEST_F(PinCacheUnpinFirst, InvalidationUnpinsEarlierDeadRegions) {
   ask_first();
   create(client_options());
   join_neighbours(8);
@@ -354,7 +354,7 @@ TEST_F(PinCacheUnpinFirst, MemoryThatIsBeingRegisteredMustStay) {
   threads.start([&] { found = use(8, 4); });
   ASSERT_TRUE(registrar_.wait_for_stopped(1));
   EXPECT_EQ(invalidate(9), GASNET_ERR_NOT_READY);
-  registrar_.let_pins_go();
+  registrar_.resume_pins();
   threads.join();
   EXPECT_NE(found, 0u);
   EXPECT_EQ(invalidate(9), GASNET_OK);
@@ -363,7 +363,7 @@ TEST_F(PinCacheUnpinFirst, MemoryThatIsBeingRegisteredMustStay) {
 }
 
 // The plan of the other thread joins two pages. Then one of them is told to go.
-TEST_F(PinCacheUnpinFirst, WhatWasInvalidatedDoesNotJoinIn) {
+TEST_F(PinCacheUnpinFirst, InvalidatedRangeIsNotMerged) {
   static std::atomic<bool> is_planned;
   static std::atomic<bool> may_go_on;
   is_planned = may_go_on = false;

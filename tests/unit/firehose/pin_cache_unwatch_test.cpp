@@ -59,7 +59,7 @@ class UsedUpMappings {
   bool is_full_ = false;
 };
 
-class PinCacheGiveBack : public WatchedPinCache {
+class PinCacheUnwatch : public WatchedPinCache {
  protected:
   // Kept, and so watched.
   void keep(size_t page) {
@@ -72,7 +72,7 @@ class PinCacheGiveBack : public WatchedPinCache {
   OwnUserfault own_;
 };
 
-TEST_F(PinCacheGiveBack, AfterAFlushTheProgramMayWatchTheMemoryItself) {
+TEST_F(PinCacheUnwatch, AfterAFlushTheProgramMayWatchTheMemoryItself) {
   create(watching());
   keep(4);
   EXPECT_EQ(own_watch(4), EBUSY);
@@ -81,7 +81,7 @@ TEST_F(PinCacheGiveBack, AfterAFlushTheProgramMayWatchTheMemoryItself) {
   EXPECT_EQ(coverage(4, 4), HYDRANT_COVERAGE_NONE) << "another userfaultfd's memory is not kept";
 }
 
-TEST_F(PinCacheGiveBack, AfterTheDomainsEndTheProgramMayWatchTheMemoryItself) {
+TEST_F(PinCacheUnwatch, AfterTheDomainsEndTheProgramMayWatchTheMemoryItself) {
   create(watching());
   keep(4);
   EXPECT_EQ(own_watch(4), EBUSY);
@@ -89,7 +89,7 @@ TEST_F(PinCacheGiveBack, AfterTheDomainsEndTheProgramMayWatchTheMemoryItself) {
   EXPECT_EQ(own_watch(4), 0);
 }
 
-TEST_F(PinCacheGiveBack, WhenNothingIsCachedAnyMoreTheProgramMayWatchTheMemoryItself) {
+TEST_F(PinCacheUnwatch, WhenNothingIsCachedAnyMoreTheProgramMayWatchTheMemoryItself) {
 #if HYDRANT_MUTANTS
   Upkeep::set_delay_ns(1'000'000);
 #endif
@@ -103,7 +103,7 @@ TEST_F(PinCacheGiveBack, WhenNothingIsCachedAnyMoreTheProgramMayWatchTheMemoryIt
 }
 
 // The kernel walks the page tables of what it gives back, and no thread can map or unmap meanwhile.
-TEST_F(PinCacheGiveBack, LargeMappingsAreGivenBackWhenAskedAlone) {
+TEST_F(PinCacheUnwatch, LargeMappingsAreGivenBackWhenAskedAlone) {
   create(watching());
   MappedMemory large((size_t{32} << 20) / kPage);
   large.replace(0, large.bytes() / kPage);
@@ -117,7 +117,7 @@ TEST_F(PinCacheGiveBack, LargeMappingsAreGivenBackWhenAskedAlone) {
 
 // The kernel ends registrations mapping by mapping, and fails where it has to split one and the process has
 // as many as it may.
-TEST_F(PinCacheGiveBack, WhatCouldNotBeGivenBackWholeIsNotStale) {
+TEST_F(PinCacheUnwatch, WhatCouldNotBeGivenBackWholeIsNotStale) {
   const size_t most = most_mappings();
   constexpr size_t kMost = 200'000;
   if (most == 0 || most > kMost)
@@ -145,7 +145,7 @@ TEST_F(PinCacheGiveBack, WhatCouldNotBeGivenBackWholeIsNotStale) {
 
 // Without the hooks. When it is unmapped that has to be reported, or what is mapped there next would count as
 // removed.
-TEST_F(PinCacheGiveBack, EmptiedMemoryStaysWatchedUntilItIsUnmapped) {
+TEST_F(PinCacheUnwatch, EmptiedMemoryStaysWatchedUntilItIsUnmapped) {
   create(watching());
   keep(4);
   remove(6);
@@ -157,7 +157,7 @@ TEST_F(PinCacheGiveBack, EmptiedMemoryStaysWatchedUntilItIsUnmapped) {
   EXPECT_EQ(own_.watch(arena_.page(6), kPage), 0);
 }
 
-TEST_F(PinCacheGiveBack, WhatIsUsedAgainIsWatchedAgain) {
+TEST_F(PinCacheUnwatch, ReusedMemoryIsWatchedAgain) {
   create(watching());
   keep(4);
   ASSERT_EQ(hydrant_flush(domain_), GASNET_OK);
@@ -168,7 +168,7 @@ TEST_F(PinCacheGiveBack, WhatIsUsedAgainIsWatchedAgain) {
   EXPECT_NE(use(4, 4), before) << "its release was not reported";
 }
 
-TEST_F(PinCacheGiveBack, WhatIsHeldStaysWatched) {
+TEST_F(PinCacheUnwatch, HeldMemoryStaysWatched) {
   create(watching());
   const hydrant_pin_t held = pin(4, 4);
   ASSERT_NE(held.region, nullptr);
@@ -180,11 +180,11 @@ TEST_F(PinCacheGiveBack, WhatIsHeldStaysWatched) {
   EXPECT_EQ(hydrant_release(held), GASNET_OK);
 }
 
-TEST_F(PinCacheGiveBack, WhatAnotherDomainCachesStaysWatched) {
+TEST_F(PinCacheUnwatch, MemoryOfAnotherDomainStaysWatched) {
   create(watching());
   keep(4);
   hydrant_domain_t other = 0;
-  TestRegistrar registrar(arena_, 8);
+  RecordingRegistrar registrar(arena_, 8);
   hydrant_domain_options_t options = options_for(registrar);
   options.watch = HYDRANT_WATCH_AUTO;
   ASSERT_EQ(hydrant_domain_create(&options, &other), GASNET_OK);
@@ -207,7 +207,7 @@ TEST_F(PinCacheGiveBack, WhatAnotherDomainCachesStaysWatched) {
   EXPECT_EQ(own_watch(4), 0);
 }
 
-TEST_F(PinCacheGiveBack, ARangeIsForgottenAndWhatLiesBesideItIsKept) {
+TEST_F(PinCacheUnwatch, ARangeIsForgottenAndWhatLiesBesideItIsKept) {
   create(watching());
   keep(4);
   const uint64_t beside = use(12, 4);
@@ -224,7 +224,7 @@ TEST_F(PinCacheGiveBack, ARangeIsForgottenAndWhatLiesBesideItIsKept) {
   EXPECT_EQ(own_watch(20), 0);
 }
 
-TEST_F(PinCacheGiveBack, ARangeWithHeldMemoryStaysWatched) {
+TEST_F(PinCacheUnwatch, ARangeWithHeldMemoryStaysWatched) {
   create(watching());
   const hydrant_pin_t held = pin(4, 4);
   ASSERT_NE(held.region, nullptr);
@@ -235,7 +235,7 @@ TEST_F(PinCacheGiveBack, ARangeWithHeldMemoryStaysWatched) {
 }
 
 // A domain gives back again and again what others are about to cache.
-TEST_F(PinCacheGiveBack, NothingIsStaleBesideThreadsThatGiveBack) {
+TEST_F(PinCacheUnwatch, NothingIsStaleBesideUnwatchingThreads) {
   create(watching());
   constexpr size_t kThreads = 4;
   std::atomic<size_t> running{kThreads};

@@ -105,7 +105,7 @@ TEST_F(PinCacheWaits, DeadlineBoundsTheWaitForARegistrationToo) {
       hydrant_pin_wait(domain_, arena_.page(0), kPage, HYDRANT_LOCAL_WRITE, 1'000'000);
   EXPECT_EQ(hydrant_pin_status(late), GASNET_ERR_NOT_READY);
   EXPECT_TRUE(has_text());
-  registrar_.let_pins_go();
+  registrar_.resume_pins();
   threads.join();
 }
 
@@ -123,7 +123,7 @@ TEST_F(PinCacheWaits, HugeSumsOfRangesAreRefusedNotWrapped) {
   }
 }
 
-TEST_F(PinCacheWaits, LateChargesAreWaitedForAndNotEvictedFor) {
+TEST_F(PinCacheWaits, DelayedUnchargeIsAwaitedWithoutEviction) {
   hydrant_domain_options_t options = options_for(registrar_);
   options.budget_bytes = 16 * kPage;
   options.merge_bytes = 1;

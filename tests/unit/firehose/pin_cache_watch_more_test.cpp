@@ -24,11 +24,11 @@
 namespace hydrant::testing {
 namespace {
 
-using PinCacheWatchBeside = WatchedPinCache;
+using PinCacheWatchNeighbours = WatchedPinCache;
 
 // ---- neighbours: a region that grows may reach into what is not watched ----
 
-TEST_F(PinCacheWatchBeside, UnwatchedNeighbourDoesNotSpoilAPin) {
+TEST_F(PinCacheWatchNeighbours, UnwatchedNeighbourDoesNotSpoilAPin) {
   create(watching());
   const MemoryFile file(4);
   map_file(6, file, MAP_SHARED, 2);
@@ -40,7 +40,7 @@ TEST_F(PinCacheWatchBeside, UnwatchedNeighbourDoesNotSpoilAPin) {
   EXPECT_TRUE(is_cached(6, 2));
 }
 
-TEST_F(PinCacheWatchBeside, RefusedNeighbourDoesNotSpoilAPin) {
+TEST_F(PinCacheWatchNeighbours, RefusedNeighbourDoesNotSpoilAPin) {
   create(watching());
   use(6, 2, HYDRANT_LOCAL_READ);
   ASSERT_EQ(mprotect(arena_.page(6), 2 * kPage, PROT_READ), 0);
@@ -49,7 +49,7 @@ TEST_F(PinCacheWatchBeside, RefusedNeighbourDoesNotSpoilAPin) {
   EXPECT_EQ(use(4, 2, HYDRANT_LOCAL_WRITE), number);
 }
 
-TEST_F(PinCacheWatchBeside, GuardPagesAroundAndHolesBesideDoNoHarm) {
+TEST_F(PinCacheWatchNeighbours, GuardPagesAroundAndHolesBesideDoNoHarm) {
   create(watching());
   ASSERT_EQ(mprotect(arena_.page(3), kPage, PROT_NONE), 0);
   const uint64_t number = use(4, 2);
@@ -61,7 +61,7 @@ TEST_F(PinCacheWatchBeside, GuardPagesAroundAndHolesBesideDoNoHarm) {
   EXPECT_EQ(use(4, 2), number);
 }
 
-TEST_F(PinCacheWatchBeside, RegionThatGrewIsForgottenWhenAnyPartGoes) {
+TEST_F(PinCacheWatchNeighbours, RegionThatGrewIsForgottenWhenAnyPartGoes) {
   create(watching());
   use(4, 2);
   use(6, 2);
@@ -74,7 +74,7 @@ TEST_F(PinCacheWatchBeside, RegionThatGrewIsForgottenWhenAnyPartGoes) {
 
 // What was vouched for is only the page itself: what is joined to it must be watched like anything else, and
 // looked up like it.
-TEST_F(PinCacheWatchBeside, NeighbourOfVouchedMemoryIsNotVouchedFor) {
+TEST_F(PinCacheWatchNeighbours, NeighbourOfVouchedMemoryIsNotVouchedFor) {
   create(watching());
   use(4, 2);
   ASSERT_EQ(hydrant_vouch(domain_, arena_.page(6), 2 * kPage), GASNET_OK);
@@ -85,7 +85,7 @@ TEST_F(PinCacheWatchBeside, NeighbourOfVouchedMemoryIsNotVouchedFor) {
 }
 
 // Nor does more memory cost what was vouched for a look that asks the kernel.
-TEST_F(PinCacheWatchBeside, VouchedMemoryIsHitWithoutAQuestionWhateverLiesBesideIt) {
+TEST_F(PinCacheWatchNeighbours, VouchedMemoryIsHitUncheckedWhateverItsNeighbours) {
   if (the_monitor().cover(arena_.addr(4), kPage, 0) == HYDRANT_COVER_WATCHED)
     GTEST_SKIP() << "with the hooks no hit asks the kernel";
   create(watching());
@@ -102,7 +102,7 @@ TEST_F(PinCacheWatchBeside, VouchedMemoryIsHitWithoutAQuestionWhateverLiesBeside
 
 // ---- other ways to watch ----
 
-TEST_F(PinCacheWatchBeside, WatchNoneKeepsArenasAndVouchedMemoryOnly) {
+TEST_F(PinCacheWatchNeighbours, WatchNoneKeepsArenasAndVouchedMemoryOnly) {
   hydrant_domain_options_t options = watching();
   options.watch = HYDRANT_WATCH_NONE;
   create(options);
@@ -121,7 +121,7 @@ TEST_F(PinCacheWatchBeside, WatchNoneKeepsArenasAndVouchedMemoryOnly) {
   EXPECT_EQ(coverage(20), HYDRANT_COVERAGE_VOUCHED);
 }
 
-TEST_F(PinCacheWatchBeside, ClientsWordNeedsNoMonitor) {
+TEST_F(PinCacheWatchNeighbours, VouchedMemoryNeedsNoMonitor) {
   hydrant_domain_options_t options = watching();
   options.watch = HYDRANT_WATCH_CLIENT;
   create(options);
@@ -134,7 +134,7 @@ TEST_F(PinCacheWatchBeside, ClientsWordNeedsNoMonitor) {
   EXPECT_GT(use(4), number);
 }
 
-TEST_F(PinCacheWatchBeside, CoverageAnswersErrors) {
+TEST_F(PinCacheWatchNeighbours, CoverageAnswersErrors) {
   create(watching());
   uint32_t answer = 4711;
   EXPECT_EQ(hydrant_coverage(domain_, arena_.page(0), 0, &answer), GASNET_ERR_BAD_ARG);
@@ -148,7 +148,7 @@ TEST_F(PinCacheWatchBeside, CoverageAnswersErrors) {
   EXPECT_NE(hydrant_coverage_name(6), nullptr);
 }
 
-TEST_F(PinCacheWatchBeside, KnobChoosesWhereTheProgramDoesNot) {
+TEST_F(PinCacheWatchNeighbours, KnobChoosesWhereTheProgramDoesNot) {
   struct Case {
     const char* value;
     uint32_t option, expected;
@@ -172,7 +172,7 @@ TEST_F(PinCacheWatchBeside, KnobChoosesWhereTheProgramDoesNot) {
 }
 
 // As daemons do: close all, and open something that stays idle under the userfaultfd's number.
-TEST_F(PinCacheWatchBeside, ReleasesGoOnWhenAllDescriptorsAreClosed) {
+TEST_F(PinCacheWatchNeighbours, ReleasesGoOnWhenAllDescriptorsAreClosed) {
   EXPECT_EQ(run_in_child([&]() -> std::string {
               std::vector<int> others;
               for (int fd = 0; fd < 256; ++fd) {
@@ -197,7 +197,7 @@ TEST_F(PinCacheWatchBeside, ReleasesGoOnWhenAllDescriptorsAreClosed) {
 }
 
 // A userfaultfd of the program's own under the number answers every question as the cache's would.
-TEST_F(PinCacheWatchBeside, NoPinIsStaleUnderTheProgramsUserfaultfds) {
+TEST_F(PinCacheWatchNeighbours, NoPinIsStaleUnderTheProgramsUserfaultfds) {
   for (int trial = 0; trial < 5; ++trial) {
     EXPECT_EQ(run_in_child([&]() -> std::string {
                 const OwnDescriptors own;
@@ -224,7 +224,7 @@ TEST_F(PinCacheWatchBeside, NoPinIsStaleUnderTheProgramsUserfaultfds) {
   }
 }
 
-TEST_F(PinCacheWatchBeside, DefaultIsToWatch) {
+TEST_F(PinCacheWatchNeighbours, DefaultIsToWatch) {
   unsetenv("FIREHOSE_WATCH");
   hydrant_domain_options_t options = watching();
   options.watch = HYDRANT_WATCH_DEFAULT;
@@ -235,7 +235,7 @@ TEST_F(PinCacheWatchBeside, DefaultIsToWatch) {
 // ---- the domain's own life ----
 
 // The monitor knows the domain before it is known to anybody else: it must not outlive a failed creation.
-TEST_F(PinCacheWatchBeside, FailedCreationIsNotToldOfAnything) {
+TEST_F(PinCacheWatchNeighbours, FailedDomainReceivesNoEvents) {
   const hydrant_range_t twice[2] = {{arena_.addr(4), 2 * kPage}, {arena_.addr(5), 2 * kPage}};
   const std::array<uint64_t, 2> numbers = {1, 2};
   const void* const keys[2] = {&numbers[0], &numbers[1]};
@@ -261,7 +261,7 @@ TEST_F(PinCacheWatchBeside, FailedCreationIsNotToldOfAnything) {
   domain_ = 0;
 }
 
-TEST_F(PinCacheWatchBeside, SixtyFourDomainsAllForget) {
+TEST_F(PinCacheWatchNeighbours, SixtyFourDomainsAllForget) {
   std::vector<hydrant_domain_t> domains(64);
   const hydrant_domain_options_t options = watching();
   for (hydrant_domain_t& domain : domains) {
@@ -278,7 +278,7 @@ TEST_F(PinCacheWatchBeside, SixtyFourDomainsAllForget) {
   EXPECT_EQ(registrar_.live(), 0u);
 }
 
-TEST_F(PinCacheWatchBeside, DomainsComeAndGoWhileMemoryDoes) {
+TEST_F(PinCacheWatchNeighbours, DomainsComeAndGoWhileMemoryDoes) {
   std::atomic<bool> stop{false};
   MappedMemory others(32);
   others.replace(0, 32);

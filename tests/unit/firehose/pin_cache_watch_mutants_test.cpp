@@ -209,7 +209,7 @@ TEST_F(PinCacheWatchMutants, NoPublishCheck) {
         const uint64_t begun = registrar_.next_serial() - 1;
         renew(page_);
         const uint64_t regions = stats_of(domain_).regions;
-        registrar_.let_pins_go();
+        registrar_.resume_pins();
         threads.join();
         return first == begun && stats_of(domain_).regions > regions - 1 &&
                stats_of(domain_).dead_regions == 0;
@@ -258,7 +258,7 @@ TEST_F(PinCacheWatchMutants, KeepPending) {
     const uint64_t begun = registrar_.next_serial() - 1;
     renew(page_);
     the_monitor().settle();
-    registrar_.let_pins_go();
+    registrar_.resume_pins();
     threads.join();
     return use(page_) == begun;
   });

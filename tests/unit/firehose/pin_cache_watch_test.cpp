@@ -35,7 +35,7 @@ TEST_P(PinCacheWatch, OrdinaryMemoryIsCachedAfterItsFirstPin) {
 }
 
 // Most of what a network layer tries is not pinned: that answer must not cost a system call.
-TEST_P(PinCacheWatch, LookThatRegistersNothingAsksTheKernelOnlyForWhatItMayTake) {
+TEST_P(PinCacheWatch, LookupQueriesTheKernelOnlyForItsRange) {
   if (!kThreadsInChildren) GTEST_SKIP() << "the thread sanitizer ends a child that starts a thread";
   const auto try_page = [this](size_t page) {
     return hydrant_try_pin(domain_, arena_.page(page), kPage, HYDRANT_LOCAL_WRITE);
@@ -76,7 +76,7 @@ TEST_P(PinCacheWatch, MappingOverItIsANewLife) {
   EXPECT_GT(use(5), first);
 }
 
-TEST_P(PinCacheWatch, OnlyWhatWentAwayIsForgotten) {
+TEST_P(PinCacheWatch, OnlyReleasedMemoryIsForgotten) {
   std::vector<uint64_t> before;
   for (size_t page = 0; page < 8; page += 2) before.push_back(use(page));
   renew(2);
@@ -133,7 +133,7 @@ TEST_P(PinCacheWatch, HeldPinSurvivesUntilItsRelease) {
   EXPECT_EQ(use(4), first + 1);
 }
 
-TEST_P(PinCacheWatch, WhatWentUnheldIsDeregisteredByPoll) {
+TEST_P(PinCacheWatch, PollUnpinsReleasedUnheldMemory) {
   use(4);
   use(6);
   unmap(4);
@@ -185,7 +185,7 @@ TEST_P(PinCacheWatch, ReleaseDuringARegistrationMakesItWorthless) {
   ASSERT_TRUE(registrar_.wait_for_stopped(1));
   const uint64_t spoiled = registrar_.next_serial() - 1;
   renew(4);
-  registrar_.let_pins_go();
+  registrar_.resume_pins();
   threads.join();
   EXPECT_EQ(registrar_.pin_calls(), calls + 2);
   EXPECT_GT(number, spoiled);
@@ -201,7 +201,7 @@ TEST_P(PinCacheWatch, RemovalDuringARegistrationIsNotKept) {
   threads.start([&] { number = use(4); });
   ASSERT_TRUE(registrar_.wait_for_stopped(1));
   remove(4);
-  registrar_.let_pins_go();
+  registrar_.resume_pins();
   threads.join();
   EXPECT_FALSE(is_cached(4));
   EXPECT_GT(use(4), number);
@@ -250,7 +250,7 @@ TEST_P(PinCacheWatch, VouchedMemoryIsKeptUntilUnvouchedOrFilesChange) {
   EXPECT_EQ(coverage(4), HYDRANT_COVERAGE_NONE);
 }
 
-TEST_P(PinCacheWatch, ArenasAreKeptOnTheirOwnersWord) {
+TEST_P(PinCacheWatch, ArenasAreTrusted) {
   const MemoryFile file(4);
   map_file(4, file);
   ASSERT_EQ(the_monitor().add_arena(arena_.addr(4), kPage), 0);
@@ -318,7 +318,7 @@ TEST_P(PinCacheWatch, DeferredAndWaitingPinsHit) {
   EXPECT_EQ(hydrant_release(got), GASNET_OK);
 }
 
-TEST_P(PinCacheWatch, LateRegistrationOfWhatWentIsDoneAgain) {
+TEST_P(PinCacheWatch, AsyncRegistrationOfReleasedMemoryIsRepeated) {
   destroy();
   registrar_.offer_async();
   create(watching(GetParam()));

@@ -55,7 +55,7 @@ hydrant_domain_t plain_domain(const hydrant_registrar_t& table) {
 
 // ---- no life is served by the registration of another, whoever maps and unmaps meanwhile ----
 
-class PinCacheWatchStorm : public WatchedPinCache {
+class PinCacheWatchStress : public WatchedPinCache {
  protected:
   // Gives four pages another life and leaves no hole meanwhile, which somebody else might get.
   void renew_in_place(size_t page, uint64_t how) {
@@ -73,7 +73,7 @@ class PinCacheWatchStorm : public WatchedPinCache {
   }
 };
 
-TEST_F(PinCacheWatchStorm, EveryLifeGetsItsOwnRegistration) {
+TEST_F(PinCacheWatchStress, EveryLifeGetsItsOwnRegistration) {
   create(watching());
   constexpr size_t kThreads = 32;
   constexpr int kLives = 60;
@@ -278,7 +278,7 @@ TEST_F(PinCacheWatchHeap, ForksBesideThreadsThatAllocateFreeAndPin) {
   EXPECT_EQ(failed, 0);
 }
 
-TEST_F(PinCacheWatchHeap, ManyThreadsTrimWhatIsWatched) {
+TEST_F(PinCacheWatchHeap, ManyThreadsTrimWatchedMemory) {
   std::atomic<int> failed{0};
   Threads threads;
   for (uint64_t t = 0; t < 16; ++t) {

@@ -69,7 +69,7 @@ class Scene : public PinCacheTest {
     request_ = text;
   }
   const std::string& request() const { return request_; }
-  TestRegistrar& registrar() { return registrar_; }
+  RecordingRegistrar& registrar() { return registrar_; }
   Arena& arena() { return arena_; }
   hydrant_domain_t domain() const { return domain_; }
 
@@ -305,7 +305,7 @@ const Row kRefused[] = {
     {"RefusedByTheRegistrar",
      [](Scene& s) {
        s.create_small(64);
-       s.registrar().refuse(s.arena().addr(3), kPage, TestRegistrar::kAnyAccess);
+       s.registrar().refuse(s.arena().addr(3), kPage, RecordingRegistrar::kAnyAccess);
        return s.ask(3);
      },
      HYDRANT_ERR_REFUSED,
@@ -313,7 +313,7 @@ const Row kRefused[] = {
     {"RefusedAMomentAgo",
      [](Scene& s) {
        s.create_small(64);
-       s.registrar().refuse(s.arena().addr(3), kPage, TestRegistrar::kAnyAccess);
+       s.registrar().refuse(s.arena().addr(3), kPage, RecordingRegistrar::kAnyAccess);
        EXPECT_EQ(s.ask(3), HYDRANT_ERR_REFUSED);
        return s.ask(3);
      },
@@ -460,7 +460,7 @@ INSTANTIATE_TEST_SUITE_P(Mistakes, RefusalTexts, ::testing::ValuesIn(kMistakes),
 INSTANTIATE_TEST_SUITE_P(Nothing, RefusalTexts, ::testing::ValuesIn(kNothing), cause_of);
 
 // The same cause found in two places, and the numbers set aside.
-TEST(RefusalTextsOfOneCause, AreTheSame) {
+TEST(RefusalTextsByCause, AreTheSame) {
   const auto text_of = [](const char* cause) {
     for (const Row& row : kNotNow) {
       if (std::string(row.cause) != cause) continue;

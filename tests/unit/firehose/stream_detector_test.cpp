@@ -11,14 +11,14 @@ namespace {
 
 using testing::kPage;
 constexpr uintptr_t kBase = uintptr_t{1} << 40;
-constexpr size_t kMostAhead = 64 * kPage;
+constexpr size_t kMaxAhead = 64 * kPage;
 
 MemoryRange at(size_t page, size_t pages = 1) { return {kBase + page * kPage, pages * kPage}; }
 
 class StreamDetectorTest : public ::testing::Test {
  protected:
   StreamDetector::Advice miss(size_t page, size_t pages = 1, uint64_t now_ns = 1) {
-    return detector_.note_miss(at(page, pages), kMostAhead, now_ns);
+    return detector_.note_miss(at(page, pages), kMaxAhead, now_ns);
   }
   StreamDetector detector_;
 };
@@ -138,7 +138,7 @@ TEST_F(StreamDetectorTest, AStreamEarnsEvictionsByMovingOn) {
     advice = miss(page);
     page += advice.range.len / kPage;
   }
-  EXPECT_EQ(advice.range.len, kMostAhead);
+  EXPECT_EQ(advice.range.len, kMaxAhead);
   EXPECT_TRUE(advice.earned);
 }
 

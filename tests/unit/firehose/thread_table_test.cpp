@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint32_t kBlockShift = 16;
 constexpr uintptr_t kBlock = uintptr_t{1} << kBlockShift;
-constexpr size_t kMostBytes = size_t{64} << 10;
+constexpr size_t kMaxBytes = size_t{64} << 10;
 constexpr uint32_t kBlocks = 20000;
 
 class ThreadTable : public ::testing::Test {
@@ -47,7 +47,7 @@ TEST_F(ThreadTable, TwoRegionsOfOneBlockAreBothFoundWhereverItIs) {
     std::array<RegionSlot, 2> slots{};
     open(slots[0], block, 4096);
     open(slots[1], block + kBlock / 2, 4096);
-    for (const RegionSlot& slot : slots) state_.remember(slot.addr, &slot, &null_slot_, kMostBytes);
+    for (const RegionSlot& slot : slots) state_.remember(slot.addr, &slot, &null_slot_, kMaxBytes);
     for (const RegionSlot& slot : slots) ASSERT_TRUE(finds(slot.addr, slot)) << "block " << i;
   }
 }

@@ -19,9 +19,9 @@ using face::Domain;
 using face::DomainOptions;
 using face::Pin;
 
-class PinCacheFaceCalls : public ::testing::Test {
+class PinCacheCppCallbacks : public ::testing::Test {
  protected:
-  PinCacheFaceCalls() {
+  PinCacheCppCallbacks() {
     options_.registrar = &registrar_;
     options_.watch = HYDRANT_WATCH_CLIENT;
   }
@@ -42,7 +42,7 @@ class PinCacheFaceCalls : public ::testing::Test {
   Domain domain_;
 };
 
-TEST_F(PinCacheFaceCalls, ACallableMayBeMoveOnlyAndKeepThePin) {
+TEST_F(PinCacheCppCallbacks, ACallableMayBeMoveOnlyAndKeepThePin) {
   create();
   Pin kept;
   auto once = std::make_unique<int>(7);
@@ -62,7 +62,7 @@ TEST_F(PinCacheFaceCalls, ACallableMayBeMoveOnlyAndKeepThePin) {
   EXPECT_EQ(domain_.stats().live_holds, 1u);
 }
 
-TEST_F(PinCacheFaceCalls, ADeferredPinIsAnsweredByPoll) {
+TEST_F(PinCacheCppCallbacks, ADeferredPinIsAnsweredByPoll) {
   options_.budget_bytes = 2 * kPage;  // one page, as this registrar charges
   create();
   Pin held = pin(0);
@@ -79,7 +79,7 @@ TEST_F(PinCacheFaceCalls, ADeferredPinIsAnsweredByPoll) {
   EXPECT_EQ(token.use_count(), 1);
 }
 
-TEST_F(PinCacheFaceCalls, TheEndOfTheDomainAnswersWhatStillWaits) {
+TEST_F(PinCacheCppCallbacks, DestroyCompletesWaitingPins) {
   options_.budget_bytes = 2 * kPage;
   create();
   const Pin held = pin(0);
@@ -91,7 +91,7 @@ TEST_F(PinCacheFaceCalls, TheEndOfTheDomainAnswersWhatStillWaits) {
   EXPECT_EQ(token.use_count(), 1);
 }
 
-TEST_F(PinCacheFaceCalls, ARefusedRequestDropsTheCallable) {
+TEST_F(PinCacheCppCallbacks, ARefusedRequestDropsTheCallable) {
   create();
   registrar_.answer = HYDRANT_ERR_REFUSED;
   const auto token = std::make_shared<int>(0);
@@ -99,7 +99,7 @@ TEST_F(PinCacheFaceCalls, ARefusedRequestDropsTheCallable) {
   EXPECT_EQ(token.use_count(), 1);
 }
 
-TEST_F(PinCacheFaceCalls, ACallableThatThrowsEndsTheProgram) {
+TEST_F(PinCacheCppCallbacks, ACallableThatThrowsEndsTheProgram) {
   create();
   EXPECT_DEATH((void)ask(0, [](Pin) { throw std::runtime_error("thrown by the callable"); }), "");
 }
@@ -107,7 +107,7 @@ TEST_F(PinCacheFaceCalls, ACallableThatThrowsEndsTheProgram) {
 static_assert(noexcept(std::declval<OwnRegistrar&>().pin(0, 0, 0, nullptr)) &&
               !std::is_copy_constructible_v<OwnRegistrar>);
 
-TEST_F(PinCacheFaceCalls, FactsReachTheCStruct) {
+TEST_F(PinCacheCppCallbacks, FactsReachTheCStruct) {
   face::Registrar::Facts f;
   f.name = "facts";
   f.key_bytes = 1, f.charge_scope = 2, f.supported_access = 3, f.address_kind = 4;
@@ -133,7 +133,7 @@ TEST_F(PinCacheFaceCalls, FactsReachTheCStruct) {
               less.import_key == nullptr && less.divisible == 1 && less.flags == 0);
 }
 
-TEST_F(PinCacheFaceCalls, EveryFunctionOfARegistrarIsCalled) {
+TEST_F(PinCacheCppCallbacks, EveryFunctionOfARegistrarIsCalled) {
   registrar_.given.export_bytes = sizeof(uint64_t);
   create();
   EXPECT_STREQ(domain_.registrar_name(), "own");
@@ -162,7 +162,7 @@ TEST_F(PinCacheFaceCalls, EveryFunctionOfARegistrarIsCalled) {
   EXPECT_EQ(registrar_.ends, 1u);
 }
 
-TEST_F(PinCacheFaceCalls, ARegistrarExplainsItsRefusal) {
+TEST_F(PinCacheCppCallbacks, ARegistrarExplainsItsRefusal) {
   create();
   registrar_.answer = HYDRANT_ERR_BROKEN;
   const Pin broken = pin(0);
@@ -170,7 +170,7 @@ TEST_F(PinCacheFaceCalls, ARegistrarExplainsItsRefusal) {
   EXPECT_NE(std::string(broken.error()).find("out of order"), std::string::npos) << broken.error();
 }
 
-TEST_F(PinCacheFaceCalls, WhatARegistrarDoesNotOverrideHasADefault) {
+TEST_F(PinCacheCppCallbacks, RegistrarMethodsHaveDefaults) {
   LeastRegistrar least;
   uint64_t word = 0;
   size_t len = sizeof word;
@@ -219,7 +219,7 @@ class LateRegistrar : public OwnRegistrar {
   }
 };
 
-TEST_F(PinCacheFaceCalls, ARegistrarMayCompleteLater) {
+TEST_F(PinCacheCppCallbacks, ARegistrarMayCompleteLater) {
   LateRegistrar late;
   options_.registrar = &late;
   create();
@@ -243,7 +243,7 @@ class ForkedRegistrar : public OwnRegistrar {
   void forget_in_child() noexcept override { ++forgotten; }
 };
 
-TEST_F(PinCacheFaceCalls, AChildForgets) {
+TEST_F(PinCacheCppCallbacks, AChildForgets) {
   ForkedRegistrar registrar;
   options_.registrar = &registrar;
   create();

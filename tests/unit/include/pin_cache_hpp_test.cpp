@@ -29,9 +29,9 @@ static_assert(!std::is_copy_constructible_v<Domain> && !std::is_copy_assignable_
 static_assert(!std::is_convertible_v<Pin, bool> && !std::is_convertible_v<hydrant_pin_t, Pin> &&
               !std::is_convertible_v<Domain, bool>);
 
-class PinCacheFace : public ::testing::Test {
+class PinCacheCpp : public ::testing::Test {
  protected:
-  PinCacheFace() {
+  PinCacheCpp() {
     options_.registrar = &registrar_;
     options_.watch = HYDRANT_WATCH_CLIENT;
   }
@@ -61,7 +61,7 @@ void move_to(T& to, T& from) {
   to = std::move(from);
 }
 
-TEST_F(PinCacheFace, AnEmptyPinHoldsNothingAndSaysSo) {
+TEST_F(PinCacheCpp, EmptyPinHoldsNothing) {
   Pin empty;
   EXPECT_FALSE(empty);
   EXPECT_EQ(empty.status(), GASNET_ERR_NOT_INIT);
@@ -76,7 +76,7 @@ TEST_F(PinCacheFace, AnEmptyPinHoldsNothingAndSaysSo) {
   EXPECT_EQ(empty.get().region, nullptr);
 }
 
-TEST_F(PinCacheFace, AnAllZeroPinOfTheCFunctionsIsEmptyToo) {
+TEST_F(PinCacheCpp, AnAllZeroPinOfTheCFunctionsIsEmptyToo) {
   hydrant_set_error_text("somebody else's");
   const Pin empty(hydrant_pin_t{});
   EXPECT_FALSE(empty);
@@ -85,7 +85,7 @@ TEST_F(PinCacheFace, AnAllZeroPinOfTheCFunctionsIsEmptyToo) {
 }
 
 #ifndef NDEBUG
-TEST_F(PinCacheFace, AKeyThatIsTooLargeForTheRegistrarIsAsserted) {
+TEST_F(PinCacheCpp, AKeyThatIsTooLargeForTheRegistrarIsAsserted) {
   struct TooLarge {
     char bytes[4096];
   };
@@ -99,7 +99,7 @@ TEST_F(PinCacheFace, AKeyThatIsTooLargeForTheRegistrarIsAsserted) {
 }
 #endif
 
-TEST_F(PinCacheFace, APinHoldsUntilTheEndOfItsScope) {
+TEST_F(PinCacheCpp, APinHoldsUntilTheEndOfItsScope) {
   create();
   {
     const Pin held = domain_.pin(arena_.page(3) + 100, 50, HYDRANT_LOCAL_WRITE);
@@ -119,7 +119,7 @@ TEST_F(PinCacheFace, APinHoldsUntilTheEndOfItsScope) {
   EXPECT_EQ(registrar_.unpins, 0u);  // cached
 }
 
-TEST_F(PinCacheFace, AMovedPinIsReleasedOnce) {
+TEST_F(PinCacheCpp, AMovedPinIsReleasedOnce) {
   create();
   Pin first = pin(0);
   Pin second(std::move(first));
@@ -141,7 +141,7 @@ TEST_F(PinCacheFace, AMovedPinIsReleasedOnce) {
   EXPECT_EQ(holds(), 0u);
 }
 
-TEST_F(PinCacheFace, HoldsPassToAndFromTheCFunctions) {
+TEST_F(PinCacheCpp, HoldsPassToAndFromTheCFunctions) {
   create();
   Pin held = pin(0);
   const hydrant_pin_t raw = held.detach();
@@ -152,7 +152,7 @@ TEST_F(PinCacheFace, HoldsPassToAndFromTheCFunctions) {
   EXPECT_EQ(holds(), 0u);
 }
 
-TEST_F(PinCacheFace, ARefusedPinSaysWhy) {
+TEST_F(PinCacheCpp, RefusedPinHasAText) {
   create();
   registrar_.answer = HYDRANT_ERR_REFUSED;
   const Pin refused = pin(0);
@@ -163,7 +163,7 @@ TEST_F(PinCacheFace, ARefusedPinSaysWhy) {
   EXPECT_EQ(domain_.pin(arena_.page(0), 0, 0).status(), GASNET_ERR_BAD_ARG);
 }
 
-TEST_F(PinCacheFace, APinMayOutliveItsDomain) {
+TEST_F(PinCacheCpp, APinMayOutliveItsDomain) {
   create();
   Pin scope_end = pin(0), released = pin(4), moved = pin(8);
   EXPECT_EQ(domain_.end(), GASNET_OK);
@@ -173,7 +173,7 @@ TEST_F(PinCacheFace, APinMayOutliveItsDomain) {
   EXPECT_TRUE(target);
 }
 
-TEST_F(PinCacheFace, PageModeShowsTheParts) {
+TEST_F(PinCacheCpp, PageModeShowsTheParts) {
   options_.mode = HYDRANT_MODE_PAGE;
   create();
   const Pin span = pin(10, 3);
@@ -190,7 +190,7 @@ TEST_F(PinCacheFace, PageModeShowsTheParts) {
   EXPECT_EQ(span.part(3).key, nullptr);
 }
 
-TEST_F(PinCacheFace, WithoutADomainEveryCallAnswersNotInit) {
+TEST_F(PinCacheCpp, WithoutADomainEveryCallAnswersNotInit) {
   const Domain none;
   EXPECT_FALSE(none);
   EXPECT_EQ(none.status(), GASNET_ERR_NOT_INIT);
@@ -216,7 +216,7 @@ TEST_F(PinCacheFace, WithoutADomainEveryCallAnswersNotInit) {
   EXPECT_EQ(Domain().end(), GASNET_OK);
 }
 
-TEST_F(PinCacheFace, ADomainThatCannotBeCreatedSaysWhy) {
+TEST_F(PinCacheCpp, FailedCreationHasAText) {
   DomainOptions unknown;
   unknown.registrar_name = "sundial";
   const Domain none(unknown);
@@ -233,7 +233,7 @@ TEST_F(PinCacheFace, ADomainThatCannotBeCreatedSaysWhy) {
   EXPECT_EQ(Domain(options_).status(), GASNET_ERR_BAD_ARG);
 }
 
-TEST_F(PinCacheFace, AMovedDomainEndsOnce) {
+TEST_F(PinCacheCpp, AMovedDomainEndsOnce) {
   create();
   EXPECT_STREQ(domain_.error(), "");
   EXPECT_EQ(domain_.status(), GASNET_OK);
@@ -254,7 +254,7 @@ TEST_F(PinCacheFace, AMovedDomainEndsOnce) {
   EXPECT_EQ(registrar_.ends, 2u);
 }
 
-TEST_F(PinCacheFace, EndSaysHowAndLeavesNothing) {
+TEST_F(PinCacheCpp, EndReportsItsStatusAndLeavesNothing) {
   create();
   EXPECT_TRUE(pin(0));
   EXPECT_EQ(domain_.end(77), GASNET_ERR_BAD_ARG);
@@ -266,7 +266,7 @@ TEST_F(PinCacheFace, EndSaysHowAndLeavesNothing) {
   EXPECT_EQ(registrar_.ends, 1u);
 }
 
-TEST_F(PinCacheFace, OptionsReachTheCStruct) {
+TEST_F(PinCacheCpp, OptionsReachTheCStruct) {
   const hydrant_registrar_t registrar{};
   const hydrant_policy_t policy{};
   const hydrant_range_t range{1, 2};
@@ -297,7 +297,7 @@ TEST_F(PinCacheFace, OptionsReachTheCStruct) {
               c.prepinned_access == 11 && c.stream_bytes == 12);
 }
 
-TEST_F(PinCacheFace, TryPinTakesOnlyWhatIsCached) {
+TEST_F(PinCacheCpp, TryPinTakesOnlyCachedMemory) {
   create();
   EXPECT_EQ(domain_.try_pin(arena_.page(0), 1, 0).status(), GASNET_ERR_NOT_READY);
   EXPECT_TRUE(pin(0));
@@ -308,7 +308,7 @@ TEST_F(PinCacheFace, TryPinTakesOnlyWhatIsCached) {
   EXPECT_EQ(domain_.partial_pin(arena_.page(64), kPage, 0).status(), GASNET_ERR_NOT_READY);
 }
 
-TEST_F(PinCacheFace, PinWaitKeepsTheDeadlineInAnyUnit) {
+TEST_F(PinCacheCpp, PinWaitKeepsTheDeadlineInAnyUnit) {
   create_small(1);
   Pin held = pin(0);
   ASSERT_TRUE(held) << held.error();
@@ -332,7 +332,7 @@ TEST_F(PinCacheFace, PinWaitKeepsTheDeadlineInAnyUnit) {
   EXPECT_TRUE(wait(kDeadline));
 }
 
-TEST_F(PinCacheFace, PinManyIsAllOrNone) {
+TEST_F(PinCacheCpp, PinManyIsAllOrNone) {
   create_small(4);
   std::vector<hydrant_range_t> ranges{
       {arena_.addr(0), kPage}, {arena_.addr(20), kPage}, {arena_.addr(40), kPage}};
@@ -354,7 +354,7 @@ TEST_F(PinCacheFace, PinManyIsAllOrNone) {
   EXPECT_EQ(holds(), 0u);
 }
 
-TEST_F(PinCacheFace, InvalidateVouchAndFlushReachTheDomain) {
+TEST_F(PinCacheCpp, InvalidateVouchAndFlushReachTheDomain) {
   create();
   EXPECT_TRUE(pin(0));
   EXPECT_EQ(domain_.invalidate(arena_.page(0), kPage), GASNET_OK);
@@ -377,7 +377,7 @@ TEST_F(PinCacheFace, InvalidateVouchAndFlushReachTheDomain) {
   EXPECT_FALSE(domain_.try_pin(arena_.page(0), kPage, 0));
 }
 
-TEST_F(PinCacheFace, MovesBytesThroughAPinOfTheKernel) {
+TEST_F(PinCacheCpp, MovesBytesThroughAPinOfTheKernel) {
   create();
   const Pin own = pin(0);
   EXPECT_EQ(own.write_file(arena_.page(0), 10, 1, 0), HYDRANT_ERR_UNSUPPORTED);

@@ -24,7 +24,7 @@ class FakeNetwork final : public NetworkTransport {
     std::atomic<uint32_t> prepared{0};
     bool has_duty = false;  // arm_events() says no
     std::vector<Rank> put_to, got_from;
-    bool has_word = true;
+    bool has_message = true;
     bool word_comes_early = false;  // right after arm_events()
     bool is_flushed = false;
     int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -95,7 +95,7 @@ class FakeNetwork final : public NetworkTransport {
   void flush(uint64_t) noexcept override { seen_.is_flushed = true; }
   void disconnect(Rank peer) noexcept override { seen_.buried.push_back(peer); }
 
-  int notice_fd() const noexcept override { return seen_.has_word ? seen_.fd : -1; }
+  int notice_fd() const noexcept override { return seen_.has_message ? seen_.fd : -1; }
   void take_notices() noexcept override {
     uint64_t count = 0;
     (void)!::read(seen_.fd, &count, sizeof count);
@@ -113,8 +113,8 @@ class FakeNetwork final : public NetworkTransport {
 };
 
 // Ranks 0 and 1 share a node, 2 and 3 another.
-struct Mixed : ::testing::Test {
-  Mixed() {
+struct CompositeTransportTest : ::testing::Test {
+  CompositeTransportTest() {
     JobTopology place;
     place.rank = 0;
     place.size = 4;
@@ -139,7 +139,7 @@ struct Mixed : ::testing::Test {
   Inbox inbox;
 };
 
-TEST_F(Mixed, EachPeerIsReachedByItsOwn) {
+TEST_F(CompositeTransportTest, EachPeerIsReachedByItsOwn) {
   for (const Rank to : {3u, 1u, 2u}) send(to);
   EXPECT_EQ(seen.sent, (std::vector<Rank>{3, 2}));
   Inbox there;
@@ -165,7 +165,7 @@ TEST_F(Mixed, EachPeerIsReachedByItsOwn) {
 }
 
 // For those who want the adapter within a node, too (HYDRANT_PATH=nic), which nobody is promised.
-TEST_F(Mixed, PinnedMemoryOfAnyRankIsReachedByTheFarOne) {
+TEST_F(CompositeTransportTest, PinnedMemoryOfAnyRankIsReachedByTheFarOne) {
   const Transport::PinnedOperation list[2] = {};
   for (const Rank peer : {Rank{1}, Rank{3}}) {
     EXPECT_EQ(both->put_pinned(peer, {}, {}, 8, nullptr), Status::kOk);
@@ -180,7 +180,7 @@ TEST_F(Mixed, PinnedMemoryOfAnyRankIsReachedByTheFarOne) {
   EXPECT_EQ(seen.buried, (std::vector<Rank>{1}));
 }
 
-TEST_F(Mixed, PromisesArePerPeer) {
+TEST_F(CompositeTransportTest, PromisesArePerPeer) {
   EXPECT_STREQ(both->name(), "shm+far");
   EXPECT_EQ(both->inline_bytes(), 100u);
   EXPECT_EQ(both->inline_bytes_to(1), near->inline_bytes());
@@ -203,7 +203,7 @@ TEST_F(Mixed, PromisesArePerPeer) {
   EXPECT_EQ(both->shared_block(2), nullptr);
 }
 
-TEST_F(Mixed, NeitherUsesUpEveryPoll) {
+TEST_F(CompositeTransportTest, NeitherUsesUpEveryPoll) {
   seen.arriving = 100;
   for (int i = 0; i < 5; ++i)
     ASSERT_EQ(pair.b.try_send(0, Lane::kRequest, 1, uint64_t{1}), Status::kOk);
@@ -215,7 +215,7 @@ TEST_F(Mixed, NeitherUsesUpEveryPoll) {
   EXPECT_EQ(from_near, 5u);
 }
 
-TEST_F(Mixed, WordFromAfarEndsASleep) {
+TEST_F(CompositeTransportTest, NetworkEventEndsASleep) {
   const uint64_t late = in_seconds(100);
   // (The first sleep may end at once, as others have been woken before.)
   both->wake();
@@ -237,28 +237,28 @@ TEST_F(Mixed, WordFromAfarEndsASleep) {
   EXPECT_LT(now_ns(), late);
 }
 
-TEST_F(Mixed, WordThatComesBeforeTheSleepIsNotMissed) {
+TEST_F(CompositeTransportTest, EventBeforeTheSleepIsNotMissed) {
   seen.word_comes_early = true;
   const uint64_t late = in_seconds(100);
   for (int i = 0; i < 50; ++i) both->sleep(late);
   EXPECT_LT(now_ns(), late);
 }
 
-TEST_F(Mixed, WhoHasSomethingToDoDoesNotSleep) {
+TEST_F(CompositeTransportTest, RankWithWorkDoesNotSleep) {
   seen.has_duty = true;
   const uint64_t late = in_seconds(100);
   for (int i = 0; i < 3; ++i) both->sleep(late);
   EXPECT_LT(now_ns(), late);
 }
 
-TEST_F(Mixed, WhereNobodyTellsSleepsAreShort) {
-  seen.has_word = false;
+TEST_F(CompositeTransportTest, WithoutEventsSleepsAreShort) {
+  seen.has_message = false;
   const uint64_t late = in_seconds(100);
   for (int i = 0; i < 10; ++i) both->sleep(late);
   EXPECT_LT(now_ns(), late);
 }
 
-TEST_F(Mixed, AMessageOfTheNodeEndsASleep) {
+TEST_F(CompositeTransportTest, AMessageOfTheNodeEndsASleep) {
   const uint64_t late = in_seconds(100);
   both->wake();
   both->sleep(late);

@@ -88,7 +88,7 @@ TEST_F(MakeTransport, ANetworkIsInjectedOverSharedMemoryOnly) {
 }
 
 // Its neighbours would wait for ever if it did not: the fence is the whole job's.
-TEST_F(MakeTransport, WhoIsAloneOnItsNodeHoldsTheFenceOfThoseWhoAreNot) {
+TEST_F(MakeTransport, SingleRankNodesTakePartInTheSetupFence) {
   CountingBootstrap bootstrap(place(3, {0}, 2));
   EXPECT_EQ(make(bootstrap), Status::kUnsupported);
   EXPECT_THAT(last_error_text(),
@@ -98,7 +98,7 @@ TEST_F(MakeTransport, WhoIsAloneOnItsNodeHoldsTheFenceOfThoseWhoAreNot) {
   EXPECT_EQ(make(bootstrap), Status::kBroken);
 }
 
-TEST_F(MakeTransport, VerbsAloneShareNothing) {
+TEST_F(MakeTransport, VerbsOnlyTransportsShareNoMemory) {
   ASSERT_EQ(setenv("HYDRANT_TRANSPORT", "ibv", 1), 0);
   CountingBootstrap bootstrap(place(2, {0, 1}, 1));
   EXPECT_EQ(make(bootstrap), Status::kUnsupported);

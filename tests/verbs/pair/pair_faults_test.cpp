@@ -20,9 +20,9 @@ using testing::kLongSeconds;
 using testing::LinkFaults;
 using testing::PairJob;
 
-class PairFaults : public PairJob {
+class GuestPairFaults : public PairJob {
  protected:
-  // Connects first: PairTalk tests lost handshakes.
+  // Connects first: GuestPairMessages tests lost handshakes.
   void talk_over(const char* what, uint32_t count) {
     ASSERT_EQ(exchange(8), Status::kOk) << last_error_text();
     ASSERT_TRUE(meet());
@@ -43,12 +43,12 @@ class PairFaults : public PairJob {
   LinkFaults faults_;
 };
 
-TEST_F(PairFaults, OneInAHundredLost) {
+TEST_F(GuestPairFaults, OneInAHundredLost) {
   talk_over("loss 1%", 200);
   EXPECT_GT(faults_.dropped(), 0U);
 }
 
-TEST_F(PairFaults, OneInTwentyLost) {
+TEST_F(GuestPairFaults, OneInTwentyLost) {
   // rxe counts each missing packet as a retry until a whole message is acknowledged. With one in twenty of 32
   // packets lost, there would sometimes be more losses than retries.
   put_bytes_ = 4096;
@@ -56,15 +56,15 @@ TEST_F(PairFaults, OneInTwentyLost) {
   EXPECT_GT(faults_.dropped(), 0U);
 }
 
-TEST_F(PairFaults, Reordered) { talk_over("delay 5ms reorder 90% 50%", 100); }
+TEST_F(GuestPairFaults, Reordered) { talk_over("delay 5ms reorder 90% 50%", 100); }
 
-TEST_F(PairFaults, Delayed) { talk_over("delay 10ms", 60); }
+TEST_F(GuestPairFaults, Delayed) { talk_over("delay 10ms", 60); }
 
-TEST_F(PairFaults, Repeated) { talk_over("duplicate 10%", 200); }
+TEST_F(GuestPairFaults, Repeated) { talk_over("duplicate 10%", 200); }
 
-TEST_F(PairFaults, Damaged) { talk_over("corrupt 2%", 200); }
+TEST_F(GuestPairFaults, Damaged) { talk_over("corrupt 2%", 200); }
 
-TEST_F(PairFaults, CutForLessThanTheRetries) {
+TEST_F(GuestPairFaults, CutForLessThanTheRetries) {
   ASSERT_EQ(exchange(8), Status::kOk) << last_error_text();
   ASSERT_TRUE(meet());
   const Status status = exchange(300, [&](uint32_t i) {
@@ -83,7 +83,7 @@ TEST_F(PairFaults, CutForLessThanTheRetries) {
   EXPECT_EQ(wrong(), "");
 }
 
-TEST_F(PairFaults, CutForMoreThanTheRetries) {
+TEST_F(GuestPairFaults, CutForMoreThanTheRetries) {
   ASSERT_EQ(exchange(8), Status::kOk) << last_error_text();
   ASSERT_TRUE(meet());
   const Status status = exchange(20'000, [&](uint32_t i) {
@@ -101,7 +101,7 @@ TEST_F(PairFaults, CutForMoreThanTheRetries) {
 }
 
 // A rank that sends nothing detects the loss, too.
-TEST_F(PairFaults, CutWhileIdle) {
+TEST_F(GuestPairFaults, CutWhileIdle) {
   ASSERT_EQ(exchange(8), Status::kOk) << last_error_text();
   ASSERT_TRUE(meet());
   faults_.set("loss 100%");
@@ -111,7 +111,7 @@ TEST_F(PairFaults, CutWhileIdle) {
   EXPECT_TRUE(meet());
 }
 
-TEST_F(PairFaults, StoppedForSeconds) {
+TEST_F(GuestPairFaults, StoppedForSeconds) {
   ASSERT_EQ(exchange(8), Status::kOk) << last_error_text();
   ASSERT_TRUE(meet());
   const uint64_t probes = process.transport->counts().probes;
@@ -131,13 +131,13 @@ TEST_F(PairFaults, StoppedForSeconds) {
 }
 
 // Runs separately, because one machine is off afterwards (tests/verbs/pair/power_off).
-class PairPowerOff : public PairFaults {
+class GuestPairPowerOff : public GuestPairFaults {
  protected:
   // Reboots at once, which ends QEMU, like a power failure.
   static void turn_off() { std::ofstream("/proc/sysrq-trigger") << 'b' << std::flush; }
 };
 
-TEST_F(PairPowerOff, TheSurvivorNamesTheLostRank) {
+TEST_F(GuestPairPowerOff, SurvivorNamesTheFailedRank) {
   ASSERT_EQ(exchange(8), Status::kOk) << last_error_text();
   ASSERT_TRUE(meet());
   const Status status = exchange(20'000, [&](uint32_t i) {

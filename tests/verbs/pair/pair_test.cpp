@@ -13,9 +13,9 @@ using testing::PinnedMemory;
 using testing::read_device_counters;
 using testing::Told;
 
-using PairTalk = PairJob;
+using GuestPairMessages = PairJob;
 
-TEST_F(PairTalk, BothWaysInOrderAndUnchanged) {
+TEST_F(GuestPairMessages, BothWaysInOrderAndUnchanged) {
   const DeviceCounters before = read_device_counters();
   EXPECT_EQ(exchange(300), Status::kOk) << last_error_text();
   EXPECT_EQ(wrong(), "");
@@ -29,7 +29,7 @@ TEST_F(PairTalk, BothWaysInOrderAndUnchanged) {
 }
 
 // Each rank has sent its handshake before either has received one.
-TEST_F(PairTalk, CrossingHandshakesMakeOneConnection) {
+TEST_F(GuestPairMessages, CrossingHandshakesMakeOneConnection) {
   Outgoing room;
   ASSERT_EQ(process.transport->reserve(other(), Lane::kRequest, 8, &room), Status::kNotReady)
       << last_error_text();
@@ -42,7 +42,7 @@ TEST_F(PairTalk, CrossingHandshakesMakeOneConnection) {
 }
 
 // Handshakes are datagrams, so the transport itself has to repeat them.
-TEST_F(PairTalk, LostHandshakesAreRepeated) {
+TEST_F(GuestPairMessages, LostHandshakesAreRepeated) {
   LinkFaults faults;
   faults.set("loss 100%");
   Outgoing room;
@@ -60,7 +60,7 @@ TEST_F(PairTalk, LostHandshakesAreRepeated) {
   EXPECT_TRUE(meet());
 }
 
-TEST_F(PairTalk, APutIsOneWriteAndNoMessage) {
+TEST_F(GuestPairMessages, APutIsOneWriteAndNoMessage) {
   ASSERT_EQ(exchange(8), Status::kOk) << last_error_text();
   ASSERT_TRUE(meet());
   const DeviceCounters before = read_device_counters();

@@ -2,7 +2,7 @@
 // records the words that are written to shared states of other nodes.
 #pragma once
 
-#include "tests/support/store_bootstrap.hpp"
+#include "tests/support/fake_bootstrap.hpp"
 #include "tests/unit/am/fake_transport.hpp"
 
 #include <algorithm>

@@ -13,15 +13,15 @@
 namespace hydrant {
 namespace {
 
-using testing::StoreBootstrap;
-using Card = StoreBootstrap::Card;
+using testing::FakeBootstrap;
+using Value = FakeBootstrap::Value;
 
 constexpr const char* kAddressKey = "barrier-board";
 
 class BarrierSharedMemoryTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto bootstrap = std::make_unique<StoreBootstrap>();
+    auto bootstrap = std::make_unique<FakeBootstrap>();
     auto network = std::make_unique<test::BarrierMemoryTransport>();
     store = bootstrap.get();
     transport = network.get();
@@ -65,9 +65,9 @@ class BarrierSharedMemoryTest : public ::testing::Test {
     shared_memory.reset();
     EXPECT_FALSE(find_guarded(first, &at));
   }
-  void set_card(Rank rank, const Card& card) { store->set(rank, kAddressKey, card); }
+  void set_card(Rank rank, const Value& card) { store->set(rank, kAddressKey, card); }
 
-  StoreBootstrap* store = nullptr;
+  FakeBootstrap* store = nullptr;
   test::BarrierMemoryTransport* transport = nullptr;
   std::unique_ptr<BarrierSharedMemory> shared_memory;
 };
@@ -82,17 +82,17 @@ TEST_F(BarrierSharedMemoryTest, MemoryOfANodeHasGuards) {
   expect_guarded_boards();
 }
 
-TEST_F(BarrierSharedMemoryTest, WordsGoWhereTheCardsSay) {
+TEST_F(BarrierSharedMemoryTest, WordsAreWrittenToThePublishedAddresses) {
   be_flat();
   ASSERT_EQ(shared_memory->make(), Status::kOk) << last_error_text();
-  const Card blob = {std::byte{1}, std::byte{2}, std::byte{3}};
+  const Value blob = {std::byte{1}, std::byte{2}, std::byte{3}};
   set_card(1, test::address_entry(0x10000, 0x20000, blob.size(), blob));
   set_card(2, test::address_entry(0x30000, 0x40000, 1, blob));
   ASSERT_EQ(shared_memory->connect(), Status::kOk) << last_error_text();
   const test::BarrierMemoryRecords& records = transport->records;
   ASSERT_EQ(records.keys.size(), 2u);
   EXPECT_EQ(records.keys[0], blob);
-  EXPECT_EQ(records.keys[1], Card{std::byte{1}});
+  EXPECT_EQ(records.keys[1], Value{std::byte{1}});
   EXPECT_EQ(shared_memory->config(1).writer->post(1, 0, 77), Status::kOk);
   EXPECT_EQ(shared_memory->config(0).writer->post(0, 1, 78), Status::kOk);
   ASSERT_EQ(records.words.size(), 2u);
@@ -105,13 +105,13 @@ TEST_F(BarrierSharedMemoryTest, WordsGoWhereTheCardsSay) {
   EXPECT_EQ(records.words[1].key, 1u);
 }
 
-TEST_F(BarrierSharedMemoryTest, MalformedCardsAreRefused) {
+TEST_F(BarrierSharedMemoryTest, MalformedAddressesAreRejected) {
   be_alone_on_a_node();
   ASSERT_EQ(shared_memory->make(), Status::kOk) << last_error_text();
   EXPECT_EQ(shared_memory->connect(), Status::kNotReady);
-  const Card good = test::address_entry(0x10000, 0x20000, 1, {});
+  const Value good = test::address_entry(0x10000, 0x20000, 1, {});
   for (const size_t bytes : {size_t{0}, size_t{8}, good.size() - 1}) {
-    set_card(1, Card(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(bytes)));
+    set_card(1, Value(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(bytes)));
     EXPECT_EQ(shared_memory->connect(), Status::kBroken) << bytes;
     EXPECT_NE(std::string(last_error_text()).find("unexpected size"), std::string::npos);
   }

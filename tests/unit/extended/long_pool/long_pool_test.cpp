@@ -131,7 +131,7 @@ std::string in_own_process(const char* prealloc, const std::function<std::string
   });
 }
 
-TEST(LongPool, IsCreatedAtStartUnlessDisabled) {
+TEST(BouncePoolAtStart, IsCreatedAtStartUnlessDisabled) {
   struct {
     const char* prealloc;
     bool at_start;
@@ -159,7 +159,7 @@ TEST(LongPool, IsCreatedAtStartUnlessDisabled) {
 
 // A Long whose source is neither pinned nor small, with failing allocations from the n-th on: one, or
 // all that follow. The remaining means must carry it.
-class LongPoolFaults : public ::testing::TestWithParam<const char*> {
+class BouncePoolAtStartFaults : public ::testing::TestWithParam<const char*> {
  protected:
   // Without failures: counts the allocations from the start on, and those before the Long. Returns ""
   // or an error text.
@@ -200,7 +200,7 @@ class LongPoolFaults : public ::testing::TestWithParam<const char*> {
   }
 };
 
-TEST_P(LongPoolFaults, NthFailedAllocationIsTolerated) {
+TEST_P(BouncePoolAtStartFaults, NthFailedAllocationIsTolerated) {
   for (const bool from_start : {false, true}) {
     Counts none;
     ASSERT_EQ(run(0, 0, from_start, &none), "");
@@ -221,7 +221,7 @@ TEST_P(LongPoolFaults, NthFailedAllocationIsTolerated) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Prealloc, LongPoolFaults, ::testing::Values("y", "n"),
+INSTANTIATE_TEST_SUITE_P(Prealloc, BouncePoolAtStartFaults, ::testing::Values("y", "n"),
                          [](const auto& value) {
                            return std::string(value.param[0] == 'y' ? "AtStart" : "WhenNeeded");
                          });

@@ -12,7 +12,7 @@ namespace {
 
 class BufferPoolFork : public BufferPoolTest, public ::testing::WithParamInterface<ChildKind> {};
 
-TEST_P(BufferPoolFork, ChildIsToldAndHarmsNothing) {
+TEST_P(BufferPoolFork, ChildGetsAnErrorAndHarmsNothing) {
   create(pool_options(64, {64, 8}));
   const PoolBuffer held = take(64);
   const PoolBuffer large = take(128);

@@ -68,7 +68,7 @@ TEST_F(BufferPoolStack, CountOfPopsLeavesLinksAloneWhenItOverflows) {
 
 // ---- owner and thief ----
 
-class BufferPoolRaid : public BufferPoolTest, public ::testing::WithParamInterface<bool> {
+class BufferPoolStealing : public BufferPoolTest, public ::testing::WithParamInterface<bool> {
  protected:
   // Everything but what main's magazine caches is out.
   void SetUp() override {
@@ -106,7 +106,7 @@ class BufferPoolRaid : public BufferPoolTest, public ::testing::WithParamInterfa
   std::vector<PoolBuffer> others_;
 };
 
-TEST_P(BufferPoolRaid, OwnerInsideIsLeftAlone) {
+TEST_P(BufferPoolStealing, BusyOwnerIsNotStolenFrom) {
   mine_->busy.store(1);
   EXPECT_EQ(take_in_other_thread(), Status::kNotReady);
   EXPECT_EQ(pool_->stats(0).cached, cached_);
@@ -117,7 +117,7 @@ TEST_P(BufferPoolRaid, OwnerInsideIsLeftAlone) {
   EXPECT_EQ(pool_->stats(0).stolen, cached_);
 }
 
-TEST_P(BufferPoolRaid, RaiderInsideIsLeftAlone) {
+TEST_P(BufferPoolStealing, ActiveThiefIsNotDisturbed) {
   mine_->steal.store(1);
   PoolBuffer buffer;
   EXPECT_EQ(pool_->take(64, &buffer), Status::kNotReady) << "its magazine is another's now";
@@ -131,7 +131,7 @@ TEST_P(BufferPoolRaid, RaiderInsideIsLeftAlone) {
   EXPECT_EQ(pool_->take(64, &buffer), Status::kNotReady);
 }
 
-TEST_P(BufferPoolRaid, ThreadThatEndsDuringARaidLeavesItsMagazineToOthers) {
+TEST_P(BufferPoolStealing, ThreadThatEndsDuringAStealLeavesItsMagazine) {
   Magazine* theirs = nullptr;
   put_all(others_);
   others_.clear();
@@ -152,7 +152,7 @@ TEST_P(BufferPoolRaid, ThreadThatEndsDuringARaidLeavesItsMagazineToOthers) {
   EXPECT_EQ(available(64), 64u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Fences, BufferPoolRaid, ::testing::Bool(),
+INSTANTIATE_TEST_SUITE_P(Fences, BufferPoolStealing, ::testing::Bool(),
                          [](const auto& one) { return one.param ? "Full" : "Asymmetric"; });
 
 }  // namespace

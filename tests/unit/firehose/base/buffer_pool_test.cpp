@@ -198,7 +198,7 @@ TEST_F(BufferPoolSingle, BadOptionsAreNamed) {
 
 // ---- "not now" ----
 
-TEST_F(BufferPoolSingle, ExhaustionIsNotNowAndSaysNothing) {
+TEST_F(BufferPoolSingle, ExhaustionIsNotReadyWithoutAText) {
   create(pool_options(64, {16}));
   const std::vector<PoolBuffer> all = take_all(64);
   EXPECT_EQ(all.size(), 16u);

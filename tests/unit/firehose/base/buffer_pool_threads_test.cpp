@@ -53,7 +53,7 @@ struct StormCase {
   bool symmetric;
 };
 
-class BufferPoolStorm : public BufferPoolTest, public ::testing::WithParamInterface<StormCase> {
+class BufferPoolStress : public BufferPoolTest, public ::testing::WithParamInterface<StormCase> {
  protected:
   static constexpr uint32_t kThreads = 4;
   static constexpr int kSteps = kSanitized ? 60000 : 240000;
@@ -101,7 +101,7 @@ class BufferPoolStorm : public BufferPoolTest, public ::testing::WithParamInterf
   std::atomic<int> wrong_{0};
 };
 
-TEST_P(BufferPoolStorm, NoBufferIsInTwoHandsAndNoneIsLost) {
+TEST_P(BufferPoolStress, NoBufferIsInTwoHandsAndNoneIsLost) {
   const StormCase& storm = GetParam();
   BufferPoolOptions options = pool_options(64, {storm.small, storm.large});
   options.magazine_depth = storm.depth;
@@ -146,7 +146,7 @@ TEST_P(BufferPoolStorm, NoBufferIsInTwoHandsAndNoneIsLost) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Pools, BufferPoolStorm,
+    Pools, BufferPoolStress,
     ::testing::Values(StormCase{"Plenty", 512, 512, 8, 64, 0, false},
                       StormCase{"RaidsAllTheTime", 24, 16, 8, 64, 0, false},
                       StormCase{"RaidsWithFullFences", 24, 16, 8, 64, 0, true},
@@ -158,7 +158,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 // An owner that is nearly always inside its magazine, and a thief that comes whenever there is
 // something in it: what decides is the fence between the two flags.
-class BufferPoolTug : public BufferPoolTest, public ::testing::WithParamInterface<bool> {
+class BufferPoolStealRace : public BufferPoolTest, public ::testing::WithParamInterface<bool> {
  protected:
   // Takes up to n, tags them, returns them.
   void cycle(size_t n, uint64_t tag) {
@@ -176,7 +176,7 @@ class BufferPoolTug : public BufferPoolTest, public ::testing::WithParamInterfac
   std::atomic<int> wrong_{0};
 };
 
-TEST_P(BufferPoolTug, OwnerAndRaiderNeverGetTheSameBuffer) {
+TEST_P(BufferPoolStealRace, OwnerAndThiefNeverGetTheSameBuffer) {
   constexpr uint64_t kRaided = kSanitized ? 2000 : 20000;
   constexpr uint64_t kEnough = 10;
   BufferPoolOptions options = pool_options(64, {32});
@@ -209,7 +209,7 @@ TEST_P(BufferPoolTug, OwnerAndRaiderNeverGetTheSameBuffer) {
   EXPECT_EQ(available(64), 32u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Fences, BufferPoolTug, ::testing::Bool(),
+INSTANTIATE_TEST_SUITE_P(Fences, BufferPoolStealRace, ::testing::Bool(),
                          [](const auto& one) { return one.param ? "Full" : "Asymmetric"; });
 
 // ---- magazines ----

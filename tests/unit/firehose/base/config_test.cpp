@@ -153,7 +153,7 @@ TEST_F(ConfigTest, UnknownNamesAreReportedOncePerProcess) {
       "FIREHOSE_BUDGET?\n");
 }
 
-TEST_F(ConfigTest, UnknownNamesAreToldOfByTheFirstRankOfAJob) {
+TEST_F(ConfigTest, FirstRankReportsUnknownNames) {
   const ScopedEnv typo("FIREHOSE_BUGDET", "1G");
   for (const char* rank : {"1", "17"}) {
     const ScopedEnv launcher("PMIX_RANK", rank);
@@ -221,7 +221,7 @@ TEST_F(ConfigTest, NamesOfALibraryThatIsNotLoadedAreReportedIfAKnownOneIsNear) {
   EXPECT_THAT(GetCapturedStderr(), HasSubstr("did you mean FIREHOSE_BUDGET"));
 }
 
-TEST_F(ConfigTest, NamesOfOthersAndOfTestsAreLeftAlone) {
+TEST_F(ConfigTest, OtherPrefixesAreIgnored) {
   const ScopedEnv test("HYDRANT_TEST_SEED", "1");
   const ScopedEnv bench("HYDRANT_BENCH_X", "1");
   const ScopedEnv gasnet("GASNET_SPAWNFN", "L");
@@ -240,7 +240,7 @@ TEST(NearestKnob, FindsTyposPrefixesAndTheWrongFamily) {
   EXPECT_STREQ(nearest_knob_name("GASNET_FIREHOSE_MAX_VICTIM_M"), "GASNET_FIREHOSE_MAXVICTIM_M");
 }
 
-TEST(NearestKnob, KnowsWhenNothingIsNear) {
+TEST(NearestKnob, NoSuggestionForAFarName) {
   EXPECT_EQ(nearest_knob_name("FIREHOSE_PASSPHRASE"), nullptr);
   EXPECT_EQ(nearest_knob_name("HYDRANT_"), nullptr);
   EXPECT_EQ(nearest_knob_name(""), nullptr);

@@ -28,7 +28,7 @@ struct Taken {
   uint64_t of(Way way) const { return ways[static_cast<size_t>(way)]; }
 };
 
-class CopyDuelTest : public ::testing::Test {
+class CopyPinTunerTest : public ::testing::Test {
  protected:
   Taken go(size_t uses, Costs costs, size_t len = kLen) {
     Taken taken;
@@ -45,7 +45,7 @@ class CopyDuelTest : public ::testing::Test {
   CopyPinTuner tuner_;
 };
 
-TEST_F(CopyDuelTest, TriesEveryWayEquallyOftenAndTakesTheQuickest) {
+TEST_F(CopyPinTunerTest, TriesBothEquallyAndChoosesTheFaster) {
   const std::vector<std::pair<Costs, Way>> cases = {{{10000, 11000, 12000}, Way::kCopy},
                                                     {{11000, 10000, 12000}, Way::kIfPinned},
                                                     {{12000, 11000, 10000}, Way::kPin}};
@@ -62,7 +62,7 @@ TEST_F(CopyDuelTest, TriesEveryWayEquallyOftenAndTakesTheQuickest) {
 }
 
 // The first uses of a way after a pause are slower than it is.
-TEST_F(CopyDuelTest, AWayIsJudgedByWhatItCostsInTheLongRun) {
+TEST_F(CopyPinTunerTest, ChoiceDependsOnLongRunCost) {
   Way last = Way::kCopy;
   int in_a_row = 0;
   for (int i = 0; i < 24; ++i) {
@@ -75,7 +75,7 @@ TEST_F(CopyDuelTest, AWayIsJudgedByWhatItCostsInTheLongRun) {
   EXPECT_EQ(tuner_.best(kLen), Way::kPin);
 }
 
-TEST_F(CopyDuelTest, TrialsCostLittleInTheLongRun) {
+TEST_F(CopyPinTunerTest, TrialsCostLittleInTheLongRun) {
   const Costs costs{700, 740, 1700};
   go(20000, costs);
   const Taken taken = go(200000, costs);
@@ -83,7 +83,7 @@ TEST_F(CopyDuelTest, TrialsCostLittleInTheLongRun) {
   EXPECT_GT(taken.timed, 0u);
 }
 
-TEST_F(CopyDuelTest, FollowsCostsThatChange) {
+TEST_F(CopyPinTunerTest, FollowsCostsThatChange) {
   go(20000, {10000, 11000, 20000});
   EXPECT_EQ(tuner_.best(kLen), Way::kCopy);
   go(20000, {10000, 9000, 5000});  // the memory is used again now
@@ -92,7 +92,7 @@ TEST_F(CopyDuelTest, FollowsCostsThatChange) {
   EXPECT_EQ(tuner_.best(kLen), Way::kCopy);
 }
 
-TEST_F(CopyDuelTest, LengthsLearnByThemselves) {
+TEST_F(CopyPinTunerTest, LengthsLearnByThemselves) {
   go(200, {1000, 1100, 3000}, 4096);
   go(200, {300000, 300100, 100000}, 1 << 20);
   EXPECT_EQ(tuner_.best(4096), Way::kCopy);
@@ -100,7 +100,7 @@ TEST_F(CopyDuelTest, LengthsLearnByThemselves) {
   EXPECT_EQ(tuner_.best(1 << 20), Way::kPin);
 }
 
-TEST_F(CopyDuelTest, LongerUsesOfAClassCountByTheByte) {
+TEST_F(CopyPinTunerTest, LongerUsesOfAClassCountByTheByte) {
   // What comes to the cheaper way is longer throughout.
   for (int i = 0; i < 24; ++i) {
     const CopyPinTuner::Turn turn = tuner_.choose(kLen);
@@ -110,7 +110,7 @@ TEST_F(CopyDuelTest, LongerUsesOfAClassCountByTheByte) {
   EXPECT_EQ(tuner_.best(kLen), Way::kCopy);
 }
 
-TEST_F(CopyDuelTest, OneTimeSliceOfSomebodyElseDoesNotDecide) {
+TEST_F(CopyPinTunerTest, OnePreemptionDoesNotDecide) {
   bool struck = false;
   for (int i = 0; i < 24; ++i) {
     const CopyPinTuner::Turn turn = tuner_.choose(kLen);
@@ -120,14 +120,14 @@ TEST_F(CopyDuelTest, OneTimeSliceOfSomebodyElseDoesNotDecide) {
   EXPECT_EQ(tuner_.best(kLen), Way::kCopy);
 }
 
-TEST_F(CopyDuelTest, DoesNotChangeForALittle) {
+TEST_F(CopyPinTunerTest, DoesNotChangeForALittle) {
   go(5000, {10000, 12000, 12000});
   ASSERT_EQ(tuner_.best(kLen), Way::kCopy);
   go(50000, {10000, 9900, 12000});
   EXPECT_EQ(tuner_.best(kLen), Way::kCopy);
 }
 
-TEST_F(CopyDuelTest, TimesMayBeToldLateOrNever) {
+TEST_F(CopyPinTunerTest, TimesMayBeReportedLateOrNever) {
   std::vector<CopyPinTuner::Turn> open;
   for (int i = 0; i < 24; ++i) open.push_back(tuner_.choose(kLen));
   for (int i = 0; i < 100; ++i) EXPECT_FALSE(tuner_.choose(kLen).timed);
@@ -146,7 +146,7 @@ TEST_F(CopyDuelTest, TimesMayBeToldLateOrNever) {
   EXPECT_EQ(tuner_.best(kLen), Way::kIfPinned);
 }
 
-TEST_F(CopyDuelTest, TimesOfUsesThatWereNotToBeTimedCountNothing) {
+TEST_F(CopyPinTunerTest, UntimedUsesAreNotCounted) {
   const uint8_t size_class = tuner_.choose(kLen).size_class;
   tuner_ = {};
   for (int i = 0; i < 100; ++i) tuner_.note({Way::kPin, false, size_class}, kLen, 1);
@@ -154,7 +154,7 @@ TEST_F(CopyDuelTest, TimesOfUsesThatWereNotToBeTimedCountNothing) {
   EXPECT_EQ(tuner_.best(kLen), Way::kCopy);
 }
 
-TEST_F(CopyDuelTest, AnyLengthIsAnswered) {
+TEST_F(CopyPinTunerTest, AnyLengthIsAnswered) {
   for (const size_t len : {size_t{0}, size_t{1}, SIZE_MAX}) {
     const CopyPinTuner::Turn turn = tuner_.choose(len);
     tuner_.note({turn.way, true, turn.size_class}, len, 100);

@@ -97,7 +97,7 @@ TEST_F(OomKills, WithoutAGroupTheMachineIsNamed) {
   EXPECT_EQ(said.find("control group"), std::string::npos) << said;
 }
 
-TEST_F(OomKills, NothingIsSaidWhereNothingIsKnown) {
+TEST_F(OomKills, NoTextWithoutCounts) {
   fs::remove_all(root_ + "/proc");
   const OomCounts before = counts();
   EXPECT_EQ(before.group + before.machine, 0u);

@@ -91,7 +91,7 @@ TEST_F(TableSpaceTest, TheEndOfATableIsUnmapped) {
 }
 
 // The monitor has looked up all memory and registers it next: what is mapped now may be watched.
-TEST_F(TableSpaceTest, WhatMayBeWatchedIsNotListed) {
+TEST_F(TableSpaceTest, TableInAWatchedRangeIsNotReused) {
   g_watch_windows.open();
   g_watch_windows.announce({kPage, SIZE_MAX - kPage});
   void* table = space_.take(kPage);

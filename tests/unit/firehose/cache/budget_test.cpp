@@ -12,7 +12,7 @@ class BudgetTest : public ::testing::Test {
   Budget budget_{{64 * kPage, 8}, kPage};
 };
 
-TEST_F(BudgetTest, SaysWhatIsLacking) {
+TEST_F(BudgetTest, ReportsTheShortage) {
   const CacheLock lock(mu_);
   budget_.take(lock, {60 * kPage, 7});
   EXPECT_EQ(budget_.shortage(lock, {4 * kPage, 1}).bytes, 0u);

@@ -96,7 +96,7 @@ TEST(ClockPolicy, AChildHasNothingOfTheParentsQueues) {
 
 // Random requests among random holds: all or nothing, never a held region, and the policy knows what is
 // open.
-TEST(EvictorModel, KeepsItsWordAmongRandomHolds) {
+TEST(EvictorModel, EvictsAsPromisedAmongRandomHolds) {
   for (uint32_t seed = 1; seed <= 30; ++seed) {
     Random random(seed);
     Parts parts(256, {10'000 * kPage, 200}, seed % 2 == 0);
@@ -164,7 +164,7 @@ TEST(EvictorModel, KeepsItsWordAmongRandomHolds) {
 
 class RetirementTest : public EvictorTest {};
 
-TEST_F(RetirementTest, DeadRegionsGoWhenTheirHoldsAreGone) {
+TEST_F(RetirementTest, DeadRegionsAreRetiredAfterTheirLastRelease) {
   const CacheLock lock(parts_.mu);
   const RegionIndex idle = parts_.add_open(lock, at(0));
   const RegionIndex held = parts_.add_open(lock, at(2));

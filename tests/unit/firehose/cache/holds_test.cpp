@@ -124,7 +124,7 @@ TEST(FreeSlots, ASlotWithAHoldWaits) {
   EXPECT_EQ(parts.free_slots.allocate(lock), one);
 }
 
-TEST(Gates, ARegionStaysShutWhileSomethingIsOwed) {
+TEST(Gates, RegionStaysShutWhileRangesArePending) {
   Parts parts;
   const CacheLock lock(parts.mu);
   const RegionIndex r = parts.add_open(lock, at(0));

@@ -69,7 +69,7 @@ TEST(Invalidator, ForgottenRegionsAreDeadAndPendingOnesPoisoned) {
   EXPECT_EQ(w.totals.of(lock).invalidations, 1u);
 }
 
-TEST(Invalidator, TheRegistrarLearnsWhatWasUnmapped) {
+TEST(Invalidator, UnmappedRangesReachTheRegistrar) {
   World w;
   RegionIndex open = kNoRegion;
   {
@@ -143,7 +143,7 @@ TEST(Invalidator, ALossForgetsOnce) {
 
 // Random releases, told with the mutex free or held, against a list: after the next holder has settled,
 // exactly the regions that no release has touched are open.
-TEST(InvalidatorModel, ForgetsWhatAListForgets) {
+TEST(InvalidatorModel, AgreesWithAList) {
   for (uint32_t seed = 1; seed <= 20; ++seed) {
     Random random(seed);
     World w(512);
@@ -208,7 +208,7 @@ TEST(Unpinner, ReturnsSlotsAndChargesAfterTheRegistrarsCall) {
 }
 
 // Or its memory would no longer be watched, and the registrar not told that it went away.
-TEST(Unpinner, WhatIsBeingUnpinnedCountsAsPinned) {
+TEST(Unpinner, RegionBeingUnpinnedCountsAsPinned) {
   World w;
   RegionQueue retired;
   {
@@ -278,7 +278,7 @@ TEST(Publisher, APublishedRegionIsFoundAndReplacesWhatItCovers) {
   EXPECT_EQ(w.totals.of(lock).merges, 1u);
 }
 
-TEST(Publisher, WhatMayNotBeCachedOrComesLateIsForItsHoldersAlone) {
+TEST(Publisher, UncachedRegionIsForItsHoldersOnly) {
   World w;
   const CacheLock lock(w.mu);
   const Plan large = plan_of(w, lock, at(0, 8));

@@ -40,7 +40,7 @@ TEST_F(RefusalTextsTest, EachNamesItsStatusItsRequestAndARemedy) {
   EXPECT_EQ(texts_.invalidated(at(0), 5), Status::kNotReady);
 }
 
-TEST_F(RefusalTextsTest, AShortageTellsWhatIsHeldAndWhatIsIdle) {
+TEST_F(RefusalTextsTest, ShortageReportsHeldAndIdleBytes) {
   const CacheLock lock(mu_);
   budget_.take(lock, {50 * kPage, 5});
   const Shortage lack{at(0, 30), {30 * kPage, 1}, {10 * kPage, 1}, kPage};

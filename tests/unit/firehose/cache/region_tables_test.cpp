@@ -70,10 +70,10 @@ void compare_with_list(uint32_t seed, bool in_buckets) {
   }
 }
 
-TEST(RegionTables, FindWhatAListFindsInRegionMode) {
+TEST(RegionTables, AgreeWithAListInRegionMode) {
   for (uint32_t seed = 1; seed <= 10; ++seed) compare_with_list(seed, false);
 }
-TEST(RegionTables, FindWhatAListFindsInPageMode) {
+TEST(RegionTables, AgreeWithAListInPageMode) {
   for (uint32_t seed = 1; seed <= 10; ++seed) compare_with_list(seed, true);
 }
 

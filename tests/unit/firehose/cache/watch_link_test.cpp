@@ -82,7 +82,7 @@ TEST_F(WatchLinkTest, AFullMonitorIsARefusalThatLeavesTheDomainUnwatched) {
   EXPECT_EQ(g_told.ended, 0);
 }
 
-TEST_F(WatchLinkTest, AsksForUnmappedMemoryWhereTheMonitorTellsIt) {
+TEST_F(WatchLinkTest, SubscribesToUnmappedMemory) {
   ASSERT_EQ(start(), Status::kOk);
   EXPECT_EQ(g_told.asked_unmapped, 1);
   EXPECT_EQ(g_told.asked_wanted, 1);
@@ -166,7 +166,7 @@ TEST_F(WatchLinkTest, WatchedMemoryIsCachedOnlyWithoutReleasesUnderWay) {
   EXPECT_TRUE(link_.may_be_cached(plan)) << "the arena announces its releases itself";
 }
 
-TEST_F(WatchLinkTest, WhatMustBeUnpinnedFirstIsCachedInKeptArenasOnly) {
+TEST_F(WatchLinkTest, UnpinFirstMemoryIsCachedInKeptArenasOnly) {
   config_.unpin_before_release = true;
   ASSERT_EQ(start(), Status::kOk);
   EXPECT_EQ(g_told.started, 0) << "no report is waited for";

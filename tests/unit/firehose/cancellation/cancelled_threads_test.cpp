@@ -48,7 +48,7 @@ class CancelledThreads : public ::testing::Test {
   uint64_t live_holds() const { return stats().live_holds; }
 
   Arena arena_{2 * kPages};
-  TestRegistrar registrar_{arena_};
+  RecordingRegistrar registrar_{arena_};
   hydrant_domain_t domain_ = 0;
 };
 
@@ -112,7 +112,7 @@ TEST_F(CancelledThreads, AForkIsFollowedByItsEnd) {
 struct Worker {
   hydrant_domain_t domain;
   const Arena* arena;
-  RemoteWorld* world;
+  RemotePinCluster* world;
   uint32_t seed;
 };
 
@@ -200,11 +200,11 @@ TEST_F(CancelledThreads, OthersGoOnWhileThreadsAreCancelledAtRandom) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "AddressSanitizer keeps red zones of frames that a cancelled thread has left";
 #endif
-  RemoteWorld::Settings settings;
+  RemotePinCluster::Settings settings;
   settings.inline_delivery = true;
   settings.options.merge_bytes = 1;
   settings.options.stream_bytes = 1;
-  RemoteWorld world(settings);
+  RemotePinCluster world(settings);
   Threads threads;
   std::atomic<bool> stop{false};
   std::array<std::atomic<uint64_t>, 2> done{};

@@ -67,10 +67,10 @@ struct Scene {
   }
 
   Arena arena{128};
-  TestRegistrar registrar{arena};
+  RecordingRegistrar registrar{arena};
   hydrant_domain_t domain = 0;
   hydrant_pin_t pin{};
-  RemoteWorld world;
+  RemotePinCluster world;
   hydrant_fh_client_t client{};
   hydrant_fh_limits_t limits{};
   hydrant_fh_t* fh = nullptr;

@@ -120,7 +120,7 @@ TEST(CompatLimits, PageModeHasNoRegions) {
   expect_refused({.page_mode = true, .max_bytes = kMiB, .max_region_bytes = 4}, {}, "not 0 and 4");
 }
 
-TEST(CompatLimits, RefusesWhatLeavesNothingToPin) {
+TEST(CompatLimits, RejectsSettingsThatLeaveNoBudget) {
   CompatRequest ask = region_ask();
   expect_refused(ask, {.max_victim_m = set(2 * kGiB)}, "GASNET_FIREHOSE_MAXVICTIM_M");
   expect_refused(ask, {.m = set(2 * kGiB)}, "GASNET_FIREHOSE_M");
@@ -173,7 +173,7 @@ TEST(CompatLimits, PeersShareMAndREvenly) {
   EXPECT_EQ(of_one.max_firehoses, 384u / 3);
 }
 
-TEST(CompatLimits, WithoutAWayToSendNothingIsForPeers) {
+TEST(CompatLimits, WithoutASenderNoBudgetIsForPeers) {
   CompatRequest ask = ask_with_peers();
   EXPECT_EQ(compute(ask).remote_bytes, 768 * kMiB);
   EXPECT_EQ(compute(ask).remote_regions, 384u);
@@ -203,7 +203,7 @@ TEST(CompatLimits, PrepinnedMemoryThatExceedsMIsNamed) {
 }
 
 // So that a job of many ranks says it once.
-TEST(CompatLimits, TheOtherRanksOfAJobWarnOfNothing) {
+TEST(CompatLimits, OtherRanksDoNotWarn) {
   CompatRequest ask = ask_with_peers();
   const CompatEnvironment unwise = {.m = set(kGiB),
                                     .max_victim_m = set(kGiB),
@@ -242,7 +242,7 @@ TEST(CompatLimits, PeersOfAClientWithoutLimitsShareThatOfTheCache) {
   EXPECT_EQ(of_one.pin_bytes, 3 * kGiB / 2);
 }
 
-TEST(CompatLimits, RefusesWhatIsTooLittleForSoManyPeers) {
+TEST(CompatLimits, RejectsTooLittleForThePeers) {
   CompatPeerLimits of_one;
   const CompatRequest ask = ask_with_peers();
   EXPECT_EQ(split_for_peers(ask, compute(ask), 0, 1'000'000, &of_one), Status::kBadArg);

@@ -301,14 +301,14 @@ TEST(CRegistrar, OptionalFunctionsAreCalled) {
   EXPECT_EQ(client.destroyed, 1);
 }
 
-TEST(CRegistrar, WhatNoDomainLivedOnIsNotDestroyed) {
+TEST(CRegistrar, UnusedRegistrarIsNotDestroyed) {
   Client client;
   client.offer_everything();
   client.make();
   EXPECT_EQ(client.destroyed, 0);
 }
 
-TEST(CRegistrar, ExportWithTooLittleRoomSaysHowMuchIsEnough) {
+TEST(CRegistrar, ShortExportBufferReportsTheNeededSize) {
   Client client;
   client.offer_everything();
   client.key_answer = GASNET_ERR_BAD_ARG;

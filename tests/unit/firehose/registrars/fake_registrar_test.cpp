@@ -105,7 +105,7 @@ TEST(FakeRegistrar, RefusesByRightAndByRange) {
   EXPECT_EQ(fake.unpin(kA, a.data()), UnpinResult::kDone);
 }
 
-TEST(FakeRegistrar, LimitsChargesAndGivesThemBackWhenTold) {
+TEST(FakeRegistrar, LimitsChargesAndReleasesThemOnCommand) {
   FakeOptions options;
   options.charge_limit = 0x8000;
   options.pending_charges = true;
@@ -177,7 +177,7 @@ void note(void* context, Status status, const std::byte* key) {
   ++outcome->calls;
 }
 
-TEST(FakeRegistrar, CompletesWhenTold) {
+TEST(FakeRegistrar, CompletesOnCommand) {
   FakeOptions options;
   options.completion = FakeCompletion::kWhenTold;
   Outcome good, bad, never;

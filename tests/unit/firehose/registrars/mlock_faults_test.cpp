@@ -200,7 +200,7 @@ TEST_F(MlockFaults, WhicheverCallFailsOnlyItsPinIsMissing) {
   }
 }
 
-TEST_F(MlockFaults, WhatPassesIsTriedAgain) {
+TEST_F(MlockFaults, TransientErrorsAreRetried) {
   for (const Call call : {kLock, kPopulate}) {
     kernel_.fail(call, 0, 3, EAGAIN);
     ASSERT_EQ(pin(kernel_.pages(0, 4)), Status::kOk) << last_error_text();

@@ -179,7 +179,7 @@ class MlockHoles : public ::testing::Test {
   }
   // One for each stretch that the model counts no more and had not to leave locked, and one for each mapped
   // run of such a stretch that has a hole.
-  int most_unlocks(const Model& model, size_t first, size_t n) const {
+  int max_unlocks(const Model& model, size_t first, size_t n) const {
     int most = 0;
     for (size_t i = first; i < first + n; ++i) {
       if (model.counts[i] != 0 || model.left[i]) continue;
@@ -250,7 +250,7 @@ TEST_F(MlockHoles, RandomPinsUnpinsFailuresAndHolesAgreeWithTheModel) {
         break;
     }
     if (kernel_.knows_mappings) {
-      ASSERT_LE(kernel_.unlocks, most_unlocks(model, first, n)) << "step " << step;
+      ASSERT_LE(kernel_.unlocks, max_unlocks(model, first, n)) << "step " << step;
     }
     for (size_t i = 0; i < kPagesWithHoles; ++i) {
       ASSERT_EQ(kernel_.locked[i], model.locked[i]) << "page " << i << ", step " << step;

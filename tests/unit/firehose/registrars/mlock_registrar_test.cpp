@@ -186,7 +186,7 @@ TEST(MlockRegistrar, ThreadsDoNotUnlockEachOthersPages) {
   EXPECT_EQ(locked(), before);
 }
 
-TEST(MlockRegistrar, AnOrdinaryUserIsToldWhichLimitToRaise) {
+TEST(MlockRegistrar, OrdinaryUserGetsTheLimitToRaise) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to become a user of its own";
   EXPECT_EQ(run_in_child([]() -> std::string {
               constexpr uint64_t kLimit = uint64_t{8} << 20;

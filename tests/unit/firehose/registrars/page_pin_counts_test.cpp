@@ -22,7 +22,7 @@ class PageCountsTest : public ::testing::Test {
   PagePinCounts counts_{&nodes_};
 };
 
-TEST_F(PageCountsTest, WhatNobodyCountsIsGone) {
+TEST_F(PageCountsTest, UncountedPagesAreReportedAsReleased) {
   std::vector<MemoryRange> gone;
   const auto note = [&](MemoryRange range) { gone.push_back(range); };
   add({0x1000, 0x4000});
@@ -44,7 +44,7 @@ TEST_F(PageCountsTest, WhatNobodyCountsIsGone) {
   EXPECT_EQ(counts_.intervals(), 0u);
 }
 
-TEST_F(PageCountsTest, KeptPagesAreNotReportedAsGone) {
+TEST_F(PageCountsTest, KeptPagesAreNotReported) {
   std::vector<MemoryRange> gone;
   const auto note = [&](MemoryRange range) { gone.push_back(range); };
   add({0x1000, 0x4000});

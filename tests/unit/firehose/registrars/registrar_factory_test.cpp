@@ -80,7 +80,7 @@ std::string auto_without_uring(int error) {
   return wrong.empty() ? log.read(4096) : "failed: " + wrong;
 }
 
-TEST(RegistrarFactory, AutoFallsBackToMlockAndSaysWhyInOneLine) {
+TEST(RegistrarFactory, AutoFallsBackToMlockAndLogsTheReason) {
   for (const int error : {EPERM, ENOSYS}) {
     const std::string log = auto_without_uring(error);
     if (log == "failed: no seccomp here") GTEST_SKIP() << "no seccomp filters here";

@@ -142,12 +142,12 @@ std::string pin_over_lost_rings() {
   return "";
 }
 
-TEST(UringLost, TheProgramsRingsStayAndPinningGoesOn) {
+TEST(UringLostRings, TheProgramsRingsStayAndPinningGoesOn) {
   HYDRANT_URING_OR_SKIP(uring);
   EXPECT_EQ(run_in_child(pin_over_lost_rings), "");
 }
 
-TEST(UringLost, AMoveIsRefusedWithTheReason) {
+TEST(UringLostRings, AMoveIsRefusedWithTheReason) {
   HYDRANT_URING_OR_SKIP(uring);
   EXPECT_EQ(run_in_child([]() -> std::string {
               Closer closer;
@@ -169,7 +169,7 @@ TEST(UringLost, AMoveIsRefusedWithTheReason) {
 }
 
 // With pins held and without: rings that have drained are opened again, and the others are replaced.
-TEST(UringLost, ManyLossesAreSurvived) {
+TEST(UringLostRings, ManyLossesAreSurvived) {
   HYDRANT_URING_OR_SKIP(uring);
   EXPECT_EQ(run_in_child([]() -> std::string {
               const OwnDescriptors own;
@@ -198,7 +198,7 @@ TEST(UringLost, ManyLossesAreSurvived) {
             "");
 }
 
-TEST(UringLost, AChildClosesNothingOfTheProgram) {
+TEST(UringLostRings, AChildClosesNothingOfTheProgram) {
   HYDRANT_URING_OR_SKIP(uring);
   for (const ChildKind kind : {ChildKind::kFork, ChildKind::kRawClone}) {
     EXPECT_EQ(run_in_child([kind]() -> std::string {
@@ -230,7 +230,7 @@ TEST(UringLost, AChildClosesNothingOfTheProgram) {
 }
 
 // Two files of one number have equal marks here, as two rings may have.
-TEST(UringLost, ANewRingReplacesTheOneThatHadItsNumber) {
+TEST(UringLostRings, ANewRingReplacesTheOneThatHadItsNumber) {
   const TestFile file;
   const TestFile other_file;
   RingDescriptor first, second, other;
@@ -261,7 +261,7 @@ TEST(UringLost, ANewRingReplacesTheOneThatHadItsNumber) {
 }
 
 // Through the cache: what is cached serves on, new memory is pinned, and what is not held is let go.
-TEST(UringLost, ADomainGoesOn) {
+TEST(UringLostRings, ADomainGoesOn) {
   HYDRANT_URING_OR_SKIP(uring);
   EXPECT_EQ(run_in_child([]() -> std::string {
               Closer closer;

@@ -69,7 +69,7 @@ class UringMoveFaults : public ::testing::Test {
   UringRun run_;
 };
 
-TEST_F(UringMoveFaults, WhatCouldNotBeSubmittedNeverReachesALaterRegistration) {
+TEST_F(UringMoveFaults, UnsubmittedUpdateNeverReachesALaterRegistration) {
   memory_.fill('F');
   ASSERT_EQ(move(true, kLongNs), 0);
   refuse(1);  // would read the file

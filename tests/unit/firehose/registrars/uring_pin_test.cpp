@@ -54,7 +54,7 @@ TEST(UringPin, ReadFillsThePinnedPages) {
   EXPECT_NE(uring->unpin(memory.all(), key.data()), UnpinResult::kBroken);
 }
 
-TEST(UringPin, ChargesTheKernelsAccountAndGivesBack) {
+TEST(UringPin, ChargesAndUnchargesTheKernelsAccount) {
   HYDRANT_URING_OR_SKIP(uring);
   if (uring->charge_comes_back_late()) GTEST_SKIP() << "this kernel gives charges back late";
   MappedPages memory(16 * kPageBytes);

@@ -46,7 +46,7 @@ void unpin_all(UringRegistrar& uring, std::vector<HeldPin>& pins) {
   pins.clear();
 }
 
-TEST(UringPool, OpensRingsUntilTheLimitThenSaysNotNow) {
+TEST(UringPool, OpensRingsUpToTheLimitThenNotReady) {
   UringOptions options;
   options.ring_slots = 4;
   options.max_rings = 5;

@@ -99,7 +99,7 @@ std::string exhaust_as_ordinary_user() {
   return "";
 }
 
-TEST(UringProcess, AnOrdinaryUserIsToldWhichLimitToRaise) {
+TEST(UringProcess, OrdinaryUserGetsTheLimitToRaise) {
   HYDRANT_URING_OR_SKIP(uring);
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to become a user of its own";
   EXPECT_EQ(run_in_child(exhaust_as_ordinary_user), "");
@@ -184,13 +184,13 @@ std::string pin_all_that_is_promised() {
   return "";
 }
 
-TEST(UringProcess, AllThatASmallLimitIsSaidToAllowCanBePinned) {
+TEST(UringProcess, ReportedSmallLimitCanBePinned) {
   HYDRANT_URING_OR_SKIP(uring);
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to become a user of its own";
   EXPECT_EQ(run_in_child(pin_all_that_is_promised), "");
 }
 
-TEST(UringProcess, WithoutAnyLockedMemoryItIsUnusableAndSaysWhy) {
+TEST(UringProcess, WithoutLockedMemoryItIsUnusableWithAReason) {
   HYDRANT_URING_OR_SKIP(uring);
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to become a user of its own";
   EXPECT_EQ(run_in_child([]() -> std::string {
@@ -257,7 +257,7 @@ TEST(UringProcess, AChildThatDestroysItsCopyLeavesTheParentAlone) {
   EXPECT_NE(uring->unpin(memory.all(), key.data()), UnpinResult::kBroken);
 }
 
-TEST(UringProcess, AForkClosesEveryRingWhoeverIsMakingOrClosingOne) {
+TEST(UringProcess, ForkClosesEveryRingDuringOpenAndClose) {
   HYDRANT_URING_OR_SKIP(uring);
   std::atomic<bool> stop{false};
   std::atomic<int> made{0}, failed{0};

@@ -15,7 +15,7 @@ namespace {
 
 using testing::kPage;
 
-class RemoteExportsTable : public ::testing::Test {
+class ExportTableTest : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(exports_.set_up(4, 3)); }
 
@@ -35,7 +35,7 @@ class RemoteExportsTable : public ::testing::Test {
   ExportTable::Export ended_{};
 };
 
-TEST_F(RemoteExportsTable, AnIdIsGoodOnceAndForItsPeer) {
+TEST_F(ExportTableTest, AnIdIsGoodOnceAndForItsPeer) {
   const uint64_t id = add(1, 10);
   ASSERT_NE(id, 0u);
   EXPECT_EQ(exports_.count(), 1u);
@@ -54,7 +54,7 @@ TEST_F(RemoteExportsTable, AnIdIsGoodOnceAndForItsPeer) {
   EXPECT_EQ(exports_.bytes(), 0u);
 }
 
-TEST_F(RemoteExportsTable, WhatIsWithheldIsTheTargetsToEnd) {
+TEST_F(ExportTableTest, WhatIsWithheldIsTheTargetsToEnd) {
   const uint64_t id = add(1, 10);
   exports_.withhold_until_reply(id);
   EXPECT_FALSE(release(id, 1)) << "a guess";
@@ -77,7 +77,7 @@ TEST_F(RemoteExportsTable, WhatIsWithheldIsTheTargetsToEnd) {
   EXPECT_EQ(exports_.count(), 0u);
 }
 
-TEST_F(RemoteExportsTable, IdsThatNobodyWasGivenEndNothing) {
+TEST_F(ExportTableTest, IdsThatNobodyWasGivenEndNothing) {
   const uint64_t id = add(1, 10);
   for (const uint64_t other : {uint64_t{0}, uint64_t{1} << 32, id + 1, id + (uint64_t{1} << 32),
                                UINT64_MAX, id | 0xffff0000u}) {
@@ -86,7 +86,7 @@ TEST_F(RemoteExportsTable, IdsThatNobodyWasGivenEndNothing) {
   EXPECT_EQ(exports_.count(), 1u);
 }
 
-TEST_F(RemoteExportsTable, AFullTableSaysNo) {
+TEST_F(ExportTableTest, AFullTableSaysNo) {
   uint64_t ids[4];
   for (uint64_t& id : ids) EXPECT_NE(id = add(1, 10), 0u);
   EXPECT_EQ(add(1, 10), 0u);
@@ -95,7 +95,7 @@ TEST_F(RemoteExportsTable, AFullTableSaysNo) {
   EXPECT_EQ(add(1, 10), 0u);
 }
 
-TEST_F(RemoteExportsTable, WhatGoesAwayIsListedForItsPeerOnce) {
+TEST_F(ExportTableTest, WhatGoesAwayIsListedForItsPeerOnce) {
   const uint64_t a = add(1, 10, 2), b = add(2, 11), c = add(1, 20);
   EXPECT_FALSE(exports_.invalidate(MemoryRange{12 * kPage, kPage})) << "beside them";
   EXPECT_TRUE(exports_.invalidate(MemoryRange{11 * kPage, 1}));
@@ -115,7 +115,7 @@ TEST_F(RemoteExportsTable, WhatGoesAwayIsListedForItsPeerOnce) {
   EXPECT_EQ(exports_.zombie_bytes(), 0u);
 }
 
-TEST_F(RemoteExportsTable, AZombieThatComesBackIsListedNoMore) {
+TEST_F(ExportTableTest, AZombieThatComesBackIsListedNoMore) {
   uint64_t ids[4];
   for (uint64_t& id : ids) id = add(1, 10);
   EXPECT_TRUE(exports_.invalidate(MemoryRange{10 * kPage, 1}));
@@ -131,7 +131,7 @@ TEST_F(RemoteExportsTable, AZombieThatComesBackIsListedNoMore) {
   EXPECT_EQ(exports_.zombies(), 2u) << "that one was none";
 }
 
-TEST_F(RemoteExportsTable, WhatIsGrantedBesideIsCutWhereItWouldOverlap) {
+TEST_F(ExportTableTest, WhatIsGrantedBesideIsCutWhereItWouldOverlap) {
   const auto beside = [&](uintptr_t page, uintptr_t first, size_t pages) {
     const MemoryRange cut =
         exports_.exclude_overlaps(1, {page * kPage, kPage}, {first * kPage, pages * kPage});
@@ -155,7 +155,7 @@ TEST_F(RemoteExportsTable, WhatIsGrantedBesideIsCutWhereItWouldOverlap) {
   EXPECT_EQ(beside(20, 10, 30), std::pair(uintptr_t{10}, size_t{30}));
 }
 
-TEST_F(RemoteExportsTable, AllOfAPeerCanBeTakenBack) {
+TEST_F(ExportTableTest, AllOfAPeerCanBeTakenBack) {
   (void)add(1, 10, 1, true);
   (void)add(2, 10, 1, true);
   (void)add(1, 11);

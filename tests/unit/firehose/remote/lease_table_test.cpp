@@ -39,7 +39,7 @@ TEST(LeaseTable, AFixedSplitIsNeverExceeded) {
   EXPECT_FALSE(leases.has_change());
 }
 
-TEST(LeaseTable, WhoRunsShortIsLentAllThatNobodyElseHas) {
+TEST(LeaseTable, ShortPeerGetsTheWholeFreePool) {
   LeaseTable leases;
   ASSERT_TRUE(leases.set_up(60 * kPage, 4, 50));
   uint64_t had = 0;
@@ -89,7 +89,7 @@ TEST(LeaseTable, WhatIsLentToAPeerThatIsGoneIsFree) {
   EXPECT_EQ(had, 40u);
 }
 
-TEST(LeaseTable, TheFattestHasMost) {
+TEST(LeaseTable, LargestHolderIsFound) {
   LeaseTable leases;
   ASSERT_TRUE(leases.set_up(60 * kPage, 4, 50));
   const auto nobody = [](uint32_t) { return false; };
@@ -102,7 +102,7 @@ TEST(LeaseTable, TheFattestHasMost) {
   EXPECT_NE(leases.largest_holder([](uint32_t peer) { return peer == 1; }), 1u) << "passed over";
 }
 
-TEST(LeaseTable, NobodyGetsAnythingOfNothing) {
+TEST(LeaseTable, ZeroBudgetGrantsNothing) {
   for (const uint64_t budget : {uint64_t{0}, kPage - 1}) {
     LeaseTable leases;
     ASSERT_TRUE(leases.set_up(budget, 3, 50));

@@ -10,15 +10,15 @@
 namespace hydrant::testing {
 namespace {
 
-RemoteWorld::Settings exact_budget(uint32_t ranks, uint64_t pages, uint32_t base_percent) {
-  RemoteWorld::Settings settings = exact(ranks);
+RemotePinCluster::Settings exact_budget(uint32_t ranks, uint64_t pages, uint32_t base_percent) {
+  RemotePinCluster::Settings settings = exact(ranks);
   settings.options.budget_bytes = pages * kPage;
   settings.options.base_percent = base_percent;
   return settings;
 }
 
 // Pins and releases a page of rank 0. What is refused by a deaf peer is not waited for.
-void use_page_of_0(RemoteWorld& world, uint32_t from, size_t page) {
+void use_page_of_0(RemotePinCluster& world, uint32_t from, size_t page) {
   RemoteResult result;
   remote_pin(world, from, 0, world[0].arena.addr(page), kPage, &result);
   for (int idle = 0; idle < 3; ++idle) {
@@ -28,17 +28,17 @@ void use_page_of_0(RemoteWorld& world, uint32_t from, size_t page) {
   if (result.held()) hydrant_remote_release(result.pin);
 }
 
-TEST(RemoteAdverse, WhoWasCutIsToldWhenThereIsRoomAgain) {
-  RemoteWorld world(exact_budget(3, 64, 25));
+TEST(RemoteAdverse, CutLeaseIsSentWhenTheMessengerHasRoom) {
+  RemotePinCluster world(exact_budget(3, 64, 25));
   for (int round = 0; round < 8; ++round) {
     for (size_t page = 0; page < 56; ++page) use_page_of_0(world, 1, page);
   }
   ASSERT_GE(world.stats(1).firehose_bytes, 40 * kPage);
-  world.deafen(1);
+  world.refuse_sends_to(1);
   for (int round = 0; round < 8; ++round) {
     for (size_t page = 100; page < 140; ++page) use_page_of_0(world, 2, page);
   }
-  world.deafen(3);
+  world.refuse_sends_to(3);
   world.settle();
   EXPECT_LT(world.stats(1).firehose_bytes, 40 * kPage) << "idle, and it does not know of the cut";
   for (int round = 0; round < 8; ++round) {
@@ -47,14 +47,14 @@ TEST(RemoteAdverse, WhoWasCutIsToldWhenThereIsRoomAgain) {
   EXPECT_GE(world.stats(2).firehose_bytes, 30 * kPage);
 }
 
-TEST(RemoteAdverse, APeerThatTakesNothingKeepsNobodyElseWaiting) {
-  RemoteWorld::Settings settings = exact_budget(3, 64, 100);
+TEST(RemoteAdverse, BlockedPeerDelaysNoOtherPeer) {
+  RemotePinCluster::Settings settings = exact_budget(3, 64, 100);
   settings.options.remote = [](void*, uint32_t, const hydrant_region_t*, hydrant_range_t,
                                const void*, size_t, void*, size_t) { return size_t{0}; };
-  RemoteWorld world(settings);
+  RemotePinCluster world(settings);
   RemoteResult first;
   RemoteResult second;
-  world.deafen(1);
+  world.refuse_sends_to(1);
   remote_pin(world, 1, 0, world[0].arena.addr(0), kPage, &first, HYDRANT_REMOTE_WRITE,
              HYDRANT_REMOTE_CALL);
   world.deliver();
@@ -71,15 +71,15 @@ TEST(RemoteAdverse, APeerThatTakesNothingKeepsNobodyElseWaiting) {
   }
   EXPECT_FALSE(first.done);
   EXPECT_TRUE(second.done);
-  world.deafen(3);
+  world.refuse_sends_to(3);
   world.settle();
   EXPECT_TRUE(first.held());
   if (first.held()) hydrant_remote_release(first.pin);
   if (second.held()) hydrant_remote_release(second.pin);
 }
 
-TEST(RemoteAdverse, NoSumOfWhatIsAskedForWrapsAround) {
-  RemoteWorld world(exact_budget(2, 4, 100));
+TEST(RemoteAdverse, SumsOfRequestsDoNotWrapAround) {
+  RemotePinCluster world(exact_budget(2, 4, 100));
   use_page_of_0(world, 1, 0);
   for (size_t page = 1; page < 16; ++page) {
     remote_wire::Move move{};
@@ -101,17 +101,17 @@ TEST(RemoteAdverse, NoSumOfWhatIsAskedForWrapsAround) {
 }
 
 struct Again {
-  RemoteWorld* world;
+  RemotePinCluster* world;
   int first = 0, second = 0;
   int code = -1;
 };
 
-TEST(RemoteAdverse, WhatIsAcceptedWhileTheEndEndsIsAnsweredToo) {
+TEST(RemoteAdverse, MoveAcceptedDuringDestroyIsAnswered) {
   for (const uint32_t flags : {0u, HYDRANT_REMOTE_INLINE_DONE}) {
-    RemoteWorld::Settings settings = exact_budget(3, 64, 50);
+    RemotePinCluster::Settings settings = exact_budget(3, 64, 50);
     settings.options.flags = flags;
     Again again{};
-    RemoteWorld world(settings);
+    RemotePinCluster world(settings);
     again.world = &world;
     hydrant_remote_call_t call{};
     call.context = &again;

@@ -20,9 +20,9 @@ namespace {
   return ::testing::AssertionSuccess();
 }
 
-TEST(RemoteRefusals, WhatCannotBeAskedForIsRefusedAndStartsNothing) {
+TEST(RemoteArgumentErrors, WhatCannotBeAskedForIsRefusedAndStartsNothing) {
   constexpr uint32_t kRead = HYDRANT_REMOTE_READ;
-  RemoteWorld world(exact());
+  RemotePinCluster world(exact());
   hydrant_pin_t pin{};
   const uintptr_t addr = world[1].arena.addr(0);
   const auto ask = [&](uint32_t peer, uintptr_t at, size_t len, uint32_t access) {
@@ -54,12 +54,12 @@ TEST(RemoteRefusals, WhatCannotBeAskedForIsRefusedAndStartsNothing) {
 }
 
 // No peer keeps what its owner must unpin before the memory goes away.
-TEST(RemoteRefusals, WhatMustBeUnpinnedFirstIsLentWhereItIsCached) {
-  RemoteWorld::Settings settings = exact();
+TEST(RemoteArgumentErrors, WhatMustBeUnpinnedFirstIsLentWhereItIsCached) {
+  RemotePinCluster::Settings settings = exact();
   settings.domain_watch = HYDRANT_WATCH_NONE;
   settings.registrar_flags = HYDRANT_REGISTRAR_UNPIN_BEFORE_RELEASE;
-  RemoteWorld world(settings);
-  RemoteWorld::Rank& owner = world[1];
+  RemotePinCluster world(settings);
+  RemotePinCluster::Rank& owner = world[1];
   RemoteResult ordinary;
   remote_pin(world, 0, 1, owner.arena.addr(0), kPage, &ordinary);
   world.settle();
@@ -83,12 +83,12 @@ TEST(RemoteRefusals, WhatMustBeUnpinnedFirstIsLentWhereItIsCached) {
 }
 
 // What a peer guesses that it will need is no request: its owner may be about to release it.
-TEST(RemoteRefusals, OfWhatMustBeUnpinnedFirstNoMoreIsLentThanWasAskedFor) {
-  RemoteWorld::Settings settings = exact();
+TEST(RemoteArgumentErrors, OfWhatMustBeUnpinnedFirstNoMoreIsLentThanWasAskedFor) {
+  RemotePinCluster::Settings settings = exact();
   settings.domain_watch = HYDRANT_WATCH_NONE;
   settings.registrar_flags = HYDRANT_REGISTRAR_UNPIN_BEFORE_RELEASE;
-  RemoteWorld world(settings);
-  RemoteWorld::Rank& owner = world[1];
+  RemotePinCluster world(settings);
+  RemotePinCluster::Rank& owner = world[1];
   constexpr size_t kPages = 32;
   std::memset(owner.arena.page(0), 1, kPages * kPage);
   ASSERT_EQ(hydrant_vouch(owner.domain, owner.arena.page(0), kPages * kPage), GASNET_OK);
@@ -117,11 +117,11 @@ TEST(RemoteRefusals, OfWhatMustBeUnpinnedFirstNoMoreIsLentThanWasAskedFor) {
 }
 
 // Never, and not "not now": the first request learns it from the peer's answer, later ones send nothing.
-TEST(RemoteRefusals, MoreThanThePeerCanEverGrantIsNoShortage) {
-  RemoteWorld::Settings settings = exact(3);
+TEST(RemoteArgumentErrors, MoreThanThePeerCanEverGrantIsNoShortage) {
+  RemotePinCluster::Settings settings = exact(3);
   settings.options.budget_bytes = 8 * kPage;
   settings.options.base_percent = 50;  // two peers: 2 pages each for sure, and 4 to be lent
-  RemoteWorld world(settings);
+  RemotePinCluster world(settings);
   RemoteResult first;
   RemoteResult joined;
   remote_pin(world, 0, 1, world[1].arena.addr(0), 7 * kPage, &first);
@@ -154,12 +154,12 @@ TEST(RemoteRefusals, MoreThanThePeerCanEverGrantIsNoShortage) {
 }
 
 // The text of an answer names the limit: it is there when the callback runs.
-TEST(RemoteRefusals, TheAnswerNamesTheLimitOfThePeer) {
-  RemoteWorld::Settings settings = exact();
+TEST(RemoteArgumentErrors, TheAnswerNamesTheLimitOfThePeer) {
+  RemotePinCluster::Settings settings = exact();
   settings.options.budget_bytes = 4 * kPage;
   settings.options.base_percent = 100;
   settings.options.flags = HYDRANT_REMOTE_INLINE_DONE;
-  RemoteWorld world(settings);
+  RemotePinCluster world(settings);
   std::string text;
   hydrant_remote_call_t call{};
   call.done = [](void* context, hydrant_pin_t, const hydrant_remote_outcome_t* outcome) {
@@ -177,10 +177,10 @@ TEST(RemoteRefusals, TheAnswerNamesTheLimitOfThePeer) {
 }
 
 // The peer's largest region is another limit, with another remedy.
-TEST(RemoteRefusals, MoreThanThePeersLargestRegionIsNoShortage) {
-  RemoteWorld::Settings settings = exact();
+TEST(RemoteArgumentErrors, MoreThanThePeersLargestRegionIsNoShortage) {
+  RemotePinCluster::Settings settings = exact();
   settings.domain_region_bytes = 4 * kPage;
-  RemoteWorld world(settings);
+  RemotePinCluster world(settings);
   RemoteResult first;
   remote_pin(world, 0, 1, world[1].arena.addr(0), 5 * kPage, &first);
   world.settle();
@@ -192,11 +192,11 @@ TEST(RemoteRefusals, MoreThanThePeersLargestRegionIsNoShortage) {
 }
 
 // An initiator that heard of its lease before any answer knows the limit from that.
-TEST(RemoteRefusals, WhatIsLentSaysTheLimitToo) {
-  RemoteWorld::Settings settings = exact(3);
+TEST(RemoteArgumentErrors, WhatIsLentSaysTheLimitToo) {
+  RemotePinCluster::Settings settings = exact(3);
   settings.options.budget_bytes = 8 * kPage;
   settings.options.base_percent = 100;
-  RemoteWorld world(settings);
+  RemotePinCluster world(settings);
   RemoteResult held;
   remote_pin(world, 0, 2, world[2].arena.addr(0), 4 * kPage, &held);
   world.settle();
@@ -210,8 +210,8 @@ TEST(RemoteRefusals, WhatIsLentSaysTheLimitToo) {
   hydrant_remote_release(held.pin);
 }
 
-TEST(RemoteRefusals, OnlyAPeersFirehosesAreEvicted) {
-  RemoteWorld world(exact());
+TEST(RemoteArgumentErrors, OnlyAPeersFirehosesAreEvicted) {
+  RemotePinCluster world(exact());
   EXPECT_EQ(hydrant_remote_evict(world[0].end, 0, 0, SIZE_MAX), GASNET_ERR_BAD_ARG);
   EXPECT_TRUE(says({"rank 0 of 2", "this process"}));
   EXPECT_EQ(hydrant_remote_evict(world[0].end, 2, 0, SIZE_MAX), GASNET_ERR_BAD_ARG);
@@ -221,8 +221,8 @@ TEST(RemoteRefusals, OnlyAPeersFirehosesAreEvicted) {
 }
 
 // Rights that only the memory's own process can use, hit or miss.
-TEST(RemoteRefusals, RightsThatAreNoRemoteOnesAreRefused) {
-  RemoteWorld world(exact());
+TEST(RemoteArgumentErrors, RightsThatAreNoRemoteOnesAreRefused) {
+  RemotePinCluster world(exact());
   const uintptr_t addr = world[1].arena.addr(3);
   RemoteResult cached;
   remote_pin(world, 0, 1, addr, kPage, &cached, HYDRANT_ACCESS_ALL);
@@ -248,8 +248,8 @@ TEST(RemoteRefusals, RightsThatAreNoRemoteOnesAreRefused) {
 }
 
 // What an end cannot be is said with the values that were given.
-TEST(RemoteRefusals, OptionsThatCannotWorkAreRefusedWithTheirValues) {
-  RemoteWorld world(exact(3));
+TEST(RemoteArgumentErrors, OptionsThatCannotWorkAreRefusedWithTheirValues) {
+  RemotePinCluster world(exact(3));
   const auto refused = [&](auto change, std::initializer_list<const char*> words) {
     hydrant_messenger_t messenger{};
     messenger.size = sizeof messenger;
@@ -287,8 +287,8 @@ TEST(RemoteRefusals, OptionsThatCannotWorkAreRefusedWithTheirValues) {
           {"100%", "base_percent"});
 }
 
-TEST(RemoteRefusals, MessagesOfNoPeerSayWhoseTheyAre) {
-  RemoteWorld world(exact(3));
+TEST(RemoteArgumentErrors, UnknownSenderIsNamed) {
+  RemotePinCluster world(exact(3));
   const uint64_t word = 0;
   const auto deliver = [&](uint32_t from) {
     return hydrant_remote_deliver(world[1].end, from, &word, sizeof word, nullptr);

@@ -8,14 +8,14 @@
 namespace hydrant::testing {
 namespace {
 
-uint64_t sent(RemoteWorld& world) {
+uint64_t sent(RemotePinCluster& world) {
   uint64_t all = 0;
   for (uint32_t i = 0; i < world.size(); ++i) all += world[i].sent[0] + world[i].sent[1];
   return all;
 }
 
 // Ends what is left, and nothing may be: of the target's budget, its memory, or its messages.
-void expect_nothing_left(RemoteWorld& world) {
+void expect_nothing_left(RemotePinCluster& world) {
   for (uint32_t i = 0; i < world.size(); ++i) {
     for (uint32_t peer = 0; peer < world.size(); ++peer)
       hydrant_remote_evict(world[i].end, peer, 0, SIZE_MAX);
@@ -36,7 +36,7 @@ void expect_nothing_left(RemoteWorld& world) {
   EXPECT_EQ(world.pending(), 0u);
 }
 
-bool use(RemoteWorld& world, uint32_t from, uint32_t to, size_t page, size_t pages = 1) {
+bool use(RemotePinCluster& world, uint32_t from, uint32_t to, size_t page, size_t pages = 1) {
   RemoteResult a;
   remote_pin(world, from, to, world[to].arena.addr(page), pages * kPage, &a);
   const bool hit = a.held();
@@ -47,7 +47,7 @@ bool use(RemoteWorld& world, uint32_t from, uint32_t to, size_t page, size_t pag
 }
 
 TEST(RemoteCounts, AMissIsTwoMessagesAndAHitNone) {
-  RemoteWorld world(exact());
+  RemotePinCluster world(exact());
   for (size_t page = 0; page < 20; ++page) {
     const uint64_t before = sent(world);
     EXPECT_FALSE(use(world, 0, 1, 2 * page));
@@ -62,7 +62,7 @@ TEST(RemoteCounts, AMissIsTwoMessagesAndAHitNone) {
 }
 
 TEST(RemoteCounts, LooksThatNeverSendSendNothing) {
-  RemoteWorld world(exact());
+  RemotePinCluster world(exact());
   const uintptr_t addr = world[1].arena.addr(3);
   EXPECT_EQ(
       hydrant_pin_status(hydrant_try_remote_pin(world[0].end, 1, addr, kPage, HYDRANT_REMOTE_READ)),
@@ -86,8 +86,8 @@ TEST(RemoteCounts, LooksThatNeverSendSendNothing) {
   expect_nothing_left(world);
 }
 
-TEST(RemoteCounts, ARecallOfWhatIsIdleIsTwoMessages) {
-  RemoteWorld world(exact());
+TEST(RemoteCounts, RecallOfAnIdleFirehoseIsTwoMessages) {
+  RemotePinCluster world(exact());
   for (size_t page = 0; page < 10; ++page) use(world, 0, 1, 2 * page);
   const uint64_t before = sent(world);
   hydrant_invalidate(world[1].domain, world[1].arena.page(0), 20 * kPage);
@@ -101,7 +101,7 @@ TEST(RemoteCounts, ARecallOfWhatIsIdleIsTwoMessages) {
 TEST(RemoteCounts, InitiatorsOfTheSamePagesShareTheirRegistrations) {
   constexpr uint32_t kInitiators = 6;
   constexpr size_t kShared = 16;
-  RemoteWorld world(exact(kInitiators + 1));
+  RemotePinCluster world(exact(kInitiators + 1));
   for (uint32_t from = 0; from < kInitiators; ++from) {
     for (size_t page = 0; page < kShared; ++page) use(world, from, kInitiators, 2 * page);
   }
@@ -118,7 +118,7 @@ TEST(RemoteCounts, InitiatorsOfTheSamePagesShareTheirRegistrations) {
 }
 
 TEST(RemoteCounts, RequestsThatJoinSendNothing) {
-  RemoteWorld world(exact());
+  RemotePinCluster world(exact());
   RemoteResult results[20];
   for (RemoteResult& result : results)
     remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &result);
@@ -132,11 +132,11 @@ TEST(RemoteCounts, RequestsThatJoinSendNothing) {
   expect_nothing_left(world);
 }
 
-TEST(RemoteCounts, WhatIsEvictedRidesAlong) {
-  RemoteWorld::Settings settings = exact();
+TEST(RemoteCounts, EvictionsTravelWithTheNextMove) {
+  RemotePinCluster::Settings settings = exact();
   settings.options.budget_bytes = 8 * kPage;
   settings.options.base_percent = 100;
-  RemoteWorld world(settings);
+  RemotePinCluster world(settings);
   size_t of_type[8] = {};
   for (size_t i = 0; i < 200; ++i) {
     RemoteResult a;
@@ -162,13 +162,13 @@ TEST(RemoteCounts, WhatIsEvictedRidesAlong) {
 
 // Hits of six peers of 64 that use 48 pages each at random, where all 64 could have 1024 together.
 uint64_t hits_of_six(uint32_t base_percent) {
-  RemoteWorld::Settings settings = exact(65);
+  RemotePinCluster::Settings settings = exact(65);
   settings.present = 7;
   settings.pages = 6 * 48;
   settings.domain_merge_bytes = 1;  // a firehose is as long as the registration behind it
   settings.options.budget_bytes = 1024 * kPage;
   settings.options.base_percent = base_percent;
-  RemoteWorld world(settings);
+  RemotePinCluster world(settings);
   std::mt19937_64 random(11);
   uint64_t hits = 0;
   for (int i = 0; i < 12000; ++i) {
@@ -194,15 +194,15 @@ TEST(RemoteQuotas, NoBudgetThatCanServeIsTooSmallForAnAnswer) {
   for (const uint32_t ranks : {2u, 3u, 4u}) {
     for (const uint64_t budget : {uint64_t{kPage}, uint64_t{2 * kPage}, uint64_t{ranks * kPage}}) {
       for (const uint32_t percent : {1u, 50u, 100u}) {
-        // What can serve nobody is refused (RemoteRefusals).
+        // What can serve nobody is refused (RemoteArgumentErrors).
         const uint64_t sure = budget * percent / 100;
         if (sure / (ranks - 1) + budget - sure < kPage) continue;
         SCOPED_TRACE(std::to_string(ranks) + " ranks, " + std::to_string(budget) + " bytes, " +
                      std::to_string(percent) + "%");
-        RemoteWorld::Settings settings = exact(ranks);
+        RemotePinCluster::Settings settings = exact(ranks);
         settings.options.budget_bytes = budget;
         settings.options.base_percent = percent;
-        RemoteWorld world(settings);
+        RemotePinCluster world(settings);
         uint64_t granted = 0, answers = 0;
         for (size_t round = 0; round < 12; ++round) {
           std::vector<RemoteResult> results(size_t{ranks} * ranks);
@@ -247,10 +247,10 @@ TEST(RemoteQuotas, NoBudgetThatCanServeIsTooSmallForAnAnswer) {
 }
 
 // All that a peer may have is held by it: "not now" at once, and a pin as soon as one is released.
-TEST(RemoteQuotas, WhatIsHeldIsNotReady) {
-  RemoteWorld::Settings settings = exact();
+TEST(RemoteQuotas, HeldMemoryIsNotReady) {
+  RemotePinCluster::Settings settings = exact();
   settings.options.budget_bytes = 2 * kPage;
-  RemoteWorld world(settings);
+  RemotePinCluster world(settings);
   RemoteResult a, b, c, d;
   remote_pin(world, 0, 1, world[1].arena.addr(1), kPage, &a);
   world.settle();
@@ -274,11 +274,11 @@ TEST(RemoteQuotas, WhatIsHeldIsNotReady) {
 }
 
 // All is lent to one, who goes idle: the other's asking brings it back.
-TEST(RemoteQuotas, NobodyStarvesBesideAnIdlePeer) {
-  RemoteWorld::Settings settings = exact(3);
+TEST(RemoteQuotas, NoPeerStarvesBesideAnIdlePeer) {
+  RemotePinCluster::Settings settings = exact(3);
   settings.domain_merge_bytes = 1;
   settings.options.budget_bytes = 16 * kPage;
-  RemoteWorld world(settings);
+  RemotePinCluster world(settings);
   for (int round = 0; round < 4; ++round) {
     for (size_t page = 0; page < 12; ++page) use(world, 0, 2, 2 * page);
   }
@@ -300,10 +300,10 @@ TEST(RemoteQuotas, NobodyStarvesBesideAnIdlePeer) {
 
 // The target's own pins need the room: peers are asked for what is idle.
 TEST(RemoteQuotas, IdleFirehosesMakeRoomForTheTarget) {
-  RemoteWorld::Settings settings = exact();
+  RemotePinCluster::Settings settings = exact();
   settings.domain_bytes = 16 * kPage;
   settings.options.budget_bytes = 16 * kPage;
-  RemoteWorld world(settings);
+  RemotePinCluster world(settings);
   for (size_t page = 0; page < 16; ++page) use(world, 0, 1, 2 * page);
   const uint64_t before = world.stats(1).exports;
   EXPECT_GE(before, 15u);
@@ -320,7 +320,7 @@ TEST(RemoteQuotas, IdleFirehosesMakeRoomForTheTarget) {
   expect_nothing_left(world);
 }
 
-size_t pending_of(RemoteWorld& world, uint8_t type, uint32_t to) {
+size_t pending_of(RemotePinCluster& world, uint8_t type, uint32_t to) {
   size_t n = 0;
   for (size_t i = 0; i < world.pending(); ++i)
     n += world.message(i).type() == type && world.message(i).to == to;
@@ -328,7 +328,7 @@ size_t pending_of(RemoteWorld& world, uint8_t type, uint32_t to) {
 }
 
 // A pin of the target's own that finds no room, as often as somebody would try.
-void starve(RemoteWorld& world, uint32_t rank, int times) {
+void starve(RemotePinCluster& world, uint32_t rank, int times) {
   for (int i = 0; i < times; ++i) {
     const hydrant_pin_t mine =
         hydrant_pin(world[rank].domain, world[rank].arena.page(100), 8 * kPage, 0);
@@ -338,15 +338,15 @@ void starve(RemoteWorld& world, uint32_t rank, int times) {
 }
 
 // However many pins fail meanwhile, and however many messages the answer takes.
-TEST(RemoteQuotas, APeerIsAskedForRoomOnceUntilItHasGivenThatBack) {
+TEST(RemoteQuotas, PeerIsReclaimedOnceUntilItReleases) {
   constexpr uint8_t kReclaim = 7;
   constexpr size_t kPages = 512;
-  RemoteWorld::Settings settings = exact();
+  RemotePinCluster::Settings settings = exact();
   settings.domain_bytes = kPages * kPage;
   settings.options.budget_bytes = kPages * kPage;
   settings.options.base_percent = 100;
   settings.pages = 2 * kPages;
-  RemoteWorld world(settings);
+  RemotePinCluster world(settings);
   for (size_t page = 0; page < kPages; ++page) use(world, 0, 1, 2 * page);
   ASSERT_EQ(world.stats(1).exports, kPages);
   starve(world, 1, 30);
@@ -378,13 +378,13 @@ TEST(RemoteQuotas, APeerIsAskedForRoomOnceUntilItHasGivenThatBack) {
 }
 
 // All of it is in use, or the answer finds no room at first, or moves take it along: the answer comes.
-TEST(RemoteQuotas, AReclaimThatGetsNothingIsAnsweredToo) {
+TEST(RemoteQuotas, EmptyReclaimIsAnswered) {
   constexpr uint8_t kReclaim = 7;
-  RemoteWorld::Settings settings = exact();
+  RemotePinCluster::Settings settings = exact();
   settings.domain_bytes = 16 * kPage;
   settings.options.budget_bytes = 16 * kPage;
   settings.options.base_percent = 100;
-  RemoteWorld world(settings);
+  RemotePinCluster world(settings);
   std::vector<RemoteResult> held(16);
   for (size_t i = 0; i < held.size(); ++i) {
     remote_pin(world, 0, 1, world[1].arena.addr(2 * i), kPage, &held[i]);
@@ -406,13 +406,13 @@ TEST(RemoteQuotas, AReclaimThatGetsNothingIsAnsweredToo) {
   expect_nothing_left(world);
 }
 
-TEST(RemoteQuotas, WhoDoesNotAnswerIsPassedOver) {
+TEST(RemoteQuotas, UnresponsivePeerIsSkipped) {
   constexpr uint8_t kReclaim = 7;
-  RemoteWorld::Settings settings = exact(3);
+  RemotePinCluster::Settings settings = exact(3);
   settings.domain_bytes = 32 * kPage;
   settings.options.budget_bytes = 32 * kPage;
   settings.options.base_percent = 100;
-  RemoteWorld world(settings);
+  RemotePinCluster world(settings);
   for (size_t page = 0; page < 16; ++page) use(world, 0, 2, 2 * page);
   for (size_t page = 0; page < 15; ++page) use(world, 1, 2, 2 * (20 + page));
   starve(world, 2, 63);
@@ -428,9 +428,9 @@ TEST(RemoteQuotas, WhoDoesNotAnswerIsPassedOver) {
 }
 
 TEST(RemoteQuotas, BeyondTheZombiesNothingIsExported) {
-  RemoteWorld::Settings settings = exact();
+  RemotePinCluster::Settings settings = exact();
   settings.options.zombie_bytes = 2 * kPage;
-  RemoteWorld world(settings);
+  RemotePinCluster world(settings);
   RemoteResult held[2], more;
   for (size_t i = 0; i < 2; ++i) {
     remote_pin(world, 0, 1, world[1].arena.addr(2 * i), kPage, &held[i]);

@@ -14,7 +14,7 @@ namespace {
 
 // What the function of rank 1 saw.
 struct Seen {
-  RemoteWorld* world = nullptr;
+  RemotePinCluster* world = nullptr;
   bool stop = false;  // wait in the function until let go
   std::atomic<bool> inside{false}, go{false};
   int calls = 0;
@@ -29,14 +29,14 @@ size_t look(void* user, uint32_t, const hydrant_region_t* pinned, hydrant_range_
   if (seen.stop) {
     EXPECT_TRUE(wait_until([&] { return seen.go.load(); }));
   }
-  const TestRegistrar& registrar = (*seen.world)[1].registrar;
+  const RecordingRegistrar& registrar = (*seen.world)[1].registrar;
   seen.registered = registrar.is_live(registrar.serial_of(pinned->key), pinned->addr, pinned->len,
                                       HYDRANT_REMOTE_WRITE);
   return 0;
 }
 
-RemoteWorld::Settings looking(Seen* seen, uint32_t flags) {
-  RemoteWorld::Settings settings;
+RemotePinCluster::Settings looking(Seen* seen, uint32_t flags) {
+  RemotePinCluster::Settings settings;
   settings.options.merge_bytes = 1;
   settings.options.stream_bytes = 1;
   settings.options.flags = flags;
@@ -57,21 +57,21 @@ RemoteMessage release_of(uint64_t id) {
 // The first export of an end: place 1, generation 1.
 constexpr uint64_t kFirstId = uint64_t{1} << 32 | 1;
 
-void ask(RemoteWorld& world, RemoteResult* result) {
+void ask(RemotePinCluster& world, RemoteResult* result) {
   remote_pin(world, 0, 1, world[1].arena.addr(0), kPage, result, HYDRANT_REMOTE_WRITE,
              HYDRANT_REMOTE_CALL);
 }
 
-void expect_nothing_exported(RemoteWorld& world) {
+void expect_nothing_exported(RemotePinCluster& world) {
   EXPECT_EQ(world.stats(1).exports, 0u);
   EXPECT_EQ(world.stats(1).exported_bytes, 0u);
   hydrant_flush(world[1].domain);
   EXPECT_EQ(world[1].registrar.live(), 0u);
 }
 
-TEST(RemoteDeferred, AGuessedIdEndsNothingBeforeTheReply) {
+TEST(RemoteDeferred, GuessedIdReleasesNothingBeforeTheReply) {
   Seen seen;
-  RemoteWorld world(looking(&seen, 0));
+  RemotePinCluster world(looking(&seen, 0));
   seen.world = &world;
   RemoteResult result;
   ask(world, &result);
@@ -95,7 +95,7 @@ TEST(RemoteDeferred, AGuessedIdEndsNothingBeforeTheReply) {
 
 TEST(RemoteDeferred, APeerThatGoesTakesItsDeferredMovesWithIt) {
   Seen seen;
-  RemoteWorld world(looking(&seen, 0));
+  RemotePinCluster world(looking(&seen, 0));
   seen.world = &world;
   RemoteResult result;
   ask(world, &result);
@@ -109,9 +109,9 @@ TEST(RemoteDeferred, APeerThatGoesTakesItsDeferredMovesWithIt) {
   EXPECT_EQ(result.status, HYDRANT_ERR_BROKEN);
 }
 
-TEST(RemoteDeferred, AnEndThatEndsGivesBackWhatWaits) {
+TEST(RemoteDeferred, DestroyReleasesDeferredMoves) {
   Seen seen;
-  RemoteWorld world(looking(&seen, 0));
+  RemotePinCluster world(looking(&seen, 0));
   seen.world = &world;
   RemoteResult result;
   ask(world, &result);
@@ -122,10 +122,10 @@ TEST(RemoteDeferred, AnEndThatEndsGivesBackWhatWaits) {
 }
 
 // The peer goes while the function runs in another thread, in poll or in delivery.
-TEST(RemoteDeferred, WhatTheFunctionUsesOutlivesThePeer) {
+TEST(RemoteDeferred, ArgumentsOfTheFunctionOutliveThePeer) {
   for (const uint32_t flags : {0u, HYDRANT_REMOTE_INLINE_REMOTE}) {
     Seen seen;
-    RemoteWorld world(looking(&seen, flags));
+    RemotePinCluster world(looking(&seen, flags));
     seen.world = &world;
     seen.stop = true;
     RemoteResult result;

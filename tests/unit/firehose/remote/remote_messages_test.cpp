@@ -12,8 +12,8 @@ namespace {
 
 using namespace remote_wire;
 
-RemoteWorld::Settings exact_and_small(uint32_t ranks = 2) {
-  RemoteWorld::Settings settings = exact(ranks);
+RemotePinCluster::Settings exact_and_small(uint32_t ranks = 2) {
+  RemotePinCluster::Settings settings = exact(ranks);
   settings.pages = 32;
   settings.options.budget_bytes = 16 * kPage;
   settings.options.max_peer_regions = 32;
@@ -21,7 +21,7 @@ RemoteWorld::Settings exact_and_small(uint32_t ranks = 2) {
   return settings;
 }
 
-int deliver(RemoteWorld& world, const RemoteMessage& message) {
+int deliver(RemotePinCluster& world, const RemoteMessage& message) {
   return hydrant_remote_deliver(world[message.to].end, message.from, message.bytes.data(),
                                 message.bytes.size(),
                                 message.lane == HYDRANT_LANE_REQUEST ? &world : nullptr);
@@ -40,7 +40,7 @@ std::vector<std::byte> bytes_of(const Parts&... parts) {
 
 // One message of each type, as they are really sent.
 std::vector<RemoteMessage> samples() {
-  RemoteWorld world(exact_and_small());
+  RemotePinCluster world(exact_and_small());
   std::vector<RemoteMessage> all;
   const auto run = [&] {
     for (int quiet = 0; quiet < 3;) {
@@ -89,7 +89,7 @@ std::vector<RemoteMessage> samples() {
 }
 
 // Works still, and when both ends have forgotten each other nothing is left.
-void expect_sound(RemoteWorld& world) {
+void expect_sound(RemotePinCluster& world) {
   RemoteResult a;
   remote_pin(world, 0, 1, world[1].arena.addr(30), kPage, &a);
   world.settle();
@@ -115,7 +115,7 @@ void expect_sound(RemoteWorld& world) {
 
 TEST(RemoteMessages, WhatIsCutShortOrTooLongChangesNothing) {
   for (const RemoteMessage& sample : samples()) {
-    RemoteWorld world(exact_and_small());
+    RemotePinCluster world(exact_and_small());
     RemoteResult a;
     remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a);
     world.settle();
@@ -140,7 +140,7 @@ TEST(RemoteMessages, WithAnyBitFlippedTheyDoNoDamage) {
   for (const RemoteMessage& sample : samples()) {
     for (size_t bit = 0; bit < sample.bytes.size() * 8; bit += 7) {
       SCOPED_TRACE(bit);
-      RemoteWorld world(exact_and_small());
+      RemotePinCluster world(exact_and_small());
       RemoteResult a, b;
       remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a);
       world.settle();
@@ -163,7 +163,7 @@ TEST(RemoteMessages, WithAnyBitFlippedTheyDoNoDamage) {
 
 TEST(RemoteMessages, RandomOnesDoNoDamage) {
   std::mt19937_64 random(7);
-  RemoteWorld world(exact_and_small(3));
+  RemotePinCluster world(exact_and_small(3));
   const int rounds = 30000;
   for (int i = 0; i < rounds; ++i) {
     RemoteMessage message{static_cast<uint32_t>(random() % 4), 1, HYDRANT_LANE_REQUEST, {}};
@@ -187,8 +187,8 @@ TEST(RemoteMessages, RandomOnesDoNoDamage) {
   expect_sound(world);
 }
 
-TEST(RemoteMessages, NobodyEndsTheFirehosesOfOthers) {
-  RemoteWorld world(exact_and_small(3));
+TEST(RemoteMessages, ForeignReleaseIsIgnored) {
+  RemotePinCluster world(exact_and_small(3));
   RemoteResult a;
   remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a);
   world.deliver();
@@ -205,7 +205,7 @@ TEST(RemoteMessages, NobodyEndsTheFirehosesOfOthers) {
 
 // From whom a message comes is the messenger's word; it may be wrong.
 TEST(RemoteMessages, SendersThatDoNotExistAreTurnedAway) {
-  RemoteWorld world(exact_and_small());
+  RemotePinCluster world(exact_and_small());
   const std::vector<std::byte> ask = bytes_of(header(Type::kLeaseRequest), Amount{kPage});
   for (const uint32_t from : {1u, 2u, 1000u, UINT32_MAX}) {
     EXPECT_EQ(hydrant_remote_deliver(world[1].end, from, ask.data(), ask.size(), nullptr),
@@ -240,7 +240,7 @@ TEST(RemoteMessages, AReplyThatGrantsWhatWasNotAskedForIsNotBelieved) {
   };
   for (const Lie& lie : lies) {
     SCOPED_TRACE(lie.what);
-    RemoteWorld world(exact_and_small());
+    RemotePinCluster world(exact_and_small());
     RemoteResult a;
     remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a);
     world.deliver();
@@ -263,7 +263,7 @@ TEST(RemoteMessages, AReplyThatGrantsWhatWasNotAskedForIsNotBelieved) {
 }
 
 TEST(RemoteMessages, AKeyOfAnotherLengthIsNotBelieved) {
-  RemoteWorld world(exact_and_small());
+  RemotePinCluster world(exact_and_small());
   RemoteResult a;
   remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a);
   world.deliver();

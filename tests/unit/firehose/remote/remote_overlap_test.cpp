@@ -39,8 +39,8 @@ class RandomPins {
 
  private:
   // Half of what a target may pin is lent.
-  static RemoteWorld::Settings settings() {
-    RemoteWorld::Settings settings;
+  static RemotePinCluster::Settings settings() {
+    RemotePinCluster::Settings settings;
     settings.pages = 2 * kLeasePages;
     settings.domain_bytes = 2 * kLeasePages * kPage;
     settings.inline_delivery = true;
@@ -48,7 +48,7 @@ class RandomPins {
   }
 
   std::mt19937 random_;
-  RemoteWorld world_;
+  RemotePinCluster world_;
 };
 
 // What smaller sets have left registered at the target overlaps: grants of all of it would, too.

@@ -12,13 +12,13 @@
 namespace hydrant::testing {
 namespace {
 
-TEST(RemoteEnds, HandlesThatAreNoEndsAreAnswered) {
+TEST(RemotePinLifetime, HandlesThatAreNoEndsAreAnswered) {
   hydrant_pin_t pin{};
   hydrant_remote_stats_t stats{};
   stats.size = sizeof stats;
   hydrant_remote_t old = 0;
   {
-    RemoteWorld world(exact());
+    RemotePinCluster world(exact());
     old = world[0].end;
   }
   for (const hydrant_remote_t end : {hydrant_remote_t{0}, old, ~hydrant_remote_t{0}}) {
@@ -39,8 +39,8 @@ TEST(RemoteEnds, HandlesThatAreNoEndsAreAnswered) {
 }
 
 // Two jobs in one process, over the same domain: what one is told is nothing to the other.
-TEST(RemoteEnds, SeveralEndsOfOneProcessKnowNothingOfEachOther) {
-  RemoteWorld a(exact()), b(exact(3));
+TEST(RemotePinLifetime, EndpointsOfOneProcessAreIndependent) {
+  RemotePinCluster a(exact()), b(exact(3));
   RemoteResult of_a, of_b;
   remote_pin(a, 0, 1, a[1].arena.addr(3), kPage, &of_a);
   remote_pin(b, 2, 1, b[1].arena.addr(3), kPage, &of_b);
@@ -59,9 +59,9 @@ TEST(RemoteEnds, SeveralEndsOfOneProcessKnowNothingOfEachOther) {
 }
 
 // Both export memory of one domain.
-TEST(RemoteEnds, TwoEndsOverOneDomainAreBothTold) {
-  RemoteWorld world(exact(2));
-  RemoteWorld other(exact(2));
+TEST(RemotePinLifetime, BothEndpointsOfOneDomainAreNotified) {
+  RemotePinCluster world(exact(2));
+  RemotePinCluster other(exact(2));
   hydrant_remote_destroy(other[1].end);
   hydrant_messenger_t messenger{};
   messenger.size = sizeof messenger;
@@ -102,9 +102,9 @@ TEST(RemoteEnds, TwoEndsOverOneDomainAreBothTold) {
   EXPECT_EQ(world[1].registrar.live(), 0u);
 }
 
-TEST(RemoteEnds, AnEndCompletesWhatIsUnderWay) {
+TEST(RemotePinLifetime, DestroyCompletesEverythingInFlight) {
   for (int delivered = 0; delivered < 3; ++delivered) {
-    RemoteWorld world(exact());
+    RemotePinCluster world(exact());
     RemoteResult a, b, c;
     remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a);
     remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &b);  // joins
@@ -126,8 +126,8 @@ TEST(RemoteEnds, AnEndCompletesWhatIsUnderWay) {
   }
 }
 
-TEST(RemoteEnds, EndsComeAndGoForAsLongAsYouLike) {
-  RemoteWorld world(exact());
+TEST(RemotePinLifetime, EndpointsCanBeRecreatedIndefinitely) {
+  RemotePinCluster world(exact());
   for (int i = 0; i < 200; ++i) {
     RemoteResult a;
     remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a);
@@ -140,8 +140,8 @@ TEST(RemoteEnds, EndsComeAndGoForAsLongAsYouLike) {
   EXPECT_EQ(world[1].registrar.live(), 0u);
 }
 
-TEST(RemoteEnds, AChildOfAForkIsNoRank) {
-  RemoteWorld world(exact());
+TEST(RemotePinLifetime, AChildOfAForkIsNoRank) {
+  RemotePinCluster world(exact());
   RemoteResult held, under_way;
   remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &held);
   world.settle();
@@ -171,8 +171,8 @@ TEST(RemoteEnds, AChildOfAForkIsNoRank) {
 
 // ---- peers that go ----------------------------------------------------------------------------------------
 
-TEST(RemoteEnds, MessagesThatOutliveTheirPeerPinNothing) {
-  RemoteWorld world(exact(3));
+TEST(RemotePinLifetime, MessagesThatOutliveTheirPeerPinNothing) {
+  RemotePinCluster world(exact(3));
   RemoteResult a, b;
   remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a);
   world.settle();
@@ -190,8 +190,8 @@ TEST(RemoteEnds, MessagesThatOutliveTheirPeerPinNothing) {
   EXPECT_EQ(hydrant_remote_quiet(world[1].end), GASNET_OK);
 }
 
-TEST(RemoteEnds, APeerThatGoesFreesWhatItsRecallsWaitFor) {
-  RemoteWorld world(exact());
+TEST(RemotePinLifetime, DeadPeerFreesItsRecalledExports) {
+  RemotePinCluster world(exact());
   RemoteResult a;
   remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a);
   world.settle();
@@ -203,8 +203,8 @@ TEST(RemoteEnds, APeerThatGoesFreesWhatItsRecallsWaitFor) {
   EXPECT_EQ(world[1].registrar.live(), 0u);
 }
 
-TEST(RemoteEnds, AMessengerThatSaysThePeerIsGoneIsBelievedOnce) {
-  RemoteWorld world(exact());
+TEST(RemotePinLifetime, MessengersReportOfADeadPeerCountsOnce) {
+  RemotePinCluster world(exact());
   RemoteResult a, b;
   world.refuse(0, 1, HYDRANT_ERR_BROKEN);
   remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a);
@@ -219,8 +219,8 @@ TEST(RemoteEnds, AMessengerThatSaysThePeerIsGoneIsBelievedOnce) {
 }
 
 // Later, from poll(): whoever has joined it asks by himself.
-TEST(RemoteEnds, WhoHasJoinedAMoveThatCannotBeSentIsAnswered) {
-  RemoteWorld world(exact());
+TEST(RemotePinLifetime, WhoHasJoinedAMoveThatCannotBeSentIsAnswered) {
+  RemotePinCluster world(exact());
   RemoteResult a, b;
   world.refuse(0, 1);
   remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a);
@@ -237,10 +237,10 @@ TEST(RemoteEnds, WhoHasJoinedAMoveThatCannotBeSentIsAnswered) {
 
 // ---- targets ----------------------------------------------------------------------------------------------
 
-TEST(RemoteEnds, PagesOfATargetAreGrantedOneByOne) {
-  RemoteWorld::Settings settings = exact();
+TEST(RemotePinLifetime, PagesOfATargetAreGrantedOneByOne) {
+  RemotePinCluster::Settings settings = exact();
   settings.domain_mode = HYDRANT_MODE_PAGE;
-  RemoteWorld world(settings);
+  RemotePinCluster world(settings);
   for (size_t page = 0; page < 8; ++page) {
     RemoteResult a;
     remote_pin(world, 0, 1, world[1].arena.addr(page), kPage, &a);
@@ -265,11 +265,11 @@ TEST(RemoteEnds, PagesOfATargetAreGrantedOneByOne) {
 }
 
 // Without keys a firehose may stand on several buckets; one of them that goes takes it back.
-TEST(RemoteEnds, PagesOfATargetWithoutKeysAreGrantedTogether) {
-  RemoteWorld::Settings settings = exact();
+TEST(RemotePinLifetime, PagesOfATargetWithoutKeysAreGrantedTogether) {
+  RemotePinCluster::Settings settings = exact();
   settings.domain_mode = HYDRANT_MODE_PAGE;
   settings.key_bytes = 0;
-  RemoteWorld world(settings);
+  RemotePinCluster world(settings);
   RemoteResult a;
   remote_pin(world, 0, 1, world[1].arena.addr(20) + 5, 2 * kPage, &a);
   world.settle();
@@ -293,9 +293,9 @@ TEST(RemoteEnds, PagesOfATargetWithoutKeysAreGrantedTogether) {
   EXPECT_EQ(world[1].registrar.problems(), "");
 }
 
-TEST(RemoteEnds, TheTargetsFunctionHasRoomForWhatFitsIntoAReply) {
+TEST(RemotePinLifetime, TheTargetsFunctionHasRoomForWhatFitsIntoAReply) {
   for (const uint32_t flags : {0u, HYDRANT_REMOTE_INLINE_DONE | HYDRANT_REMOTE_INLINE_REMOTE}) {
-    RemoteWorld::Settings settings = exact();
+    RemotePinCluster::Settings settings = exact();
     settings.max_message_bytes = HYDRANT_REMOTE_MIN_MESSAGE_BYTES;
     settings.options.flags = flags;
     settings.options.remote = [](void*, uint32_t, const hydrant_region_t*, hydrant_range_t,
@@ -303,7 +303,7 @@ TEST(RemoteEnds, TheTargetsFunctionHasRoomForWhatFitsIntoAReply) {
       std::memset(answer, 7, room);
       return room + 100;  // more than there is: cut
     };
-    RemoteWorld world(settings);
+    RemotePinCluster world(settings);
     RemoteResult a;
     remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a, HYDRANT_REMOTE_WRITE,
                HYDRANT_REMOTE_CALL);
@@ -318,16 +318,16 @@ TEST(RemoteEnds, TheTargetsFunctionHasRoomForWhatFitsIntoAReply) {
   }
 }
 
-TEST(RemoteEnds, ArgumentsMayBeWrittenInPlace) {
+TEST(RemotePinLifetime, ArgumentsMayBeWrittenInPlace) {
   static std::vector<std::byte> came;
-  RemoteWorld::Settings settings = exact();
+  RemotePinCluster::Settings settings = exact();
   settings.options.remote = [](void*, uint32_t, const hydrant_region_t*, hydrant_range_t,
                                const void* args, size_t len, void*, size_t) -> size_t {
     const auto* first = static_cast<const std::byte*>(args);
     came.assign(first, first + len);
     return 0;
   };
-  RemoteWorld world(settings);
+  RemotePinCluster world(settings);
   hydrant_remote_call_t call{};
   call.flags = HYDRANT_REMOTE_CALL;
   call.make_args = [](void*, void* args, size_t room) -> size_t {
@@ -344,17 +344,17 @@ TEST(RemoteEnds, ArgumentsMayBeWrittenInPlace) {
   EXPECT_EQ(came.back(), std::byte{9});
 }
 
-TEST(RemoteEnds, TheFunctionMayRunThoughNothingCouldBePinned) {
+TEST(RemotePinLifetime, TheFunctionMayRunThoughNothingCouldBePinned) {
   static int ran = 0, pinned_at = 0;
   ran = pinned_at = 0;
-  RemoteWorld::Settings settings = exact();
+  RemotePinCluster::Settings settings = exact();
   settings.options.remote = [](void*, uint32_t, const hydrant_region_t* pinned, hydrant_range_t,
                                const void*, size_t, void*, size_t) -> size_t {
     ++ran;
     pinned_at += pinned != nullptr;
     return 0;
   };
-  RemoteWorld world(settings);
+  RemotePinCluster world(settings);
   world[1].registrar.refuse(world[1].arena.addr(7), kPage, HYDRANT_REMOTE_WRITE);
   RemoteResult a, b;
   remote_pin(world, 0, 1, world[1].arena.addr(7), kPage, &a, HYDRANT_REMOTE_WRITE,

@@ -9,7 +9,7 @@ namespace hydrant::testing {
 namespace {
 
 TEST(RemotePinService, AMissIsOneRoundTripAndAHitIsNone) {
-  RemoteWorld world(exact());
+  RemotePinCluster world(exact());
   RemoteResult first;
   remote_pin(world, 0, 1, world[1].arena.addr(3), 100, &first);
   ASSERT_EQ(first.code, GASNET_OK);
@@ -42,7 +42,7 @@ TEST(RemotePinService, AMissIsOneRoundTripAndAHitIsNone) {
 }
 
 TEST(RemotePinService, RequestsJoinAMoveThatIsUnderWay) {
-  RemoteWorld world(exact());
+  RemotePinCluster world(exact());
   RemoteResult a, b;
   remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a);
   remote_pin(world, 0, 1, world[1].arena.addr(3) + 8, 8, &b);
@@ -57,7 +57,7 @@ TEST(RemotePinService, RequestsJoinAMoveThatIsUnderWay) {
 }
 
 TEST(RemotePinService, ARecallTakesBackWhatIsIdleInOneRoundTrip) {
-  RemoteWorld world(exact());
+  RemotePinCluster world(exact());
   RemoteResult a;
   remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a);
   world.settle();
@@ -85,7 +85,7 @@ TEST(RemotePinService, ARecallTakesBackWhatIsIdleInOneRoundTrip) {
 }
 
 TEST(RemotePinService, ARecallWaitsForHolds) {
-  RemoteWorld world(exact());
+  RemotePinCluster world(exact());
   RemoteResult a;
   remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a);
   world.settle();
@@ -107,7 +107,7 @@ TEST(RemotePinService, ARecallWaitsForHolds) {
 }
 
 TEST(RemotePinService, ARecallThatOvertakesTheReplyPoisonsIt) {
-  RemoteWorld world(exact());
+  RemotePinCluster world(exact());
   RemoteResult a;
   remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a);
   world.deliver();
@@ -124,10 +124,10 @@ TEST(RemotePinService, ARecallThatOvertakesTheReplyPoisonsIt) {
 }
 
 TEST(RemotePinService, VictimsRideAlong) {
-  RemoteWorld::Settings settings = exact();
+  RemotePinCluster::Settings settings = exact();
   settings.options.budget_bytes = 4 * kPage;
   settings.options.base_percent = 100;
-  RemoteWorld world(settings);
+  RemotePinCluster world(settings);
   for (size_t page = 0; page < 32; ++page) {
     RemoteResult a;
     remote_pin(world, 0, 1, world[1].arena.addr(2 * page), kPage, &a);
@@ -142,10 +142,10 @@ TEST(RemotePinService, VictimsRideAlong) {
 }
 
 TEST(RemotePinService, LeasesGrowWithUse) {
-  RemoteWorld::Settings settings = exact();
+  RemotePinCluster::Settings settings = exact();
   settings.ranks = 4;
   settings.options.budget_bytes = 128 * kPage;
-  RemoteWorld world(settings);
+  RemotePinCluster world(settings);
   for (int round = 0; round < 4; ++round) {
     for (size_t page = 0; page < 60; ++page) {
       RemoteResult a;
@@ -160,7 +160,7 @@ TEST(RemotePinService, LeasesGrowWithUse) {
 }
 
 TEST(RemotePinService, TheTargetsFunctionRunsBeforeTheReply) {
-  RemoteWorld::Settings settings = exact();
+  RemotePinCluster::Settings settings = exact();
   settings.options.remote = [](void*, uint32_t, const hydrant_region_t* pinned,
                                hydrant_range_t asked, const void* args, size_t len, void* answer,
                                size_t room) -> size_t {
@@ -172,7 +172,7 @@ TEST(RemotePinService, TheTargetsFunctionRunsBeforeTheReply) {
   };
   for (const uint32_t flags : {0u, HYDRANT_REMOTE_INLINE_DONE | HYDRANT_REMOTE_INLINE_REMOTE}) {
     settings.options.flags = flags;
-    RemoteWorld world(settings);
+    RemotePinCluster world(settings);
     RemoteResult a;
     remote_pin(world, 0, 1, world[1].arena.addr(5) + 16, 6, &a, HYDRANT_REMOTE_WRITE,
                HYDRANT_REMOTE_CALL, "hello", 6);
@@ -186,7 +186,7 @@ TEST(RemotePinService, TheTargetsFunctionRunsBeforeTheReply) {
 }
 
 TEST(RemotePinService, WhatCannotBePinnedIsAnsweredAndRemembered) {
-  RemoteWorld world(exact());
+  RemotePinCluster world(exact());
   RemoteResult a, b;
   world[1].registrar.refuse(world[1].arena.addr(7), kPage, HYDRANT_REMOTE_WRITE);
   remote_pin(world, 0, 1, world[1].arena.addr(7), kPage, &a);
@@ -199,7 +199,7 @@ TEST(RemotePinService, WhatCannotBePinnedIsAnsweredAndRemembered) {
 }
 
 TEST(RemotePinService, APeerThatIsGoneFailsWhatIsUnderWay) {
-  RemoteWorld world(exact());
+  RemotePinCluster world(exact());
   RemoteResult a, b;
   remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a);
   hydrant_remote_peer_gone(world[0].end, 1);
@@ -214,7 +214,7 @@ TEST(RemotePinService, APeerThatIsGoneFailsWhatIsUnderWay) {
 }
 
 TEST(RemotePinService, MessagesWaitForRoom) {
-  RemoteWorld world(exact());
+  RemotePinCluster world(exact());
   world.refuse_each(2);
   for (size_t page = 0; page < 16; ++page) {
     RemoteResult a;
@@ -226,7 +226,7 @@ TEST(RemotePinService, MessagesWaitForRoom) {
 }
 
 TEST(RemotePinService, WrongCallsAreAnswered) {
-  RemoteWorld world(exact());
+  RemotePinCluster world(exact());
   hydrant_pin_t pin{};
   hydrant_remote_call_t call{};
   call.args_len = 10;

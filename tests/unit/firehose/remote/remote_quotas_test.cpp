@@ -9,15 +9,15 @@
 namespace hydrant::testing {
 namespace {
 
-RemoteWorld::Settings fixed_split(uint32_t ranks, size_t pages_of_each) {
-  RemoteWorld::Settings settings = exact(ranks);
+RemotePinCluster::Settings fixed_split(uint32_t ranks, size_t pages_of_each) {
+  RemotePinCluster::Settings settings = exact(ranks);
   settings.options.base_percent = 100;
   settings.options.budget_bytes = (ranks - 1) * pages_of_each * kPage;
   return settings;
 }
 
 // Pins and releases a page of rank 1; false: it was not to be had.
-bool use_page_of_1(RemoteWorld& world, uint32_t from, size_t page) {
+bool use_page_of_1(RemotePinCluster& world, uint32_t from, size_t page) {
   RemoteResult result;
   remote_pin(world, from, 1, world[1].arena.addr(page), kPage, &result);
   world.settle();
@@ -25,7 +25,7 @@ bool use_page_of_1(RemoteWorld& world, uint32_t from, size_t page) {
 }
 
 // Pages of rank 1 that need no message.
-size_t hits(RemoteWorld& world, uint32_t from, size_t pages) {
+size_t hits(RemotePinCluster& world, uint32_t from, size_t pages) {
   size_t found = 0;
   for (size_t page = 0; page < pages; ++page) {
     const hydrant_pin_t pin = hydrant_try_remote_pin(world[from].end, 1, world[1].arena.addr(page),
@@ -39,7 +39,7 @@ size_t hits(RemoteWorld& world, uint32_t from, size_t pages) {
 
 TEST(RemoteQuotas, MoreThanWasAskedForCountsToo) {
   // The target's domain joins neighbours, whoever asked for them.
-  RemoteWorld world(fixed_split(3, 8));
+  RemotePinCluster world(fixed_split(3, 8));
   for (size_t page = 0; page < 32; ++page) {
     ASSERT_TRUE(use_page_of_1(world, 0, page)) << page;
     ASSERT_LE(hits(world, 0, 32), 8u) << page;
@@ -51,7 +51,7 @@ TEST(RemoteQuotas, MoreThanWasAskedForCountsToo) {
 }
 
 TEST(RemoteQuotas, ASupersetIsGrantedWhereTheQuotaAllowsIt) {
-  RemoteWorld world(fixed_split(3, 8));
+  RemotePinCluster world(fixed_split(3, 8));
   ASSERT_TRUE(use_page_of_1(world, 0, 4));
   ASSERT_TRUE(use_page_of_1(world, 0, 5));
   ASSERT_TRUE(use_page_of_1(world, 2, 4));
@@ -60,11 +60,11 @@ TEST(RemoteQuotas, ASupersetIsGrantedWhereTheQuotaAllowsIt) {
 }
 
 TEST(RemoteQuotas, ASetThatFitsIsHeldWholeInABudgetWithNothingToSpare) {
-  RemoteWorld::Settings settings = fixed_split(2, 16);
+  RemotePinCluster::Settings settings = fixed_split(2, 16);
   settings.domain_bytes = 16 * kPage;
   for (const size_t merge : {size_t{1}, 16 * kPage}) {
     settings.options.merge_bytes = merge;
-    RemoteWorld world(settings);
+    RemotePinCluster world(settings);
     for (int round = 0; round < 3; ++round) {
       for (size_t i = 0; i < 16; ++i) ASSERT_TRUE(use_page_of_1(world, 0, i * 5 % 16)) << i;
     }
@@ -76,10 +76,10 @@ TEST(RemoteQuotas, ASetThatFitsIsHeldWholeInABudgetWithNothingToSpare) {
 
 // Where the domain is full, what it joins costs room for as long as the parts are held.
 TEST(RemoteQuotas, PeersThatWantMoreThanThereIsUseAllOfIt) {
-  RemoteWorld::Settings settings;
+  RemotePinCluster::Settings settings;
   settings.ranks = 7;
   settings.options.budget_bytes = settings.domain_bytes = 128 * kPage;
-  RemoteWorld world(settings);
+  RemotePinCluster world(settings);
   uint32_t random = 1;
   int served = 0;
   for (uint32_t i = 0; i < 4000; ++i) {
@@ -95,9 +95,9 @@ TEST(RemoteQuotas, PeersThatWantMoreThanThereIsUseAllOfIt) {
 
 TEST(RemoteQuotas, WhatIsGivenBackGoesFirstAndOnlyWhereRoomIsShort) {
   for (const bool is_short : {true, false}) {
-    RemoteWorld::Settings settings = fixed_split(3, 4);
+    RemotePinCluster::Settings settings = fixed_split(3, 4);
     settings.domain_bytes = is_short ? 8 * kPage : 64 * kPage;
-    RemoteWorld world(settings);
+    RemotePinCluster world(settings);
     for (size_t page = 0; page < 4; ++page) ASSERT_TRUE(use_page_of_1(world, 2, 64 + 2 * page));
     for (size_t page = 0; page < 12; ++page) {
       ASSERT_TRUE(use_page_of_1(world, 0, 2 * page)) << page;
@@ -111,9 +111,9 @@ TEST(RemoteQuotas, WhatIsGivenBackGoesFirstAndOnlyWhereRoomIsShort) {
 }
 
 TEST(RemoteQuotas, WhatAnotherPeerHoldsOutlivesItsReturn) {
-  RemoteWorld::Settings settings = fixed_split(3, 4);
+  RemotePinCluster::Settings settings = fixed_split(3, 4);
   settings.domain_bytes = 8 * kPage;
-  RemoteWorld world(settings);
+  RemotePinCluster world(settings);
   ASSERT_TRUE(use_page_of_1(world, 2, 0));
   for (size_t page = 0; page < 12; ++page) ASSERT_TRUE(use_page_of_1(world, 0, 2 * page)) << page;
   const hydrant_pin_t pin =
@@ -124,10 +124,10 @@ TEST(RemoteQuotas, WhatAnotherPeerHoldsOutlivesItsReturn) {
 }
 
 TEST(RemoteQuotas, WhatIsHeldHereIsNotDroppedWithWhatIsGivenBack) {
-  RemoteWorld::Settings settings = fixed_split(2, 4);
+  RemotePinCluster::Settings settings = fixed_split(2, 4);
   settings.domain_bytes = 5 * kPage;
-  RemoteWorld world(settings);
-  RemoteWorld::Rank& target = world[1];
+  RemotePinCluster world(settings);
+  RemotePinCluster::Rank& target = world[1];
   for (size_t page = 0; page < 4; ++page) ASSERT_TRUE(use_page_of_1(world, 0, 2 * page));
   const hydrant_pin_t pin =
       hydrant_try_pin(target.domain, target.arena.page(2), kPage, HYDRANT_REMOTE_WRITE);
@@ -142,11 +142,11 @@ TEST(RemoteQuotas, WhatIsHeldHereIsNotDroppedWithWhatIsGivenBack) {
 
 // The same with a thread that takes and gives back holds all the time.
 TEST(RemoteQuotas, HitsHereAndReturnsGetAlong) {
-  RemoteWorld::Settings settings = fixed_split(2, 4);
+  RemotePinCluster::Settings settings = fixed_split(2, 4);
   settings.domain_bytes = 6 * kPage;
   settings.inline_delivery = true;
-  RemoteWorld world(settings);
-  RemoteWorld::Rank& target = world[1];
+  RemotePinCluster world(settings);
+  RemotePinCluster::Rank& target = world[1];
   std::atomic<bool> stop{false};
   std::atomic<uint64_t> held{0};
   std::thread local([&] {

@@ -6,7 +6,7 @@
 namespace hydrant::testing {
 namespace {
 
-size_t find(const RemoteWorld& world, uint8_t type) {
+size_t find(const RemotePinCluster& world, uint8_t type) {
   for (size_t i = 0; i < world.pending(); ++i) {
     if (world.message(i).type() == type) return i;
   }
@@ -15,7 +15,7 @@ size_t find(const RemoteWorld& world, uint8_t type) {
 }
 
 // Between looks at what is held: firehose/remote/initiator/peer_replies.cpp.
-void poll_until_it_has_looked(RemoteWorld& world, uint32_t rank) {
+void poll_until_it_has_looked(RemotePinCluster& world, uint32_t rank) {
   for (int i = 0; i < 3; ++i) {
     std::this_thread::sleep_for(std::chrono::microseconds(100));
     hydrant_remote_poll(world[rank].end);
@@ -23,7 +23,7 @@ void poll_until_it_has_looked(RemoteWorld& world, uint32_t rank) {
 }
 
 TEST(RemoteRecalls, OneThatOvertakesTheReplyIsAcknowledgedHoweverLateThatComes) {
-  RemoteWorld world(exact());
+  RemotePinCluster world(exact());
   RemoteResult a;
   remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a);
   world.deliver();

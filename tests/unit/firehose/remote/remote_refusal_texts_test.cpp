@@ -16,8 +16,8 @@ using ::testing::HasSubstr;
 
 // A world, and what the last refusal said, wherever it was learned.
 struct RemoteScene {
-  RemoteWorld::Settings settings;
-  std::unique_ptr<RemoteWorld> world;
+  RemotePinCluster::Settings settings;
+  std::unique_ptr<RemotePinCluster> world;
   std::string request;
   std::string text;
 
@@ -28,7 +28,7 @@ struct RemoteScene {
     settings.options.base_percent = 100;
     settings.options.flags = HYDRANT_REMOTE_INLINE_DONE;
   }
-  void begin() { world = std::make_unique<RemoteWorld>(settings); }
+  void begin() { world = std::make_unique<RemotePinCluster>(settings); }
   void name(size_t page, size_t pages) {
     char range[64];
     std::snprintf(range, sizeof range, "[%#zx, +%zu)",
@@ -99,7 +99,7 @@ const RemoteRow kRemoteRows[] = {
      [](RemoteScene& s) {
        s.begin();
        (*s.world)[1].registrar.refuse((*s.world)[1].arena.addr(0), kPage,
-                                      TestRegistrar::kAnyAccess);
+                                      RecordingRegistrar::kAnyAccess);
        return s.ask(0, 1);
      },
      HYDRANT_ERR_REFUSED,
@@ -108,7 +108,7 @@ const RemoteRow kRemoteRows[] = {
      [](RemoteScene& s) {
        s.settings.options.budget_bytes = 8 * kPage;
        s.begin();
-       RemoteWorld& world = *s.world;
+       RemotePinCluster& world = *s.world;
        RemoteResult held;
        RemoteResult idle;
        remote_pin(world, 0, 1, world[1].arena.addr(0), 3 * kPage, &held);
@@ -128,7 +128,7 @@ const RemoteRow kRemoteRows[] = {
     {"TooManyRequests",
      [](RemoteScene& s) {
        s.begin();
-       RemoteWorld& world = *s.world;
+       RemotePinCluster& world = *s.world;
        std::vector<RemoteResult> under_way(64);
        for (size_t i = 0; i < under_way.size(); ++i)
          remote_pin(world, 0, 1, world[1].arena.addr(2 * i), kPage, &under_way[i]);

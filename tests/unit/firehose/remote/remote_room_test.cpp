@@ -9,8 +9,8 @@
 namespace hydrant::testing {
 namespace {
 
-RemoteWorld::Settings waiting(std::vector<uint32_t>* told) {
-  RemoteWorld::Settings settings;
+RemotePinCluster::Settings waiting(std::vector<uint32_t>* told) {
+  RemotePinCluster::Settings settings;
   settings.options.merge_bytes = settings.options.stream_bytes = 1;
   settings.domain_bytes = 4 * kPage;
   settings.options.budget_bytes = 4 * kPage;
@@ -23,11 +23,11 @@ RemoteWorld::Settings waiting(std::vector<uint32_t>* told) {
 }
 
 // Takes all of rank 1's budget for itself.
-hydrant_pin_t fill(RemoteWorld& world) {
+hydrant_pin_t fill(RemotePinCluster& world) {
   return hydrant_pin(world[1].domain, world[1].arena.page(0), 4 * kPage, HYDRANT_LOCAL_WRITE);
 }
 
-void expect_declined(RemoteWorld& world, size_t pages) {
+void expect_declined(RemotePinCluster& world, size_t pages) {
   RemoteResult result;
   remote_pin(world, 0, 1, world[1].arena.addr(8), pages * kPage, &result);
   world.settle();
@@ -35,20 +35,20 @@ void expect_declined(RemoteWorld& world, size_t pages) {
   EXPECT_EQ(result.status, GASNET_ERR_NOT_READY);
 }
 
-int await(RemoteWorld& world, size_t pages, uint32_t flags = 0) {
+int await(RemotePinCluster& world, size_t pages, uint32_t flags = 0) {
   return hydrant_remote_await_room(world[0].end, 1, world[1].arena.addr(8), pages * kPage,
                                    HYDRANT_REMOTE_WRITE, flags);
 }
 
 // The target looks for room at most every 20 us.
 template <class Done>
-void settle_until(RemoteWorld& world, const Done& done) {
+void settle_until(RemotePinCluster& world, const Done& done) {
   for (int i = 0; i < 200'000 && !done(); ++i) world.settle();
 }
 
 TEST(RemoteRoom, WhoWaitsForRoomIsToldOnceThereIsSome) {
   std::vector<uint32_t> told;
-  RemoteWorld world(waiting(&told));
+  RemotePinCluster world(waiting(&told));
   const hydrant_pin_t mine = fill(world);
   expect_declined(world, 2);
   ASSERT_EQ(await(world, 2), GASNET_OK);
@@ -73,7 +73,7 @@ TEST(RemoteRoom, WhoWaitsForRoomIsToldOnceThereIsSome) {
 // Each answer is a message that arrives: it is what keeps a client polling that polls only then.
 TEST(RemoteRoom, AnAnswerAtOnceComesWithoutAPollOfTheTarget) {
   std::vector<uint32_t> told;
-  RemoteWorld world(waiting(&told));
+  RemotePinCluster world(waiting(&told));
   const hydrant_pin_t mine = fill(world);
   expect_declined(world, 2);
   for (int round = 0; round < 3; ++round) {
@@ -96,7 +96,7 @@ TEST(RemoteRoom, AnAnswerAtOnceComesWithoutAPollOfTheTarget) {
 // A message that finds no room is sent by the next poll; a peer that is gone is told nothing.
 TEST(RemoteRoom, WordOfRoomWaitsForTheMessenger) {
   std::vector<uint32_t> told;
-  RemoteWorld world(waiting(&told));
+  RemotePinCluster world(waiting(&told));
   world.refuse(0, 1);
   EXPECT_EQ(await(world, 2), GASNET_ERR_NOT_READY);
   ASSERT_EQ(await(world, 2), GASNET_OK) << "it was not asked";
@@ -115,7 +115,7 @@ TEST(RemoteRoom, WordOfRoomWaitsForTheMessenger) {
 }
 
 TEST(RemoteRoom, WaitsForNothingAreRefused) {
-  RemoteWorld world;
+  RemotePinCluster world;
   const auto wait = [&](uint32_t peer, size_t len, uint32_t access, uint32_t flags) {
     return hydrant_remote_await_room(world[0].end, peer, world[1].arena.addr(0), len, access,
                                      flags);

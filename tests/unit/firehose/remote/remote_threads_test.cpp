@@ -16,8 +16,8 @@
 namespace hydrant::testing {
 namespace {
 
-RemoteWorld::Settings exact_for_threads(uint32_t ranks = 2) {
-  RemoteWorld::Settings settings = exact(ranks);
+RemotePinCluster::Settings exact_for_threads(uint32_t ranks = 2) {
+  RemotePinCluster::Settings settings = exact(ranks);
   settings.pages = 64;
   settings.options.max_peer_regions = 64;
   return settings;
@@ -30,7 +30,7 @@ TEST(RemoteThreads, WhatWentAwayWhileAMoveWasServedIsNotGranted) {
   int met = 0;
   const uint64_t limit = now_ns() + patient_ns(60'000'000'000);
   for (int round = 0; round < 40 ? met < 5 : met == 0 && now_ns() < limit; ++round) {
-    RemoteWorld world(exact_for_threads());
+    RemotePinCluster world(exact_for_threads());
     auto& target = world[1];
     RemoteResult a;
     remote_pin(world, 0, 1, target.arena.addr(3), kPage, &a);
@@ -63,9 +63,9 @@ TEST(RemoteThreads, WhatWentAwayWhileAMoveWasServedIsNotGranted) {
 // message stays until send() returns.
 TEST(RemoteThreads, AMoveIsThereUntilItIsSent) {
   for (const uint32_t flags : {uint32_t{0}, uint32_t{HYDRANT_REMOTE_INLINE_DONE}}) {
-    RemoteWorld::Settings settings = exact_for_threads();
+    RemotePinCluster::Settings settings = exact_for_threads();
     settings.options.flags = flags;
-    RemoteWorld world(settings);
+    RemotePinCluster world(settings);
     const std::vector<std::byte> args(3000, std::byte{0x5a});
     bool is_gone = false;
     world.before_reading = [&] {
@@ -97,7 +97,7 @@ TEST(RemoteThreads, PinsBesideTheEndOfTheirPeerAreAnswered) {
     std::atomic<int> n{0};
   };
   for (int round = 0; round < 60; ++round) {
-    RemoteWorld world(exact_for_threads());
+    RemotePinCluster world(exact_for_threads());
     constexpr int kThreads = 3, kEach = 20;
     std::vector<Answers> answers(size_t{kThreads} * kEach);
     std::atomic<int> begun{0};
@@ -140,10 +140,10 @@ TEST(RemoteThreads, PinsBesideTheEndOfTheirPeerAreAnswered) {
 
 // Threads of one end that pin the same and different pages while messages go straight through.
 TEST(RemoteThreads, ThreadsShareAnEnd) {
-  RemoteWorld::Settings settings = exact_for_threads(3);
+  RemotePinCluster::Settings settings = exact_for_threads(3);
   settings.inline_delivery = true;
   settings.options.budget_bytes = 24 * kPage;
-  RemoteWorld world(settings);
+  RemotePinCluster world(settings);
   std::atomic<bool> over{false};
   std::atomic<int> granted{0}, answered{0}, asked{0};
   struct Counts {
@@ -207,7 +207,7 @@ TEST(RemoteThreads, ThreadsShareAnEnd) {
 // quiet() reads without a lock orders the two. Once with nothing exported afterwards, once with more.
 TEST(RemoteThreads, QuietOrdersWhatPeersWroteBefore) {
   for (int more = 0; more < 2; ++more) {
-    RemoteWorld world(exact_for_threads());
+    RemotePinCluster world(exact_for_threads());
     auto& target = world[1];
     RemoteResult a, b;
     remote_pin(world, 0, 1, target.arena.addr(3), kPage, &a);
@@ -242,8 +242,9 @@ TEST(RemoteThreads, QuietOrdersWhatPeersWroteBefore) {
 // Who ends a domain looks whether any end serves it, and others end theirs meanwhile: for the thread
 // sanitizer.
 TEST(RemoteThreads, EndsOfOthersEndWhileADomainIsToEnd) {
-  RemoteWorld other(exact_for_threads());  // first: its ends are looked at before those of `world`
-  RemoteWorld world(exact_for_threads());
+  RemotePinCluster other(
+      exact_for_threads());  // first: its ends are looked at before those of `world`
+  RemotePinCluster world(exact_for_threads());
   std::atomic<bool> over{false};
   Threads threads;
   threads.start([&] {

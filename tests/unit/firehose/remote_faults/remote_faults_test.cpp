@@ -37,7 +37,7 @@ namespace hydrant::testing {
 namespace {
 
 constexpr size_t kLongArgs = 3000;  // more than a message has room for before it allocates
-constexpr int kMostSteps = 20000;
+constexpr int kMaxSteps = 20000;
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr int kStep = 5;  // every fifth place to fail: it takes so much longer
 #else
@@ -54,8 +54,8 @@ class RemoteFaults : public ::testing::Test {
  protected:
   void TearDown() override { g_fail_at = 0; }
 
-  static std::unique_ptr<RemoteWorld> make_world(uint32_t flags) {
-    RemoteWorld::Settings settings;
+  static std::unique_ptr<RemotePinCluster> make_world(uint32_t flags) {
+    RemotePinCluster::Settings settings;
     settings.ranks = 3;
     settings.pages = 64;
     settings.options.flags = flags;
@@ -71,10 +71,10 @@ class RemoteFaults : public ::testing::Test {
       std::memcpy(answer, args, n);
       return n;
     };
-    return std::make_unique<RemoteWorld>(settings);
+    return std::make_unique<RemotePinCluster>(settings);
   }
 
-  Asked* ask(RemoteWorld& world, uint32_t from, uint32_t to, size_t page, bool call) {
+  Asked* ask(RemotePinCluster& world, uint32_t from, uint32_t to, size_t page, bool call) {
     static const std::vector<std::byte> args(kLongArgs, std::byte{3});
     asked_.push_back(std::make_unique<Asked>());
     Asked* asked = asked_.back().get();
@@ -113,9 +113,9 @@ class RemoteFaults : public ::testing::Test {
     }
   }
 
-  static void settle(RemoteWorld& world) {
+  static void settle(RemotePinCluster& world) {
     int steps = 0;
-    for (int quiet = 0; quiet < 3 && steps < kMostSteps; ++steps) {
+    for (int quiet = 0; quiet < 3 && steps < kMaxSteps; ++steps) {
       const bool any = world.pending() != 0;
       if (any) world.deliver();
       int did = 0;
@@ -123,11 +123,11 @@ class RemoteFaults : public ::testing::Test {
       quiet = any || did > 0 ? 0 : quiet + 1;
       if (quiet != 0) std::this_thread::sleep_for(std::chrono::microseconds(25));
     }
-    EXPECT_LT(steps, kMostSteps);
+    EXPECT_LT(steps, kMaxSteps);
   }
 
   // Some of everything: moves with and without a call, joins, evictions, recalls, both ways.
-  void live(RemoteWorld& world) {
+  void live(RemotePinCluster& world) {
     asked_.clear();
     for (size_t round = 0; round < 3; ++round) {
       for (uint32_t from = 0; from < 3; ++from) {
@@ -147,7 +147,7 @@ class RemoteFaults : public ::testing::Test {
   }
 
   // Answered once each. `dead`: messages were lost, so that it takes the death of all peers.
-  void expect_answers(RemoteWorld& world, bool dead) {
+  void expect_answers(RemotePinCluster& world, bool dead) {
     if (dead) {
       for (uint32_t i = 0; i < 3; ++i) {
         for (uint32_t peer = 0; peer < 3; ++peer) {
@@ -230,7 +230,7 @@ TEST_F(RemoteFaults, AllAllocationsFromSomeOnFail) {
 }
 
 TEST_F(RemoteFaults, AnEndThatCannotBeMadeLeavesNothing) {
-  RemoteWorld world{RemoteWorld::Settings{}};
+  RemotePinCluster world{RemotePinCluster::Settings{}};
   hydrant_messenger_t messenger{};
   messenger.size = sizeof messenger;
   messenger.max_message_bytes = 4096;
@@ -326,19 +326,19 @@ TEST_F(RemoteFaults, RegistrationsThatFailAtRandom) {
 // again is taken.
 TEST_F(RemoteFaults, APeerThatThereIsNoPlaceForCostsNoAllocation) {
   constexpr uint32_t kPlaces = 1984;
-  RemoteWorld::Settings settings;
+  RemotePinCluster::Settings settings;
   settings.ranks = kPlaces + 8;
   settings.present = 1;
   settings.pages = 4;
   settings.options.max_peer_regions = 1;
   hydrant_domain_t domain = 0;
-  const auto ask = [](RemoteWorld& world, uint32_t peer) {
+  const auto ask = [](RemotePinCluster& world, uint32_t peer) {
     hydrant_pin_t pin{};
     return hydrant_remote_pin(world[0].end, peer, 16 * kPage, kPage, HYDRANT_REMOTE_WRITE, nullptr,
                               &pin);
   };
   {
-    RemoteWorld world(settings);
+    RemotePinCluster world(settings);
     for (uint32_t peer = 1; peer <= kPlaces; ++peer)
       ASSERT_EQ(ask(world, peer), GASNET_OK) << peer << ": " << hydrant_error_text();
     const int before = g_allocations;

@@ -186,7 +186,7 @@ TEST_P(MappingQueryTest, NamedMemoryAndTheStackArePrivateAnonymous) {
 }
 
 // A line of the text can be longer than any buffer: each byte of a path may be written as four.
-TEST_P(MappingQueryTest, FileWithAVeryLongNameHidesNobody) {
+TEST_P(MappingQueryTest, FileWithAVeryLongNameHidesNoMapping) {
   char directory[] = "/tmp/hydrant-mapping-query-XXXXXX";
   ASSERT_NE(mkdtemp(directory), nullptr);
   const int start = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -219,7 +219,7 @@ TEST_P(MappingQueryTest, FileWithAVeryLongNameHidesNobody) {
 }
 
 // Neighbours joined, cut at the edges, in order.
-TEST_P(MappingQueryTest, MappedRunsAreToldOnceEach) {
+TEST_P(MappingQueryTest, MappedRunsAreReportedOnceEach) {
   MappedMemory memory(16);
   memory.replace(0, 16);
   ASSERT_EQ(mprotect(memory.page(4), 2 * kPage, PROT_READ), 0);  // a mapping of its own

@@ -63,7 +63,7 @@ TEST(MonitorArena, SomeKeepWhatIsPinned) {
   monitor.drop_arena(kFarArena + kMiB, kMiB);
 }
 
-TEST(MonitorArena, DroppingTells) {
+TEST(MonitorArena, DroppingNotifies) {
   const Listener listener;
   ASSERT_EQ(listener.listen_to_unmapped(), 0);
   ASSERT_EQ(the_monitor().add_arena(kFarArena, kMiB), 0);

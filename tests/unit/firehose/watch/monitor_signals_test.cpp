@@ -86,7 +86,7 @@ struct Interrupted {
   std::atomic<int> told{0};
 };
 
-TEST_F(MonitorSignals, HandlerThatReleasesWhileAClientIsToldReturns) {
+TEST_F(MonitorSignals, HandlerThatReleasesDuringANotificationReturns) {
   EXPECT_EQ(in_child([](Work& work) -> std::string {
               Interrupted self;
               hydrant_monitor_client_t client{};

@@ -43,7 +43,7 @@ int find_reader() {
 }
 bool has_reader() { return find_reader() != 0; }
 
-TEST(MonitorFace, IsOnePerVersion) {
+TEST(MonitorApi, IsOnePerVersion) {
   const hydrant_monitor_t* monitor = hydrant_monitor(HYDRANT_MONITOR_VERSION);
   ASSERT_NE(monitor, nullptr);
   EXPECT_EQ(monitor->size, sizeof *monitor);
@@ -56,14 +56,14 @@ TEST(MonitorFace, IsOnePerVersion) {
 }
 
 // As the header has it; 0 is what a thread that is in no call shows.
-TEST(MonitorFace, RemovalsAreCountedFromOne) {
+TEST(MonitorApi, RemovalsAreCountedFromOne) {
   EXPECT_EQ(run_in_child([]() -> std::string {
               return shown(the_monitor().removals) >= 1 ? "" : "0 before anything was watched";
             }),
             "");
 }
 
-TEST(MonitorFace, NothingIsStartedUnlessAsked) {
+TEST(MonitorApi, NothingIsStartedUnlessAsked) {
   EXPECT_EQ(run_in_child([]() -> std::string {
               MappedMemory memory(4);
               memory.replace(0, 4);
@@ -83,7 +83,7 @@ TEST(MonitorFace, NothingIsStartedUnlessAsked) {
 
 // ---- clients ----
 
-TEST(MonitorClients, SixtyFourAreToldAndNoMore) {
+TEST(MonitorClients, AtMostSixtyFourAreNotified) {
   std::deque<Listener> all;
   while (all.size() < 100 && (all.empty() || all.back().number() >= 0)) all.emplace_back();
   ASSERT_EQ(all.size(), 65u) << "64, and one that was refused";
@@ -97,7 +97,7 @@ TEST(MonitorClients, SixtyFourAreToldAndNoMore) {
   EXPECT_EQ(another.number(), number);
 }
 
-TEST(MonitorClients, InvalidationIsToldAsItCame) {
+TEST(MonitorClients, InvalidationIsForwardedUnchanged) {
   Listener one;
   Listener two;
   the_monitor().invalidate(0x12345, 77);
@@ -125,7 +125,7 @@ TEST(MonitorClients, FilesChangedAndPinnedAskAll) {
   EXPECT_EQ(the_monitor().pinned(0x1000, 0), 0);
 }
 
-TEST(MonitorClients, LeavingWaitsForWhatIsRunning) {
+TEST(MonitorClients, UnsubscribeWaitsForRunningCalls) {
   Listener listener;
   listener.hold_back(true);
   Threads threads;
@@ -146,7 +146,7 @@ TEST(MonitorClients, LeavingWaitsForWhatIsRunning) {
   threads.join();
 }
 
-TEST(MonitorClients, UnknownNumbersAreNobody) {
+TEST(MonitorClients, UnknownNumbersAreIgnored) {
   the_monitor().unsubscribe(-1);
   the_monitor().unsubscribe(64);
   the_monitor().unsubscribe(1 << 30);
@@ -155,7 +155,7 @@ TEST(MonitorClients, UnknownNumbersAreNobody) {
   EXPECT_EQ(listener.count(), 1u);
 }
 
-TEST(MonitorClients, UnmappedMemoryIsToldApartIfTheyAsk) {
+TEST(MonitorClients, UnmappedMemoryIsReportedApartOnRequest) {
   Listener asks;
   const Listener other;
   ASSERT_EQ(asks.listen_to_unmapped(), 0);
@@ -238,7 +238,7 @@ TEST_F(MonitorCover, HugePagesOfAPoolAreNot) {
   munmap(huge, kHuge);
 }
 
-TEST_F(MonitorCover, WhatIsNoMemoryIsNot) {
+TEST_F(MonitorCover, UnmappedRangesAreNotCovered) {
   memory_.unmap(4, 4);
   settle();
   EXPECT_EQ(cover(memory_, 4, 4), HYDRANT_COVER_NONE);
@@ -250,7 +250,7 @@ TEST_F(MonitorCover, WhatIsNoMemoryIsNot) {
   EXPECT_EQ(the_monitor().cover(0, kPage, 0), HYDRANT_COVER_NONE);
 }
 
-TEST_F(MonitorCover, WhatAnotherOneWatchesIsNot) {
+TEST_F(MonitorCover, MemoryWatchedByOthersIsNotCovered) {
   Userfault second;
   const char* reason = "";
   ASSERT_EQ(second.open(&reason), Status::kOk) << reason;
@@ -262,7 +262,7 @@ TEST_F(MonitorCover, WhatAnotherOneWatchesIsNot) {
   EXPECT_EQ(cover(memory_, 0, 16), HYDRANT_COVER_CHECKED);
 }
 
-TEST_F(MonitorCover, ReleasesAreToldBeforeSettleReturns) {
+TEST_F(MonitorCover, ReleasesAreReportedBeforeSettleReturns) {
   ASSERT_EQ(cover(memory_, 0, 16), HYDRANT_COVER_CHECKED);
   memory_.unmap(2, 2);
   settle();
@@ -278,7 +278,7 @@ TEST_F(MonitorCover, ReleasesAreToldBeforeSettleReturns) {
   EXPECT_FALSE(listener_.told_of(memory_, 9, 7));
 }
 
-TEST_F(MonitorCover, WhatIsUnmappedIsToldApartFromWhatIsEmptied) {
+TEST_F(MonitorCover, UnmappedAndEmptiedMemoryAreDistinguished) {
   MappedMemory elsewhere(1);
   ASSERT_EQ(listener_.listen_to_unmapped(), 0);
   ASSERT_EQ(cover(memory_, 0, 16), HYDRANT_COVER_CHECKED);
@@ -297,7 +297,7 @@ TEST_F(MonitorCover, WhatIsUnmappedIsToldApartFromWhatIsEmptied) {
   EXPECT_FALSE(listener_.told_of_unmapped(elsewhere, 0, 1));
 }
 
-TEST_F(MonitorCover, MovedMemoryIsToldInBothPlacesAndCoveredAgain) {
+TEST_F(MonitorCover, MovedMemoryIsReportedAtBothPlacesAndCoveredAgain) {
   MappedMemory elsewhere(4);
   ASSERT_EQ(cover(memory_, 0, 16), HYDRANT_COVER_CHECKED);
   ASSERT_EQ(mremap(memory_.page(4), 4 * kPage, 4 * kPage, MREMAP_MAYMOVE | MREMAP_FIXED,
@@ -327,7 +327,7 @@ TEST_F(MonitorCover, NewMemoryInAnOldPlaceIsWatchedAnew) {
 }
 
 // A segment attached over memory: the kernel does not say so, who attached it does.
-TEST_F(MonitorCover, WhatWasReplacedUnreportedIsLookedAtAnew) {
+TEST_F(MonitorCover, UnreportedReplacementIsQueriedAgain) {
   const int id = shmget(IPC_PRIVATE, 2 * kPage, IPC_CREAT | 0600);
   if (id < 0) GTEST_SKIP() << "no System V shared memory: " << std::strerror(errno);
   ASSERT_EQ(cover(memory_, 0, 16), HYDRANT_COVER_CHECKED);
@@ -368,7 +368,7 @@ TEST_F(MonitorCover, RemovedMemoryStaysUncoveredUntilItIsUnmapped) {
   EXPECT_EQ(cover(memory_, 0, 16), HYDRANT_COVER_CHECKED);
 }
 
-TEST_F(MonitorCover, QuietWhenNothingIsUnderWay) {
+TEST_F(MonitorCover, QuietWithoutReleasesInFlight) {
   ASSERT_EQ(cover(memory_, 0, 16), HYDRANT_COVER_CHECKED);
   EXPECT_TRUE(wait_until([] { return the_monitor().quiet(0) == 0; }));
   memory_.unmap(0, 4);
@@ -432,7 +432,7 @@ TEST_F(MonitorCover, BlocksOfPinsAreMarkedForGood) {
 
 // ---- machines that refuse ----
 
-TEST(MonitorRefused, WithoutTheSystemCallNothingIsCoveredAndTheReasonIsSaid) {
+TEST(MonitorRefused, WithoutTheSystemCallNothingIsCoveredForAReason) {
   EXPECT_EQ(run_in_child([]() -> std::string {
               const std::string wrong = refuse_system_call(SYS_userfaultfd, EPERM);
               if (!wrong.empty()) return wrong;

@@ -211,7 +211,8 @@ TEST_F(UserfaultTest, ProtectionAndLocksChangeNothing) {
 
 // ---- changes under way ----
 
-class UserfaultUnderWay : public UserfaultTest, public ::testing::WithParamInterface<const char*> {
+class UserfaultChangeInFlight : public UserfaultTest,
+                                public ::testing::WithParamInterface<const char*> {
  protected:
   void release() {
     const std::string how = GetParam();
@@ -229,7 +230,7 @@ class UserfaultUnderWay : public UserfaultTest, public ::testing::WithParamInter
   }
 };
 
-TEST_P(UserfaultUnderWay, IsToldFromTheBeginningUntilItsCallerReturns) {
+TEST_P(UserfaultChangeInFlight, ChangeIsReportedUntilItsCallerReturns) {
   EXPECT_FALSE(userfault_.change_under_way());
   std::atomic<bool> returned{false};
   Threads threads;
@@ -253,7 +254,7 @@ TEST_P(UserfaultUnderWay, IsToldFromTheBeginningUntilItsCallerReturns) {
   EXPECT_FALSE(userfault_.change_under_way());
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, UserfaultUnderWay,
+INSTANTIATE_TEST_SUITE_P(Ways, UserfaultChangeInFlight,
                          ::testing::Values("Munmap", "MapFixed", "Dontneed", "Move"),
                          [](const auto& way) { return std::string(way.param); });
 
@@ -313,7 +314,7 @@ TEST_F(UserfaultTest, PrivateFileMappingCannotBeWatched) {
   EXPECT_FALSE(userfault_.watch({other.addr(), other.bytes()}));
 }
 
-TEST_F(UserfaultTest, WhatAnotherOneWatchesCannotBeWatched) {
+TEST_F(UserfaultTest, MemoryWatchedByOthersCannotBeWatched) {
   Userfault second;
   const char* reason = "";
   ASSERT_EQ(second.open(&reason), Status::kOk) << reason;
@@ -404,7 +405,7 @@ std::string open_says() {
   return reason;
 }
 
-TEST(UserfaultRefused, ReasonSaysWhatToDo) {
+TEST(UserfaultRefused, ReasonNamesTheRemedy) {
   const auto refused = [](int error) {
     return run_in_child([error]() -> std::string {
       const std::string wrong = refuse_system_call(SYS_userfaultfd, error);

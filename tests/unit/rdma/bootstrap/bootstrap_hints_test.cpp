@@ -46,7 +46,7 @@ TEST_F(LauncherHints, NoneIsNoError) {
   EXPECT_EQ(check_launcher_hint(find_launcher_hint(), 1, ""), Status::kOk);
 }
 
-TEST_F(LauncherHints, EachLauncherThatSaysMoreIsAnErrorWithTheCommand) {
+TEST_F(LauncherHints, LauncherOfSeveralRanksIsAnErrorWithTheCommand) {
   const struct {
     std::map<std::string, std::string> variables;
     const char* command;
@@ -78,7 +78,7 @@ TEST_F(LauncherHints, OneRankIsFineAndSoIsAnEmptyVariable) {
   EXPECT_EQ(check_launcher_hint(find_launcher_hint(), 1, ""), Status::kOk);
 }
 
-TEST_F(LauncherHints, ALauncherOfUnknownSizeThatCannotBeAskedIsAnError) {
+TEST_F(LauncherHints, LauncherOfUnknownSizeIsAnError) {
   set({{"PMIX_NAMESPACE", "x"}, {"PMIX_RANK", "0"}});
   const LauncherHint hint = find_launcher_hint();
   EXPECT_EQ(check_launcher_hint(hint, 1, ""), Status::kOk);

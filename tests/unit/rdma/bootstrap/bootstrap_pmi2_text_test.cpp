@@ -21,7 +21,7 @@ TEST(Base64, EveryLengthComesBack) {
   }
 }
 
-TEST(Base64, WhatIsNoneIsRefused) {
+TEST(Base64, MalformedTextIsRejected) {
   std::vector<std::byte> back;
   for (const char* text :
        {"A", "AAA", "A===", "====", "AA=A", "AA==AAAA", "AA!A", "AAAA\n", "AB==", "AAB="}) {
@@ -99,7 +99,7 @@ TEST(ProcessMapping, AMillionNodesAreNumberedAtOnce) {
   EXPECT_EQ(place.node_ranks, (std::vector<Rank>{kMany - 1}));
 }
 
-TEST(ProcessMapping, WhatCannotBeReadIsRefused) {
+TEST(ProcessMapping, UnreadableTextIsRejected) {
   JobTopology place;
   place.size = 4;
   for (const char* text :

@@ -79,7 +79,7 @@ TEST_F(SupervisedBootstrapTest, PlaceHasAllRanksOnOneNode) {
   EXPECT_EQ(bootstrap_->topology().node_rank, 1u);
 }
 
-TEST(PlaceOf, NodesHoldNeighboursAndAllRanksOnce) {
+TEST(MakeTopology, NodesHoldNeighboursAndAllRanksOnce) {
   for (Rank size = 1; size <= 9; ++size) {
     for (uint32_t nodes = 1; nodes <= size; ++nodes) {
       std::vector<Rank> counts(nodes);
@@ -152,13 +152,13 @@ TEST_F(SupervisedBootstrapTest, ASupervisorThatGoesIsAnError) {
   bootstrap_->leave(0, ExitReason::kExit, soon());  // does not wait for anybody
 }
 
-TEST_F(SupervisedBootstrapTest, ASilentSupervisorIsGivenUp) {
+TEST_F(SupervisedBootstrapTest, SilentSupervisorTimesOut) {
   open();
   EXPECT_EQ(bootstrap_->fence(now_ns()), Status::kBroken);
   EXPECT_NE(std::string(last_error_text()).find("does not answer"), std::string::npos);
 }
 
-TEST_F(SupervisedBootstrapTest, ACardThatIsLargerThanTheRoomLeavesItAlone) {
+TEST_F(SupervisedBootstrapTest, TooLargeValueLeavesTheBufferAlone) {
   open();
   std::byte room[2] = {std::byte{7}, std::byte{7}};
   size_t bytes = 99;
@@ -169,7 +169,7 @@ TEST_F(SupervisedBootstrapTest, ACardThatIsLargerThanTheRoomLeavesItAlone) {
   EXPECT_EQ(room[0], std::byte{7});
 }
 
-TEST_F(SupervisedBootstrapTest, BadArgumentsAskNobody) {
+TEST_F(SupervisedBootstrapTest, BadArgumentsSendNoRequest) {
   open();
   const std::vector<std::byte> big(Bootstrap::kMaxValueBytes + 1);
   EXPECT_EQ(bootstrap_->put("k", big), Status::kBadArg);
@@ -197,7 +197,7 @@ TEST_F(SupervisedBootstrapTest, SignalsDoNotDisturbACall) {
   sigaction(SIGUSR1, &old, nullptr);
 }
 
-TEST_F(SupervisedBootstrapTest, WordsAreHeededOneAtATimeAndOddOnesPassedOver) {
+TEST_F(SupervisedBootstrapTest, EventsAreReadOneAtATimeAndUnknownOnesSkipped) {
   open();
   EXPECT_EQ(bootstrap_->read_event().kind, Bootstrap::Event::Kind::kNothing);
   const launch::Event death{.kind = launch::EventKind::kDeath, .rank = 2, .signal = 9};
@@ -231,7 +231,7 @@ TEST_F(SupervisedBootstrapTest, FilesOfTheProgramUnderItsNumbersAreLeftAlone) {
   EXPECT_EQ(program.harm(), "");
 }
 
-TEST_F(SupervisedBootstrapTest, ACallUnderWayHearsThatItsNumberWasClosed) {
+TEST_F(SupervisedBootstrapTest, CallInFlightDetectsAClosedDescriptor) {
   open();
   EXPECT_EQ(fence_while([&] {
               const Request request = receive();

@@ -12,7 +12,7 @@ namespace {
 
 uint64_t in_ms(uint64_t ms) { return now_ns() + testing::patient_ns(ms * 1'000'000); }
 
-TEST(TimedCaller, RunsWhatItIsGivenInOrder) {
+TEST(TimedCaller, RunsCallsInOrder) {
   TimedCaller caller;
   ASSERT_TRUE(caller.start("test"));
   int value = 0;
@@ -21,7 +21,7 @@ TEST(TimedCaller, RunsWhatItIsGivenInOrder) {
   EXPECT_EQ(value, 5);
 }
 
-TEST(TimedCaller, ACallThatOutlastsItsDeadlineIsGivenUpForGood) {
+TEST(TimedCaller, CallBeyondItsDeadlineIsAbandoned) {
   auto release = std::make_shared<std::atomic<bool>>(false);
   TimedCaller caller;
   ASSERT_TRUE(caller.start("test"));

@@ -153,7 +153,7 @@ TEST_F(ClosedDescriptors, TheWatchEndsWithoutThem) {
   EXPECT_EQ(program.harm(), "");
 }
 
-TEST_F(ClosedDescriptors, ADeathIsHeardOf) {
+TEST_F(ClosedDescriptors, DeathIsDetected) {
   ASSERT_EQ(start(), Status::kOk) << last_error_text();
   const ProgramsFiles program(own_.others());
   rank_.end(SIGKILL);
@@ -163,7 +163,7 @@ TEST_F(ClosedDescriptors, ADeathIsHeardOf) {
   EXPECT_EQ(program.harm(), "");
 }
 
-TEST_F(ClosedDescriptors, TheLossOfARankIsHeardOf) {
+TEST_F(ClosedDescriptors, LossOfARankIsReported) {
   ASSERT_EQ(start(), Status::kOk) << last_error_text();
   const ProgramsFiles program(own_.others());
   watch_->report_peer_failure(1, 3);
@@ -173,7 +173,7 @@ TEST_F(ClosedDescriptors, TheLossOfARankIsHeardOf) {
   EXPECT_EQ(program.harm(), "");
 }
 
-class ClosedWords : public ::testing::Test {
+class ClosedExitChannel : public ::testing::Test {
  protected:
   void SetUp() override {
     ASSERT_EQ(NodeExitChannel::open(rank_, in_20_seconds(), &words_), Status::kOk)
@@ -194,7 +194,7 @@ class ClosedWords : public ::testing::Test {
   std::unique_ptr<NodeExitChannel> words_;
 };
 
-TEST_F(ClosedWords, AreOpenedAgainUnderTheirName) {
+TEST_F(ClosedExitChannel, AreOpenedAgainUnderTheirName) {
   EXPECT_FALSE(words_->repair());
   EXPECT_EQ(hear(), 5);
   EXPECT_FALSE(words_->lost_notices());
@@ -218,7 +218,7 @@ TEST_F(ClosedWords, AreOpenedAgainUnderTheirName) {
   }
 }
 
-TEST_F(ClosedWords, ARankThatIsGoneMeanwhileIsFound) {
+TEST_F(ClosedExitChannel, RankThatExitedMeanwhileIsDetected) {
   const ProgramsFiles program(own_.others());
   rank_.end(SIGKILL);
   EXPECT_TRUE(words_->repair());
@@ -228,7 +228,7 @@ TEST_F(ClosedWords, ARankThatIsGoneMeanwhileIsFound) {
   EXPECT_EQ(program.harm(), "");
 }
 
-TEST_F(ClosedWords, ClaimsAreKeptApartToo) {
+TEST_F(ClosedExitChannel, ClaimsAreIndependent) {
   EXPECT_TRUE(words_->claim_exit());
   EXPECT_TRUE(words_->claim_wait());
   EXPECT_TRUE(words_->claim(words_->peers()[0]));

@@ -3,8 +3,8 @@
 
 #include "firehose/base/thread.hpp"
 #include "rdma/bootstrap/abstract_socket.hpp"
+#include "tests/support/fake_bootstrap.hpp"
 #include "tests/support/patience.hpp"
-#include "tests/support/store_bootstrap.hpp"
 
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ struct Said {
   Rank rank = 0;
   RandomName token{};
 };
-struct Card {
+struct Record {
   RandomName name{};
   RandomName token{};
 };
@@ -40,9 +40,9 @@ uint64_t soon() { return now_ns() + testing::patient_ns(20'000'000'000); }
 // first connection is taken.
 class NodeBootstrap final : public Bootstrap {
  public:
-  std::function<void(const Card&)> others;
+  std::function<void(const Record&)> others;
   JobTopology stands;
-  testing::StoreBootstrap store;
+  testing::FakeBootstrap store;
   uint32_t fences = 0;
 
   explicit NodeBootstrap(Rank self) {
@@ -61,9 +61,9 @@ class NodeBootstrap final : public Bootstrap {
   Status fence(uint64_t) noexcept override {
     ++fences;
     if (!others) return Status::kOk;
-    const auto found = store.cards.find({0, "fd." + std::to_string(kSequence)});
-    Card card;
-    if (found == store.cards.end() || found->second.size() != sizeof card)
+    const auto found = store.entries.find({0, "fd." + std::to_string(kSequence)});
+    Record card;
+    if (found == store.entries.end() || found->second.size() != sizeof card)
       return fail(Status::kBroken, "the card has another form");
     std::memcpy(&card, found->second.data(), sizeof card);
     others(card);
@@ -77,7 +77,7 @@ class NodeBootstrap final : public Bootstrap {
 };
 
 // Connects to the first rank, and says `bytes`.
-int say(const Card& card, std::span<const std::byte> bytes) {
+int say(const Record& card, std::span<const std::byte> bytes) {
   const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   const AbstractAddress address = abstract_address(card.name, kSequence);
   EXPECT_EQ(connect(fd, address.get(), address.bytes), 0);
@@ -85,7 +85,7 @@ int say(const Card& card, std::span<const std::byte> bytes) {
   return fd;
 }
 
-std::vector<std::byte> handshake(const Card& card, Rank rank) {
+std::vector<std::byte> handshake(const Record& card, Rank rank) {
   const Said said{.rank = rank, .token = card.token};
   std::vector<std::byte> bytes(sizeof said);
   std::memcpy(bytes.data(), &said, sizeof said);
@@ -101,11 +101,11 @@ bool is_answered(int fd) {
 }
 
 // A wrong message comes before the right ones of the ranks 2 and 4. It is not answered, and these are.
-void expect_ignored(const std::function<std::vector<std::byte>(const Card&)>& wrong) {
+void expect_ignored(const std::function<std::vector<std::byte>(const Record&)>& wrong) {
   NodeBootstrap node(0);
   int fd_of_wrong = -1;
   std::vector<int> right;
-  node.others = [&](const Card& card) {
+  node.others = [&](const Record& card) {
     fd_of_wrong = say(card, wrong(card));
     for (const Rank rank : {2U, 4U}) right.push_back(say(card, handshake(card, rank)));
   };
@@ -120,7 +120,7 @@ void expect_ignored(const std::function<std::vector<std::byte>(const Card&)>& wr
 }
 
 TEST(FdPassing, ALongerMessageIsNoHandshake) {
-  expect_ignored([](const Card& card) {
+  expect_ignored([](const Record& card) {
     std::vector<std::byte> bytes = handshake(card, 2);
     bytes.push_back(std::byte{0});
     return bytes;
@@ -128,7 +128,7 @@ TEST(FdPassing, ALongerMessageIsNoHandshake) {
 }
 
 TEST(FdPassing, AShorterMessageIsNoHandshake) {
-  expect_ignored([](const Card& card) {
+  expect_ignored([](const Record& card) {
     std::vector<std::byte> bytes = handshake(card, 2);
     bytes.pop_back();
     return bytes;
@@ -138,14 +138,14 @@ TEST(FdPassing, AShorterMessageIsNoHandshake) {
 TEST(FdPassing, RanksThatAreNotAwaitedGetNoDescriptor) {
   for (const Rank rank : {0U, 1U, 3U, 5U, 6U, 4096U, UINT32_MAX}) {
     SCOPED_TRACE(rank);
-    expect_ignored([rank](const Card& card) { return handshake(card, rank); });
+    expect_ignored([rank](const Record& card) { return handshake(card, rank); });
   }
 }
 
 TEST(FdPassing, ARankGetsItsDescriptorOnce) {
   NodeBootstrap node(0);
   std::vector<int> fds;
-  node.others = [&](const Card& card) {
+  node.others = [&](const Record& card) {
     for (const Rank rank : {2U, 2U, 4U}) fds.push_back(say(card, handshake(card, rank)));
   };
   int received = -1;
@@ -158,7 +158,7 @@ TEST(FdPassing, ARankGetsItsDescriptorOnce) {
 }
 
 TEST(FdPassing, AnotherTokenIsNoHandshake) {
-  expect_ignored([](Card card) {
+  expect_ignored([](Record card) {
     card.token[0] = card.token[0] == 'a' ? 'b' : 'a';
     return handshake(card, 2);
   });
@@ -176,8 +176,8 @@ std::vector<std::byte> record_of_refusal(Rank self, Status status, const char* t
   EXPECT_STREQ(last_error_text(), text);
   EXPECT_EQ(received, -1);
   EXPECT_EQ(node.fences, 1U) << "the others are in the fence";
-  const std::vector<std::byte> card = node.store.cards[{self, kKey}];
-  EXPECT_GT(card.size(), sizeof(Card));
+  const std::vector<std::byte> card = node.store.entries[{self, kKey}];
+  EXPECT_GT(card.size(), sizeof(Record));
   return card;
 }
 
@@ -219,7 +219,7 @@ TEST(FdPassing, ARankThatRefusesIsNotAwaited) {
   node.store.set(2, kKey, record_of_refusal(2, Status::kResource, "no descriptor"));
   node.store.set(4, kKey, {});
   int right = -1;
-  node.others = [&right](const Card& card) { right = say(card, handshake(card, 4)); };
+  node.others = [&right](const Record& card) { right = say(card, handshake(card, 4)); };
   int received = -1;
   EXPECT_EQ(share_fd(node, kSequence, Status::kOk, STDERR_FILENO, &received, soon()), Status::kOk)
       << last_error_text();

@@ -59,7 +59,7 @@ TEST(ProcessExit, SignalsAndCodesAreReadWhileAndAfterTheProcessIsReaped) {
 }
 
 // Its other threads run on.
-TEST(ProcessExit, AProcessWhoseFirstThreadHasEndedIsNotEnding) {
+TEST(ProcessExit, ProcessWithoutItsFirstThreadIsNotExiting) {
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);
   const pid_t pid = fork();

@@ -66,7 +66,7 @@ class IbvAtomics : public testing::VerbsTest {
   };
 };
 
-TEST_F(IbvAtomics, AddsAndAnswersWhatWasThere) {
+TEST_F(IbvAtomics, FetchAddReturnsThePreviousValue) {
   Pair pair;
   EXPECT_NE(pair.world[0].transport->capabilities() & Transport::kAtomics, 0U);
   pair.set(64, 40);
@@ -83,7 +83,7 @@ TEST_F(IbvAtomics, AddsAndAnswersWhatWasThere) {
   EXPECT_EQ(fake_verbs::traffic().atomics, 2U);
 }
 
-TEST_F(IbvAtomics, SwapsIfItIsWhatWasExpected) {
+TEST_F(IbvAtomics, CompareSwapSwapsOnMatch) {
   Pair pair;
   pair.set(0, 5);
   ASSERT_EQ(pair.carry_out(0, swap(5, kGreatest - 1)), Status::kOk);
@@ -94,7 +94,7 @@ TEST_F(IbvAtomics, SwapsIfItIsWhatWasExpected) {
   EXPECT_EQ(pair.word(0), kGreatest - 1);
 }
 
-TEST_F(IbvAtomics, WhatIsPostedIsWhatWasAskedFor) {
+TEST_F(IbvAtomics, PostedRequestMatchesTheCall) {
   Pair pair;
   ASSERT_EQ(pair.carry_out(8, add(3)), Status::kOk);
   const LastPosted sum = last_posted();
@@ -113,7 +113,7 @@ TEST_F(IbvAtomics, WhatIsPostedIsWhatWasAskedFor) {
 }
 
 // As many as there is room for, each with a place of its own for its answer, and puts and gets between them.
-TEST_F(IbvAtomics, ManyAreUnderWayAtOnce) {
+TEST_F(IbvAtomics, ManyOperationsAreInFlight) {
   Pair pair;
   uint64_t sum = 0;
   for (uint32_t round = 0; round < 3; ++round) {
@@ -144,7 +144,7 @@ TEST_F(IbvAtomics, ManyAreUnderWayAtOnce) {
   EXPECT_EQ(pair.word(0), sum);
 }
 
-TEST_F(IbvAtomics, AWordThatIsNotAlignedIsABadArgument) {
+TEST_F(IbvAtomics, MisalignedWordIsABadArgument) {
   Pair pair;
   Told told;
   for (const size_t at : {size_t{1}, size_t{4}, size_t{7}}) {
@@ -199,7 +199,7 @@ TEST_F(IbvAtomics, MemoryThatIsNotPinnedForThemIsRefusedAndEndsTheConnection) {
   EXPECT_THAT(last_error_text(), HasSubstr("rank 1 is gone"));
 }
 
-TEST_F(IbvAtomics, WhatTheAdapterDoesNotTakeIsNotUnderWay) {
+TEST_F(IbvAtomics, RejectedRequestIsNotInFlight) {
   Pair pair;
   Told told;
   fake_verbs::fail_call(Call::kPostSend, ENOMEM);
@@ -210,14 +210,14 @@ TEST_F(IbvAtomics, WhatTheAdapterDoesNotTakeIsNotUnderWay) {
   EXPECT_EQ(pair.word(0), 0U);
 }
 
-TEST_F(IbvAtomics, AnErrorOnItsWayIsTold) {
+TEST_F(IbvAtomics, AsynchronousErrorIsReported) {
   Pair pair;
   fake_verbs::fail_work(IBV_WC_RETRY_EXC_ERR);
   EXPECT_EQ(pair.carry_out(0, add(1)), Status::kBroken);
   EXPECT_EQ(pair.before(), 0U);
 }
 
-TEST_F(IbvAtomics, APeerThatIsGoneIsSaidToBe) {
+TEST_F(IbvAtomics, DeadPeerIsReported) {
   Pair pair;
   Told before;
   fake_verbs::hold(true);

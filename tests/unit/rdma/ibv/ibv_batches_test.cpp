@@ -22,10 +22,10 @@ using testing::kTarget;
 using testing::PinnedMemory;
 using testing::Told;
 
-constexpr size_t kMostPieces = 16;
+constexpr size_t kMaxPieces = 16;
 constexpr size_t kStride = 8192;
 
-class IbvLists : public testing::VerbsTest {
+class IbvBatches : public testing::VerbsTest {
  protected:
   void TearDown() override {
     close();
@@ -38,8 +38,8 @@ class IbvLists : public testing::VerbsTest {
   }
   void open(const IbvTransport::Options& options) {
     world_ = std::make_unique<IbvWorld>(2, options);
-    here_ = std::make_unique<PinnedMemory>(*net(0), Access::kLocalWrite, kMostPieces * kStride);
-    there_ = std::make_unique<PinnedMemory>(*net(1), kTarget, kMostPieces * kStride);
+    here_ = std::make_unique<PinnedMemory>(*net(0), Access::kLocalWrite, kMaxPieces * kStride);
+    there_ = std::make_unique<PinnedMemory>(*net(1), kTarget, kMaxPieces * kStride);
     world_->connect(0, 1);
     for (size_t i = 0; i < here_->bytes_; ++i) {
       here_->data.get()[i] = static_cast<std::byte>(i * 7 + i / 253);
@@ -59,7 +59,7 @@ class IbvLists : public testing::VerbsTest {
   }
   // Those at the front have been put, and nothing else.
   void expect_put(size_t count) {
-    for (size_t i = 0; i < kMostPieces; ++i) {
+    for (size_t i = 0; i < kMaxPieces; ++i) {
       const size_t bytes = i < count ? bytes_of(i) : 0;
       const std::byte* const at = there_->data.get() + i * kStride;
       EXPECT_EQ(std::memcmp(at, here_->data.get() + i * kStride, bytes), 0) << i;
@@ -70,30 +70,30 @@ class IbvLists : public testing::VerbsTest {
   std::unique_ptr<IbvWorld> world_;
   std::unique_ptr<PinnedMemory> here_;
   std::unique_ptr<PinnedMemory> there_;
-  std::array<Told, kMostPieces> told_;
+  std::array<Told, kMaxPieces> told_;
 };
 
-TEST_F(IbvLists, AreOneCallOfTheAdapter) {
+TEST_F(IbvBatches, AreOneCallOfTheAdapter) {
   open(IbvWorld::single());
   const fake_verbs::Traffic before = fake_verbs::traffic();
-  ASSERT_EQ(net(0)->put_pinned_list(1, list(kMostPieces)), kMostPieces);
+  ASSERT_EQ(net(0)->put_pinned_list(1, list(kMaxPieces)), kMaxPieces);
   EXPECT_EQ(fake_verbs::traffic().posts, before.posts + 1);
   ASSERT_TRUE(world_->until([&] { return told_.back().times != 0; }));
   for (const Told& told : told_) {
     EXPECT_EQ(told.times, 1U);
     EXPECT_EQ(told.status, Status::kOk);
   }
-  expect_put(kMostPieces);
+  expect_put(kMaxPieces);
 
   told_ = {};
   std::memset(here_->data.get(), 0x44, here_->bytes_);
-  ASSERT_EQ(net(0)->get_pinned_list(1, list(kMostPieces)), kMostPieces);
+  ASSERT_EQ(net(0)->get_pinned_list(1, list(kMaxPieces)), kMaxPieces);
   ASSERT_TRUE(world_->until([&] { return told_.back().times != 0; }));
   const fake_verbs::Traffic after = fake_verbs::traffic();
   EXPECT_EQ(after.posts, before.posts + 2);
-  EXPECT_EQ(after.writes + after.reads, before.writes + before.reads + 2 * kMostPieces);
+  EXPECT_EQ(after.writes + after.reads, before.writes + before.reads + 2 * kMaxPieces);
   EXPECT_EQ(after.signalled, before.signalled + 2);
-  for (size_t i = 0; i < kMostPieces; ++i) {
+  for (size_t i = 0; i < kMaxPieces; ++i) {
     EXPECT_EQ(told_.at(i).status, Status::kOk);
     EXPECT_EQ(
         std::memcmp(here_->data.get() + i * kStride, there_->data.get() + i * kStride, bytes_of(i)),
@@ -101,20 +101,20 @@ TEST_F(IbvLists, AreOneCallOfTheAdapter) {
   }
 }
 
-TEST_F(IbvLists, TakeWhatThereIsRoomFor) {
+TEST_F(IbvBatches, AcceptUpToTheFreeSlots) {
   IbvTransport::Options options = IbvWorld::single();
   options.send_depth = 16;  // three entries are kept for messages
   open(options);
-  const size_t taken = net(0)->put_pinned_list(1, list(kMostPieces));
+  const size_t taken = net(0)->put_pinned_list(1, list(kMaxPieces));
   EXPECT_LE(taken, 13U);
   ASSERT_GE(taken, 11U);
   ASSERT_TRUE(world_->until([&] { return told_.at(taken - 1).times != 0; }));
   expect_put(taken);
-  for (size_t i = taken; i < kMostPieces; ++i) EXPECT_EQ(told_.at(i).times, 0U);
+  for (size_t i = taken; i < kMaxPieces; ++i) EXPECT_EQ(told_.at(i).times, 0U);
 }
 
 // One that is none of a list's: without a key, or longer than the device takes at once.
-TEST_F(IbvLists, EndBeforeWhatIsNoSingleRequest) {
+TEST_F(IbvBatches, StopBeforeAnOperationOfSeveralRequests) {
   open(IbvWorld::single());
   std::vector<Transport::PinnedOperation> all = list(8);
   all[5].bytes = 6000;
@@ -127,7 +127,7 @@ TEST_F(IbvLists, EndBeforeWhatIsNoSingleRequest) {
   EXPECT_EQ(net(0)->put_pinned_list(1, {}), 0U);
 }
 
-TEST_F(IbvLists, APeerThatIsNotConnectedTakesNone) {
+TEST_F(IbvBatches, APeerThatIsNotConnectedTakesNone) {
   IbvWorld world(2);
   PinnedMemory here(*world[0].transport, Access::kLocalWrite, 4096);
   PinnedMemory there(*world[1].transport, kTarget, 4096);
@@ -136,9 +136,9 @@ TEST_F(IbvLists, APeerThatIsNotConnectedTakesNone) {
 }
 
 // Each is told of once, whatever fails: the adapter takes no more from the nth on, or the nth on its way.
-TEST_F(IbvLists, EachEndsOnceWhenThePeerIsLost) {
+TEST_F(IbvBatches, EachCompletesOnceWhenThePeerFails) {
   for (const bool is_taken : {false, true}) {
-    for (size_t nth = 1; nth <= kMostPieces; ++nth) {
+    for (size_t nth = 1; nth <= kMaxPieces; ++nth) {
       told_ = {};
       open(IbvWorld::single());
       if (is_taken) {
@@ -146,14 +146,14 @@ TEST_F(IbvLists, EachEndsOnceWhenThePeerIsLost) {
       } else {
         fake_verbs::fail_call(Call::kPostSend, ENOMEM, nth);
       }
-      const size_t taken = net(0)->put_pinned_list(1, list(kMostPieces));
-      EXPECT_EQ(taken, is_taken ? kMostPieces : nth - 1);
+      const size_t taken = net(0)->put_pinned_list(1, list(kMaxPieces));
+      EXPECT_EQ(taken, is_taken ? kMaxPieces : nth - 1);
       const auto all_told = [&] {
         return std::all_of(told_.begin(), told_.begin() + static_cast<ptrdiff_t>(taken),
                            [](const Told& told) { return told.times != 0; });
       };
       EXPECT_TRUE(world_->until(all_told)) << nth;
-      for (size_t i = 0; i < kMostPieces; ++i) {
+      for (size_t i = 0; i < kMaxPieces; ++i) {
         EXPECT_EQ(told_.at(i).times, i < taken ? 1U : 0U) << nth << ' ' << i;
         if (is_taken) {
           EXPECT_EQ(told_.at(i).status == Status::kOk, i + 1 < nth) << nth << ' ' << i;

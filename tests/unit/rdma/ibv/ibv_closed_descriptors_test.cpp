@@ -38,7 +38,7 @@ class IbvClosedDescriptors : public ::testing::Test {
   std::byte key_[sizeof(IbvKey)] = {};
 };
 
-TEST_F(IbvClosedDescriptors, ARegistrarRefusesAndLeavesTheProgramsFilesAlone) {
+TEST_F(IbvClosedDescriptors, RegistrarFailsAndLeavesForeignDescriptorsAlone) {
   open();
   ASSERT_EQ(registrar_->pin(kPinnedRange, Access::kLocalWrite, key_), Status::kOk);
   const std::vector<int> numbers = own_->others();
@@ -66,7 +66,7 @@ TEST_F(IbvClosedDescriptors, TheChildOfAForkLeavesThemAlone) {
   EXPECT_EQ(program.harm(), "");
 }
 
-TEST_F(IbvClosedDescriptors, ATransportSleepsShortlyAndWakesNothing) {
+TEST_F(IbvClosedDescriptors, TransportSleepsBrieflyAndWakesNothing) {
   {
     IbvWorld world(2);
     world.connect(0, 1);
@@ -91,7 +91,7 @@ TEST_F(IbvClosedDescriptors, ATransportSleepsShortlyAndWakesNothing) {
   }
 }
 
-TEST_F(IbvClosedDescriptors, APeerThatIsMetTooLateIsRefused) {
+TEST_F(IbvClosedDescriptors, ConnectionAfterTheLossIsRefused) {
   IbvWorld world(2);
   const ProgramsFiles program(own_->others());
   const uint64_t deadline = testing::in_seconds(20);

@@ -32,7 +32,7 @@ void change_card(IbvWorld& world, Rank rank,
 }
 
 // What hydrant-info tells people before a job runs.
-TEST_F(IbvConnection, NeedsAreWhatIsRegistered) {
+TEST_F(IbvConnection, PredictedMemoryMatchesRegisteredMemory) {
   ibv::Port port;
   ASSERT_EQ(ibv::open_port("", &port), Status::kOk);
   close_ibv_device(port.device);
@@ -50,7 +50,7 @@ TEST_F(IbvConnection, NeedsAreWhatIsRegistered) {
 }
 
 // Where memlock counts: the peers' share comes first, and something is left to be pinned.
-TEST_F(IbvConnection, WhatIsKeptForPeersIsWhatTheyNeed) {
+TEST_F(IbvConnection, MemoryReservedForPeersSuffices) {
   constexpr uint64_t kKiB = 1024;
   IbvTransport::Needs needs;
   needs.bytes_at_start = 544 * kKiB;
@@ -144,7 +144,7 @@ TEST_F(IbvConnection, IdleRanksHaveNoQueuePairs) {
   EXPECT_EQ(fake_verbs::connected_pairs().size(), 2U);
 }
 
-TEST_F(IbvConnection, WhoDoesNotAnswerIsGivenUp) {
+TEST_F(IbvConnection, UnresponsivePeerFailsAfterTimeout) {
   IbvTransport::Options options = IbvWorld::single();
   options.connect_ns = 30'000'000;
   options.abandons_silent_ranks = true;
@@ -161,7 +161,7 @@ TEST_F(IbvConnection, WhoDoesNotAnswerIsGivenUp) {
 }
 
 // It may compute, or be looked at in a debugger.
-TEST_F(IbvConnection, ARankThatIsSilentForLongIsAskedOn) {
+TEST_F(IbvConnection, SilentRankIsRetriedWithAWarning) {
   IbvTransport::Options options = IbvWorld::single();
   options.connect_ns = 20'000'000;
   IbvWorld world(2, options);
@@ -180,7 +180,7 @@ TEST_F(IbvConnection, ARankThatIsSilentForLongIsAskedOn) {
   EXPECT_TRUE(world.arrived(1, 1));
 }
 
-TEST_F(IbvConnection, ARankThatHasNoCardIsBroken) {
+TEST_F(IbvConnection, RankWithoutAnAddressIsBroken) {
   IbvWorld world(2);
   world.box.endpoints.erase("ibv1");
   EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kBroken);
@@ -190,7 +190,7 @@ TEST_F(IbvConnection, ARankThatHasNoCardIsBroken) {
   EXPECT_THAT(last_error_text(), AllOf(HasSubstr("launcher"), HasSubstr("rank 1")));
 }
 
-TEST_F(IbvConnection, ForeignCardsAreRefusedWithAText) {
+TEST_F(IbvConnection, ForeignAddressesAreRejectedWithAnError) {
   IbvWorld world(2);
   std::string& bytes = world.box.endpoints.at("ibv1");
   const std::string good = bytes;
@@ -281,7 +281,7 @@ TEST_F(IbvConnection, ManyPeersMakeTheCompletionQueueGrow) {
   }
 }
 
-TEST_F(IbvConnection, TheDevicesLimitsAreSaid) {
+TEST_F(IbvConnection, DeviceLimitsAreReported) {
   testing::CardBox box;
   fake_verbs::reset();
   fake_verbs::add_device({.max_cqe = 100});
@@ -316,7 +316,7 @@ TEST_F(IbvConnection, TheDevicesLimitsAreSaid) {
   }
 }
 
-TEST_F(IbvConnection, LessInlineAndShorterQueuesAreTakenAsTheyAre) {
+TEST_F(IbvConnection, SmallerDeviceLimitsAreAccepted) {
   fake_verbs::reset();
   fake_verbs::add_device({.max_qp_wr = 32, .max_inline = 0});
   IbvWorld world(2);
@@ -329,7 +329,7 @@ TEST_F(IbvConnection, LessInlineAndShorterQueuesAreTakenAsTheyAre) {
   EXPECT_EQ(fake_verbs::traffic().inline_sends, 0U);
 }
 
-TEST_F(IbvConnection, OverInfiniBandAddressesAreLids) {
+TEST_F(IbvConnection, InfiniBandUsesLids) {
   fake_verbs::reset();
   fake_verbs::add_device({.ethernet = false, .lid = 5, .gids = {}});
   IbvWorld world(2);

@@ -68,7 +68,7 @@ TEST_F(IbvDmabuf, IsRegisteredUnderTheNameThatItIsGiven) {
   EXPECT_EQ(registrar_->unpin({0x70000, 8192}, key_), UnpinResult::kDone);
 }
 
-TEST_F(IbvDmabuf, WhatIsMissingIsSaid) {
+TEST_F(IbvDmabuf, MissingFeaturesAreReported) {
   open({.dmabuf = false});
   Buffer buffer;
   EXPECT_EQ(pin(buffer.fd, kOffset, buffer.range()), Status::kUnsupported);
@@ -85,7 +85,7 @@ TEST_F(IbvDmabuf, WhatIsMissingIsSaid) {
   EXPECT_THAT(last_error_text(), HasSubstr("ibv"));
 }
 
-TEST_F(IbvDmabuf, BadWishesAndRefusalsAreSortedByWhatTheyMean) {
+TEST_F(IbvDmabuf, BadArgumentsAndRefusalsMapToStatuses) {
   open({.max_mr_size = 1 << 20, .atomics = false});
   Buffer buffer;
   EXPECT_EQ(pin(-1, kOffset, buffer.range()), Status::kBadArg);
@@ -142,7 +142,7 @@ TEST_F(IbvDmabuf, MovesLikeOtherPinnedMemory) {
 }
 
 // All devices or none.
-TEST_F(IbvDmabuf, WhatOneDeviceRefusesIsUndoneWithTheOther) {
+TEST_F(IbvDmabuf, RefusalByOneDeviceIsUndoneOnTheOther) {
   add_devices(2);
   IbvWorld world(2, testing::rail_options());
   Buffer buffer;

@@ -110,7 +110,7 @@ TEST_F(IbvFailures, EveryCallMayFailAtEveryCount) {
   (void)::testing::internal::GetCapturedStderr();
 }
 
-TEST_F(IbvFailures, WhatCannotBeGivenBackIsSaid) {
+TEST_F(IbvFailures, FailedDestroyIsLogged) {
   for (const Call call : {Call::kDestroyChannel, Call::kDestroyAh, Call::kDeregMr}) {
     IbvWorld world(2);
     world.connect(0, 1);
@@ -122,7 +122,7 @@ TEST_F(IbvFailures, WhatCannotBeGivenBackIsSaid) {
   }
 }
 
-TEST_F(IbvFailures, APeerThatIsGoneIsBrokenForAllThatIsUnderWay) {
+TEST_F(IbvFailures, PeerFailureCompletesEverythingInFlight) {
   IbvWorld world(2);
   world.connect(0, 1);
   PinnedMemory here(*world[0].transport, Access::kLocalWrite, 4096);
@@ -163,7 +163,7 @@ TEST_F(IbvFailures, APeerThatIsGoneIsBrokenForAllThatIsUnderWay) {
 }
 
 // Nothing goes to it, nothing comes: without a probe nobody would ever know.
-TEST_F(IbvFailures, ASilentPeerThatIsGoneIsFoundByProbes) {
+TEST_F(IbvFailures, ProbesDetectASilentDeadPeer) {
   IbvTransport::Options options = IbvWorld::single();
   options.probe_ns = 5'000'000;
   IbvWorld world(2, options);
@@ -182,7 +182,7 @@ TEST_F(IbvFailures, ASilentPeerThatIsGoneIsFoundByProbes) {
 }
 
 // Neither carried out nor refused, as by a link that takes nothing more: the adapter never gives up.
-TEST_F(IbvFailures, AnAdapterThatHangsIsNotWaitedForWithoutAnEnd) {
+TEST_F(IbvFailures, StalledAdapterFailsThePeer) {
   IbvTransport::Options options = IbvWorld::single();
   options.probe_ns = 2'000'000;
   options.stall_timeout_ns = 40'000'000;
@@ -204,7 +204,7 @@ TEST_F(IbvFailures, AnAdapterThatHangsIsNotWaitedForWithoutAnEnd) {
 
 // Messages are told of in passing, one of so many: who sends one between any two looks has nothing over for
 // all of them.
-TEST_F(IbvFailures, WhoSendsNowAndThenIsNotTakenForOneWhoseAdapterHangs) {
+TEST_F(IbvFailures, RareSenderIsNotReportedAsStalled) {
   IbvTransport::Options options = IbvWorld::single();
   options.probe_ns = 1'000'000;
   options.stall_timeout_ns = 3'000'000;
@@ -220,7 +220,7 @@ TEST_F(IbvFailures, WhoSendsNowAndThenIsNotTakenForOneWhoseAdapterHangs) {
   EXPECT_EQ(world[0].transport->counts().lost, 0U);
 }
 
-TEST_F(IbvFailures, OthersGoOnWhenOneIsGone) {
+TEST_F(IbvFailures, OtherPeersContinueAfterAFailure) {
   IbvWorld world(3);
   world.connect(0, 1);
   world.connect(0, 2);
@@ -241,7 +241,7 @@ TEST_F(IbvFailures, OthersGoOnWhenOneIsGone) {
   EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kBroken);
 }
 
-TEST_F(IbvFailures, WorkThatFailsHalfWayEndsTheRestInOrder) {
+TEST_F(IbvFailures, FailedRequestFlushesTheRestInOrder) {
   IbvWorld world(2);
   world.connect(0, 1);
   PinnedMemory here(*world[0].transport, Access::kLocalWrite, 4096);
@@ -261,7 +261,7 @@ TEST_F(IbvFailures, WorkThatFailsHalfWayEndsTheRestInOrder) {
   }
 }
 
-TEST_F(IbvFailures, AnOperationThatIsHalfPostedEndsOnce) {
+TEST_F(IbvFailures, PartlyPostedOperationCompletesOnce) {
   fake_verbs::reset();
   fake_verbs::add_device({.max_message = 64});
   IbvTransport::Options options = IbvWorld::single();
@@ -288,7 +288,7 @@ TEST_F(IbvFailures, AnOperationThatIsHalfPostedEndsOnce) {
 }
 
 // The last of its pieces that were posted are carried out, and nobody is told of them.
-TEST_F(IbvFailures, AnOperationThatIsHalfCarriedOutEndsWhenThePeerIsBuried) {
+TEST_F(IbvFailures, DisconnectCompletesPartialOperations) {
   fake_verbs::reset();
   fake_verbs::add_device({.max_message = 64});
   IbvTransport::Options options = IbvWorld::single();
@@ -309,7 +309,7 @@ TEST_F(IbvFailures, AnOperationThatIsHalfCarriedOutEndsWhenThePeerIsBuried) {
   EXPECT_EQ(told.status, Status::kBroken);
 }
 
-TEST_F(IbvFailures, BuriedPeersAreHeardNoMore) {
+TEST_F(IbvFailures, DisconnectedPeersDeliverNothing) {
   IbvWorld world(3);
   world.connect(0, 1);
   world.connect(0, 2);
@@ -326,7 +326,7 @@ TEST_F(IbvFailures, BuriedPeersAreHeardNoMore) {
   EXPECT_THAT(last_error_text(), HasSubstr("buried"));
 }
 
-TEST_F(IbvFailures, BuriedBeforeTheFirstContactIsNeverConnected) {
+TEST_F(IbvFailures, DisconnectedPeerIsNeverConnected) {
   IbvWorld world(2);
   world[0].transport->disconnect(1);
   EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kBroken);
@@ -336,7 +336,7 @@ TEST_F(IbvFailures, BuriedBeforeTheFirstContactIsNeverConnected) {
 }
 
 // The queue pair says who it is from, whatever the message says.
-TEST_F(IbvFailures, AMessageAsFromAnotherPeerEndsTheConnectionOfWhoeverSentIt) {
+TEST_F(IbvFailures, SpoofedSourceFailsTheSender) {
   IbvWorld world(3);
   world.connect(0, 1);
   ibv_qp* const from_1 = fake_verbs::connected_pairs().front();  // the older pair is rank 0's
@@ -353,7 +353,7 @@ TEST_F(IbvFailures, AMessageAsFromAnotherPeerEndsTheConnectionOfWhoeverSentIt) {
 }
 
 // Without a wish of its own it is a minute, so many looks.
-TEST_F(IbvFailures, AnAdapterIsGivenAMinute) {
+TEST_F(IbvFailures, StallTimeoutDefaultsToOneMinute) {
   IbvTransport::Options options = IbvWorld::single();
   options.probe_ns = 1'000'000;
   options.timeout = 8;
@@ -370,7 +370,7 @@ TEST_F(IbvFailures, AnAdapterIsGivenAMinute) {
   fake_verbs::hold(false);
 }
 
-TEST_F(IbvFailures, NonsenseFromAPeerEndsItsConnection) {
+TEST_F(IbvFailures, MalformedMessageFailsThePeer) {
   ibv::Header header;
   header.from = 1;
   const auto bytes_of = [&](uint32_t bytes) {
@@ -413,7 +413,7 @@ TEST_F(IbvFailures, NonsenseFromAPeerEndsItsConnection) {
   check(bytes_of(24));
 }
 
-TEST_F(IbvFailures, EventsOfTheDeviceAreHeard) {
+TEST_F(IbvFailures, DeviceEventsAreHandled) {
   IbvWorld world(2);
   world.connect(0, 1);
   ibv_context* context = world[0].transport->port().device.context;
@@ -465,7 +465,7 @@ TEST_F(IbvFailures, BuffersThatCannotBePostedArePostedLater) {
 // Once for each, with rank and reason; nobody is told of those that he has buried himself.
 std::vector<std::pair<Rank, std::string>> told_of_losses;
 
-TEST_F(IbvFailures, WhoeverAsksIsToldOfLosses) {
+TEST_F(IbvFailures, PeerFailureCallbackRuns) {
   told_of_losses.clear();
   IbvWorld world(3);
   world[0].transport->set_peer_failed_callback(

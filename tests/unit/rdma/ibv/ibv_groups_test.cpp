@@ -31,7 +31,7 @@ using testing::Told;
 
 class IbvGroups : public testing::VerbsTest {};
 
-TEST_F(IbvGroups, EveryPairTalksBothWaysByItsOwnNumbers) {
+TEST_F(IbvGroups, EveryPairExchangesMessagesUnderItsOwnNumbers) {
   for (const auto& [first, second] : {std::pair<Rank, Rank>{2, 2}, {3, 1}, {1, 4}, {1, 1}}) {
     Meeting meeting(first, second);
     meeting.join_all();
@@ -98,7 +98,7 @@ TEST_F(IbvGroups, PutsAndGetsGoByKeys) {
 }
 
 // Who is greeted before he has joined answers nothing; the other asks again, and is there when he has.
-TEST_F(IbvGroups, AHandshakeBeforeTheJoinIsAskedAgain) {
+TEST_F(IbvGroups, HandshakeBeforeTheJoinIsRetried) {
   Meeting meeting(2, 2);
   const std::vector<Blob> of_a = group_addresses_of(meeting.a);
   std::vector<Rank> numbers;
@@ -122,7 +122,7 @@ TEST_F(IbvGroups, AHandshakeBeforeTheJoinIsAskedAgain) {
   EXPECT_EQ(there.inbox.letters[0].head, "early");
 }
 
-TEST_F(IbvGroups, WhoNeverJoinsIsGivenUp) {
+TEST_F(IbvGroups, NonJoiningPeerFailsAfterTimeout) {
   IbvTransport::Options options = IbvWorld::single();
   options.connect_ns = 30'000'000;
   Meeting meeting(1, 1, options);
@@ -185,7 +185,7 @@ void hear_loss(Rank rank, const char* text) noexcept {
   lost_text = text;
 }
 
-TEST_F(IbvGroups, AProcessOfTheOtherGroupThatIsGoneIsLostAlone) {
+TEST_F(IbvGroups, DeadProcessOfTheOtherGroupFailsAlone) {
   IbvTransport::Options options = IbvWorld::single();
   options.probe_ns = 5'000'000;
   Meeting meeting(2, 2, options);
@@ -210,7 +210,7 @@ TEST_F(IbvGroups, AProcessOfTheOtherGroupThatIsGoneIsLostAlone) {
   }));
 }
 
-TEST_F(IbvGroups, WhatTheAdapterDoesNotTakeNamesWhomItIsFor) {
+TEST_F(IbvGroups, RejectedRequestNamesItsPeer) {
   Meeting meeting(2, 2);
   meeting.join_all();
   IbvRank& here = meeting.a[0];
@@ -222,7 +222,7 @@ TEST_F(IbvGroups, WhatTheAdapterDoesNotTakeNamesWhomItIsFor) {
               HasSubstr("requests to peer 3 (rank 1 of group"));
 }
 
-TEST_F(IbvGroups, WhoCannotBeConnectedIsNamed) {
+TEST_F(IbvGroups, ConnectErrorNamesThePeer) {
   Meeting meeting(2, 2);
   meeting.join_all();
   const auto is_named = HasSubstr("peer 3 (rank 1 of group");
@@ -242,7 +242,7 @@ TEST_F(IbvGroups, WhoCannotBeConnectedIsNamed) {
               ContainsRegex("peer [23] \\(rank 0 of group [0-9a-f]*\\) cannot be connected"));
 }
 
-TEST_F(IbvGroups, WhoIsLeftIsHeardNoMore) {
+TEST_F(IbvGroups, DisconnectedMemberDeliversNothing) {
   Meeting meeting(2, 2);
   IbvRank& here = meeting.a[0];
   here.transport->disconnect(2);  // nobody yet: nothing
@@ -287,7 +287,7 @@ TEST_F(IbvGroupRails, AreThoseThatBothHave) {
 
 // Each process in a thread of its own, all beginning at once; one more of each group asks for its endpoint
 // address and joins again meanwhile.
-TEST_F(IbvGroups, ThreadsJoinAndTalkAtOnce) {
+TEST_F(IbvGroups, ThreadsJoinAndSendConcurrently) {
   constexpr uint64_t kCount = 100;
   IbvTransport::Options options = IbvWorld::single();
   options.single_threaded = false;

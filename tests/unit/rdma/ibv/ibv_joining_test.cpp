@@ -23,7 +23,7 @@ using testing::written;
 
 class IbvJoining : public testing::VerbsTest {};
 
-TEST_F(IbvJoining, ACardSaysWhoItIsOf) {
+TEST_F(IbvJoining, AddressNamesItsRank) {
   IbvWorld world(3);
   const std::vector<Blob> endpoints = group_addresses_of(world);
   for (Rank rank = 0; rank < 3; ++rank) {
@@ -41,7 +41,7 @@ TEST_F(IbvJoining, ACardSaysWhoItIsOf) {
 }
 
 // What the group is called is asked of the launcher.
-TEST_F(IbvJoining, WithoutTheCardOfRank0ThereIsNone) {
+TEST_F(IbvJoining, NoGroupAddressWithoutRank0) {
   IbvWorld world(2);
   world.box.endpoints.erase("ibv0");
   std::byte blob[IbvTransport::kMaxGroupAddressBytes];
@@ -52,7 +52,7 @@ TEST_F(IbvJoining, WithoutTheCardOfRank0ThereIsNone) {
   EXPECT_EQ(world[0].transport->group_address(blob, &bytes), Status::kOk) << "it knows itself";
 }
 
-TEST_F(IbvJoining, TheSameCardIsTheSameNumber) {
+TEST_F(IbvJoining, SameAddressHasTheSameNumber) {
   Meeting meeting(1, 2);
   const std::vector<Blob> endpoints = group_addresses_of(meeting.b);
   std::vector<Rank> numbers;
@@ -71,7 +71,7 @@ TEST_F(IbvJoining, TheSameCardIsTheSameNumber) {
   EXPECT_THAT(last_error_text(), HasSubstr("joined by another endpoint address"));
 }
 
-TEST_F(IbvJoining, OwnCardsAreRefused) {
+TEST_F(IbvJoining, OwnAddressesAreRejected) {
   Meeting meeting(2, 2);
   const std::vector<Blob> own = group_addresses_of(meeting.a);
   const std::vector<Blob> others = group_addresses_of(meeting.b);
@@ -116,7 +116,7 @@ TEST_F(IbvJoining, RoomForTooManyIsABadOption) {
   EXPECT_THAT(last_error_text(), HasSubstr("65536 are the most"));
 }
 
-TEST_F(IbvJoining, DamagedCardsAreRefusedAndNobodyIsJoined) {
+TEST_F(IbvJoining, CorruptAddressFailsTheWholeJoin) {
   Meeting meeting(1, 2);
   const std::vector<Blob> endpoints = group_addresses_of(meeting.b);
   std::vector<Rank> numbers;
@@ -145,7 +145,7 @@ TEST_F(IbvJoining, OtherSettingsAndLinksAreRefusedWhenJoining) {
 }
 
 // The launcher's endpoint addresses bear no group.
-TEST_F(IbvJoining, ACardOfAnotherGroupIsNoneOfTheLaunchers) {
+TEST_F(IbvJoining, AddressOfAnotherGroupIsNotALauncherRank) {
   IbvWorld world(2);
   IbvWorld other(1);
   Blob endpoint(ibv::kEndpointBytes);

@@ -53,7 +53,7 @@ TEST_F(IbvMessages, BothMayConnectAtOnce) {
   EXPECT_EQ(world[1].transport->counts().connected, 1U);
 }
 
-TEST_F(IbvMessages, EveryLengthArrivesWhole) {
+TEST_F(IbvMessages, EveryLengthArrivesIntact) {
   IbvWorld world(2);
   world.connect(0, 1);
   const uint32_t most = world[0].transport->inline_bytes();
@@ -216,7 +216,7 @@ TEST_F(IbvMessages, CellsRunOutAndComeBack) {
   EXPECT_EQ(world[0].transport->take_cell(1, Lane::kRequest, 1 << 20, &more), Status::kBadArg);
 }
 
-TEST_F(IbvMessages, WhoTakesRepliesOnlyStillMakesRoomForReplies) {
+TEST_F(IbvMessages, PollingRepliesOnlyStillReturnsReplyCredits) {
   IbvWorld world(2);
   world.connect(0, 1);
   // All the requests that there are credits for come, and are left lying.
@@ -319,7 +319,7 @@ TEST_F(IbvMessages, BadRanksAreRefused) {
   EXPECT_THAT(last_error_text(), HasSubstr("rank 2 does not exist"));
 }
 
-TEST_F(IbvMessages, SaysWhatItCanDo) {
+TEST_F(IbvMessages, ReportsItsCapabilities) {
   IbvWorld world(2);
   const IbvTransport& transport = *world[0].transport;
   EXPECT_STREQ(transport.name(), "ibv");

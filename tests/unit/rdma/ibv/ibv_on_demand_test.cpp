@@ -54,7 +54,7 @@ TEST_F(IbvOnDemand, NeedsAllOfMemoryAndWritesAndReads) {
 }
 
 // A device that does not tell is one without.
-TEST_F(IbvOnDemand, APortWhoseDeviceDoesNotTellIsStillUsable) {
+TEST_F(IbvOnDemand, PortOfADeviceWithoutAttributesIsUsable) {
   add_devices(1, {.odp = true, .implicit_odp = true});
   fake_verbs::fail_call(fake_verbs::Call::kQueryDevice, EIO, 2);
   const ibv::PortReports reports = ibv::report_ports("", 1);
@@ -64,7 +64,7 @@ TEST_F(IbvOnDemand, APortWhoseDeviceDoesNotTellIsStillUsable) {
 }
 
 // With one port, and with two devices, each of which pages by a key of its own.
-TEST_F(IbvOnDemand, MovesWhatNobodyHasRegistered) {
+TEST_F(IbvOnDemand, TransfersUnregisteredMemory) {
   for (const uint32_t devices : {1U, 2U}) {
     fake_verbs::reset();
     add_devices(devices, {.odp = true, .implicit_odp = true});
@@ -98,7 +98,7 @@ TEST_F(IbvOnDemand, MovesWhatNobodyHasRegistered) {
 }
 
 // Who reads by it lets the adapter write nothing, and no peer anything.
-TEST_F(IbvOnDemand, AKeyHasNoMoreRightsThanWereAskedFor) {
+TEST_F(IbvOnDemand, KeyHasOnlyTheRequestedRights) {
   add_devices(1, {.odp = true, .implicit_odp = true});
   std::unique_ptr<IbvRegistrar> registrar;
   ASSERT_EQ(IbvRegistrar::open(nullptr, &registrar), Status::kOk);

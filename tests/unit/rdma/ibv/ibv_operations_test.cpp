@@ -81,7 +81,7 @@ TEST_F(IbvOperations, LongerThanTheDeviceTakesAtOnceIsCut) {
   EXPECT_EQ(std::memcmp(there.data.get(), here.data.get(), bytes), 0);
 }
 
-TEST_F(IbvOperations, ShortPutsNeedNoLocalKeyAndLeaveTheirSourceAtOnce) {
+TEST_F(IbvOperations, ShortPutsNeedNoLocalKeyAndCopyTheirSource) {
   IbvWorld world(2);
   PinnedMemory there(*world[1].transport, kTarget, 4096);
   const uint32_t most = world[0].transport->pinned_inline_bytes();
@@ -99,7 +99,7 @@ TEST_F(IbvOperations, ShortPutsNeedNoLocalKeyAndLeaveTheirSourceAtOnce) {
             Status::kBadArg);
 }
 
-TEST_F(IbvOperations, WhatWasPutIsThereBeforeALaterMessage) {
+TEST_F(IbvOperations, PutIsVisibleBeforeALaterMessage) {
   IbvTransport::Options options = IbvWorld::single();
   options.send_depth = 16;
   IbvWorld world(2, options);
@@ -131,7 +131,7 @@ TEST_F(IbvOperations, WhatWasPutIsThereBeforeALaterMessage) {
   EXPECT_EQ(wrong, 0U);
 }
 
-TEST_F(IbvOperations, ManyAreUnderWayAtOnceAndNoMoreThanThereIsRoomFor) {
+TEST_F(IbvOperations, OperationsInFlightAreLimitedByTheQueue) {
   IbvTransport::Options options = IbvWorld::single();
   options.send_depth = 48;  // not a power of two
   IbvWorld world(2, options);
@@ -167,7 +167,7 @@ TEST_F(IbvOperations, ManyAreUnderWayAtOnceAndNoMoreThanThereIsRoomFor) {
   }
 }
 
-TEST_F(IbvOperations, OfThoseInPiecesThereAreNoMoreThanWasSaid) {
+TEST_F(IbvOperations, FragmentedOperationsAreLimited) {
   IbvTransport::Options options = IbvWorld::single();
   options.operations = 2;
   IbvWorld world(2, options);

@@ -22,7 +22,7 @@ using testing::Told;
 
 constexpr size_t kPreparedBytes = 65536;
 
-class IbvPrepared : public testing::VerbsTest {
+class IbvPersistent : public testing::VerbsTest {
  protected:
   // Two ranks that have talked, and memory of both.
   struct Pair {
@@ -67,7 +67,7 @@ class IbvPrepared : public testing::VerbsTest {
   }
 };
 
-TEST_F(IbvPrepared, EveryLengthMovesAgainAndAgain) {
+TEST_F(IbvPersistent, EveryLengthMovesAgainAndAgain) {
   Pair pair;
   for (const size_t bytes : {size_t{0}, size_t{1}, size_t{8}, size_t{256}, size_t{257},
                              size_t{4096}, kPreparedBytes - 16}) {
@@ -91,7 +91,7 @@ TEST_F(IbvPrepared, EveryLengthMovesAgainAndAgain) {
   }
 }
 
-TEST_F(IbvPrepared, WhatIsPostedIsTheRequestThatWasMade) {
+TEST_F(IbvPersistent, PostedRequestEqualsThePreparedOne) {
   Pair pair;
   for (const bool is_put : {true, false}) {
     for (const size_t bytes : {size_t{64}, size_t{4096}}) {
@@ -126,7 +126,7 @@ TEST_F(IbvPrepared, WhatIsPostedIsTheRequestThatWasMade) {
 }
 
 // What was recalled and is pinned again has other keys, at the same place.
-TEST_F(IbvPrepared, AStartGoesByTheKeysOfNow) {
+TEST_F(IbvPersistent, AStartGoesByTheKeysOfNow) {
   Pair pair;
   for (const bool is_put : {true, false}) {
     const auto operation = pair.prepare(is_put, 4096);
@@ -141,7 +141,7 @@ TEST_F(IbvPrepared, AStartGoesByTheKeysOfNow) {
   }
 }
 
-TEST_F(IbvPrepared, AKeyThatIsOfNoUseIsRefused) {
+TEST_F(IbvPersistent, AKeyThatIsOfNoUseIsRefused) {
   Pair pair;
   const auto operation = pair.prepare(true, 4096);
   const std::array<std::byte, 64> stale = pair.there.imported;
@@ -153,7 +153,7 @@ TEST_F(IbvPrepared, AKeyThatIsOfNoUseIsRefused) {
   EXPECT_EQ(pair.start(*operation, &told), Status::kBroken);
 }
 
-TEST_F(IbvPrepared, MemoryWithoutAKeyIsABadArgument) {
+TEST_F(IbvPersistent, MemoryWithoutAKeyIsABadArgument) {
   Pair pair;
   const auto put = pair.prepare(true, 4096);
   const auto inlined = pair.prepare(true, 8);
@@ -171,7 +171,7 @@ TEST_F(IbvPrepared, MemoryWithoutAKeyIsABadArgument) {
   EXPECT_EQ(std::memcmp(pair.there.data.get() + 5, pair.here.data.get() + 3, 8), 0);
 }
 
-TEST_F(IbvPrepared, MayBeDeletedWhileItIsUnderWay) {
+TEST_F(IbvPersistent, MayBeDeletedWhileInFlight) {
   Pair pair;
   fill(pair.here, 3);
   auto operation = pair.prepare(true, 4096);
@@ -187,7 +187,7 @@ TEST_F(IbvPrepared, MayBeDeletedWhileItIsUnderWay) {
   EXPECT_EQ(std::memcmp(pair.there.data.get() + 5, pair.here.data.get() + 3, 4096), 0);
 }
 
-TEST_F(IbvPrepared, NoMoreIsTakenThanThereIsRoomFor) {
+TEST_F(IbvPersistent, NoMoreIsTakenThanThereIsRoomFor) {
   IbvTransport::Options options = IbvWorld::single();
   options.send_depth = 16;
   Pair pair(options);
@@ -213,7 +213,7 @@ TEST_F(IbvPrepared, NoMoreIsTakenThanThereIsRoomFor) {
   }
 }
 
-TEST_F(IbvPrepared, APeerThatIsGoneIsSaidToBe) {
+TEST_F(IbvPersistent, DeadPeerIsReported) {
   Pair pair;
   const auto operation = pair.prepare(true, 4096);
   Told before;
@@ -231,7 +231,7 @@ TEST_F(IbvPrepared, APeerThatIsGoneIsSaidToBe) {
   EXPECT_EQ(after.times, 0U);
 }
 
-TEST_F(IbvPrepared, WhatTheAdapterDoesNotTakeEndsWithThePeer) {
+TEST_F(IbvPersistent, RejectedRequestCompletesWithThePeersFailure) {
   for (const bool is_put : {true, false}) {
     Pair pair;
     const auto operation = pair.prepare(is_put, is_put ? 8 : 4096);
@@ -246,7 +246,7 @@ TEST_F(IbvPrepared, WhatTheAdapterDoesNotTakeEndsWithThePeer) {
 }
 
 // Whoever waits until all is over asks for a completion where none is to come.
-TEST_F(IbvPrepared, NothingMoreIsAskedForAfterACompletion) {
+TEST_F(IbvPersistent, NothingMoreIsAskedForAfterACompletion) {
   for (const bool is_put : {true, false}) {
     Pair pair;
     IbvTransport& transport = *pair.world[0].transport;
@@ -259,7 +259,7 @@ TEST_F(IbvPrepared, NothingMoreIsAskedForAfterACompletion) {
   }
 }
 
-TEST_F(IbvPrepared, WhatIsNotOneRequestIsNotPrepared) {
+TEST_F(IbvPersistent, OperationOfSeveralRequestsIsNotPersistent) {
   IbvWorld world(2);
   IbvTransport& transport = *world[0].transport;
   EXPECT_EQ(transport.make_persistent_put(1, 4096, 4096, 8), nullptr) << "nobody has talked to it";
@@ -271,7 +271,7 @@ TEST_F(IbvPrepared, WhatIsNotOneRequestIsNotPrepared) {
   EXPECT_EQ(transport.make_persistent_get(2, 4096, 4096, 8), nullptr) << "there is no such rank";
 }
 
-TEST_F(IbvPrepared, ThreadsStartTheirOwnAtOnce) {
+TEST_F(IbvPersistent, ThreadsStartTheirOwnAtOnce) {
   IbvTransport::Options options = IbvWorld::single();
   options.single_threaded = false;
   Pair pair(options);

@@ -103,14 +103,14 @@ TEST_F(IbvPortChoice, WithoutAKnobTheNearestIsTaken) {
   EXPECT_EQ(open("*"), "far0:1 unknown0:1 near0:1 near1:1");
 }
 
-TEST_F(IbvPortChoice, WhereNothingIsKnownTheFirstIsTakenAndNoOtherIsOpened) {
+TEST_F(IbvPortChoice, WithoutDistancesTheFirstPortIsUsedAndNoOtherOpened) {
   fake_verbs::add_device({.name = "a"});
   fake_verbs::add_device({.name = "b"});
   EXPECT_EQ(open(""), "a:1");
   EXPECT_EQ(fake_verbs::calls(Call::kOpenDevice), 1U);
 }
 
-TEST_F(IbvPortChoice, OfEquallyNearOnesTheFirstThatIsUpIsTaken) {
+TEST_F(IbvPortChoice, FirstActivePortWinsAmongEquallyNear) {
   fake_verbs::add_device({.name = "far0"});
   fake_verbs::add_device({.name = "down0", .state = IBV_PORT_DOWN});
   fake_verbs::add_device({.name = "near0", .ports = 2});
@@ -135,7 +135,7 @@ TEST_F(IbvPortChoice, ANearerOneOfAnotherNetworkIsNotTaken) {
   EXPECT_EQ(open(""), "near2:1");
 }
 
-TEST_F(IbvPortChoice, NetworksAreToldApart) {
+TEST_F(IbvPortChoice, NetworksAreDistinguished) {
   const auto port = [](std::initializer_list<uint8_t> first, bool is_ethernet) {
     Port made;
     made.is_ethernet = is_ethernet;
@@ -173,7 +173,7 @@ TEST_F(IbvPortChoice, NamesStandForAllThatTheyFit) {
   EXPECT_EQ(open("*", 3), "a:1 a:2 b:1");
 }
 
-TEST_F(IbvPortChoice, WhatIsDownOrOfAnotherLinkIsPassedBy) {
+TEST_F(IbvPortChoice, PortsThatAreDownOrOfAnotherLinkAreSkipped) {
   fake_verbs::add_device({.name = "down0", .state = IBV_PORT_DOWN});
   fake_verbs::add_device({.name = "a"});
   fake_verbs::add_device({.name = "ib0", .ethernet = false, .lid = 3});
@@ -198,7 +198,7 @@ TEST_F(IbvPortChoice, EveryCallMayFail) {
   }
 }
 
-TEST_F(IbvPortChoice, ReportSaysWhyTheRestIsLeftOut) {
+TEST_F(IbvPortChoice, ReportExplainsSkippedPorts) {
   fake_verbs::add_device({.name = "far0"});
   fake_verbs::add_device({.name = "near0"});
   fake_verbs::add_device({.name = "near1"});

@@ -83,7 +83,7 @@ TEST_F(IbvPort, KnobIsAListInOrderOfPreference) {
   EXPECT_STREQ(port_.name, "b");
 }
 
-TEST_F(IbvPort, NonsenseIsABadArgument) {
+TEST_F(IbvPort, MalformedNameIsABadArgument) {
   fake_verbs::add_device({});
   for (const char* text : {":", "a:", "a:x", "a:1:x", "a:0", "a:1:256", ",a", "a:1:2:3", "a:999",
                            "a:1:", "a::", "a::1", "*:", "a: ", " a:"}) {
@@ -92,7 +92,7 @@ TEST_F(IbvPort, NonsenseIsABadArgument) {
   EXPECT_THAT(last_error_text(), HasSubstr("DEVICE[:PORT[:GID]]"));
 }
 
-TEST_F(IbvPort, WhatIsMissingIsSaid) {
+TEST_F(IbvPort, MissingFeaturesAreReported) {
   EXPECT_EQ(open_port("", &port_), Status::kUnsupported);
   EXPECT_THAT(last_error_text(), AllOf(HasSubstr("no verbs device"), HasSubstr("0 of")));
   fake_verbs::add_device({.name = "d"});
@@ -123,7 +123,7 @@ TEST_F(IbvPort, InfiniBandNeedsNoGid) {
   EXPECT_FALSE(port_.is_ethernet);
 }
 
-TEST_F(IbvPort, AllPortsAreListedWithWhatIsWrong) {
+TEST_F(IbvPort, AllPortsAreListedWithTheirFaults) {
   EXPECT_TRUE(report_ports("", 1).all.empty());
   EXPECT_THAT(report_ports("", 1).why, HasSubstr("no verbs device"));
   fake_verbs::fail_call(Call::kGetDeviceList, ENOSYS);

@@ -184,7 +184,7 @@ TEST_F(IbvRailFailures, ARailThatGivesNoQueuePairIsNotUsedWithThatPeer) {
 }
 
 // One of the two cannot connect: the other must not send to what does not hear it.
-TEST_F(IbvRailFailures, ARailThatOneSideCannotConnectIsUsedByNeither) {
+TEST_F(IbvRailFailures, RailFailingOnOneSideIsUnusedOnBoth) {
   uint32_t without = 0;
   for (uint64_t nth = 3; nth <= 12; ++nth) {
     fake_verbs::reset();
@@ -209,7 +209,7 @@ TEST_F(IbvRailFailures, ARailThatOneSideCannotConnectIsUsedByNeither) {
   EXPECT_GE(without, 2U);
 }
 
-TEST_F(IbvRailFailures, ACutRailLosesThePeerAndIsNamed) {
+TEST_F(IbvRailFailures, CutRailFailsThePeerAndIsNamed) {
   add_devices(2);
   IbvWorld world(2, rail_options());
   ASSERT_TRUE(settle(world, 2));
@@ -238,7 +238,7 @@ TEST_F(IbvRailFailures, ACutRailLosesThePeerAndIsNamed) {
 }
 
 // The first port carries out all that it is given, probes included.
-TEST_F(IbvRailFailures, AFurtherPortThatHangsIsNotWaitedForWithoutAnEnd) {
+TEST_F(IbvRailFailures, StalledRailFailsThePeer) {
   add_devices(2);
   IbvTransport::Options options = rail_options();
   options.probe_ns = 2'000'000;
@@ -266,7 +266,7 @@ TEST_F(IbvRailFailures, AFurtherPortThatHangsIsNotWaitedForWithoutAnEnd) {
 }
 
 // Its pieces have been carried out, or have not, and nobody has been told of them.
-TEST_F(IbvRailFailures, BuriedHalfWayEndsOnce) {
+TEST_F(IbvRailFailures, DisconnectedMidwayCompletesOnce) {
   for (const bool is_put : {true, false}) {
     constexpr uint32_t kUnasked = 9;
     for (const uint32_t moves : {0U, 1U, 2U, kUnasked}) {
@@ -303,7 +303,7 @@ TEST_F(IbvRailFailures, BuriedHalfWayEndsOnce) {
   }
 }
 
-TEST_F(IbvRailFailures, FlushWaitsForSharesAsLongAsItMay) {
+TEST_F(IbvRailFailures, FlushWaitsForStripesUntilItsDeadline) {
   add_devices(2);
   IbvWorld world(2, rail_options());
   ASSERT_TRUE(settle(world, 2));
@@ -322,7 +322,7 @@ TEST_F(IbvRailFailures, FlushWaitsForSharesAsLongAsItMay) {
   EXPECT_EQ(told.times, 1U);
 }
 
-TEST_F(IbvRailFailures, EventsOfTheSecondDeviceAreHeard) {
+TEST_F(IbvRailFailures, EventsOfTheSecondDeviceAreHandled) {
   add_devices(2);
   IbvWorld world(2, rail_options());
   ASSERT_TRUE(settle(world, 2));

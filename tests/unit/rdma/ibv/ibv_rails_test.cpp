@@ -57,7 +57,7 @@ TEST_F(IbvRails, EveryLengthAndAlignmentMoves) {
   EXPECT_EQ(world[0].transport->counts().striped, striped);
 }
 
-TEST_F(IbvRails, SharesAreEqualAndShortOnesGoByTheFirst) {
+TEST_F(IbvRails, StripesAreEqualAndShortOperationsUseTheFirstRail) {
   add_devices(2);
   IbvWorld world(2, rail_options());
   ASSERT_TRUE(settle(world, 2));
@@ -81,7 +81,7 @@ TEST_F(IbvRails, SharesAreEqualAndShortOnesGoByTheFirst) {
   EXPECT_EQ(fake_verbs::traffic_of("fake1").bytes - before[1].bytes, kMiB / 2);
 }
 
-TEST_F(IbvRails, TwoPortsOfOneDeviceShareItsRegistrations) {
+TEST_F(IbvRails, TwoPortsOfOneDeviceShareRegistrations) {
   fake_verbs::add_device({.name = "two0", .ports = 2});
   IbvWorld world(2, rail_options());
   ASSERT_TRUE(settle(world, 2));
@@ -96,7 +96,7 @@ TEST_F(IbvRails, TwoPortsOfOneDeviceShareItsRegistrations) {
   EXPECT_EQ(world[0].transport->counts().striped, 1U);
 }
 
-TEST_F(IbvRails, AMessageWaitsForAPutInSharesBeforeIt) {
+TEST_F(IbvRails, MessageWaitsForAnEarlierStripedPut) {
   add_devices(2);
   IbvWorld world(2, rail_options());
   ASSERT_TRUE(settle(world, 2));
@@ -149,7 +149,7 @@ TEST_F(IbvRails, AMessageDoesNotWaitForAGet) {
 }
 
 // The further rails have no channel that would wake a sleeper.
-TEST_F(IbvRails, NobodySleepsWhileSharesAreUnderWay) {
+TEST_F(IbvRails, NoSleepWhileStripesAreInFlight) {
   add_devices(2);
   IbvWorld world(2, rail_options());
   ASSERT_TRUE(settle(world, 2));
@@ -167,7 +167,7 @@ TEST_F(IbvRails, NobodySleepsWhileSharesAreUnderWay) {
   EXPECT_EQ(world[0].transport->counts().sleeps, 0U);
 }
 
-TEST_F(IbvRails, SeveralInSharesAreUnderWayAtOnce) {
+TEST_F(IbvRails, SeveralStripedOperationsAreInFlight) {
   add_devices(2);
   IbvWorld world(2, rail_options());
   ASSERT_TRUE(settle(world, 2));
@@ -192,7 +192,7 @@ TEST_F(IbvRails, SeveralInSharesAreUnderWayAtOnce) {
 }
 
 // Each put is begun before the message is tried again: without a turn of its own it would never leave.
-TEST_F(IbvRails, AMessageIsNotOvertakenForEverByPutsInShares) {
+TEST_F(IbvRails, StripedPutsDoNotStarveMessages) {
   add_devices(2);
   IbvWorld world(2, rail_options());
   ASSERT_TRUE(settle(world, 2));
@@ -305,7 +305,7 @@ TEST_F(IbvRails, RailsOfDifferentSubnetsAreNotJoined) {
 }
 
 // The datagrams that say which ends can receive are lost, and a message opens the connection instead.
-TEST_F(IbvRails, WhatHandshakesSayIsAskedForUntilItIsKnown) {
+TEST_F(IbvRails, HandshakesRetryUntilRailsAreKnown) {
   add_devices(2);
   IbvWorld world(2, rail_options());
   const std::string& bytes = world.box.endpoints["ibv1"];

@@ -87,7 +87,7 @@ TEST_F(IbvRegistrarTest, DeviceCanBeNamed) {
   EXPECT_STREQ(registrar_->device_name(), "fake1");
 }
 
-TEST_F(IbvRegistrarTest, UnknownDeviceNameIsSaid) {
+TEST_F(IbvRegistrarTest, UnknownDeviceNameIsReported) {
   fake_verbs::add_device({});
   EXPECT_EQ(IbvRegistrar::open("mlx5_9", &registrar_), Status::kUnsupported);
   EXPECT_THAT(last_error_text(), HasSubstr("no verbs device named mlx5_9 among the 1 found"));
@@ -142,13 +142,13 @@ TEST_F(IbvRegistrarTest, OnlyActiveForkProtectionIsUnpinnedBeforeTheRelease) {
   EXPECT_FALSE(registrar_->traits().unpin_before_release);
 }
 
-TEST_F(IbvRegistrarTest, LimitsOfZeroMeanNone) {
+TEST_F(IbvRegistrarTest, ZeroLimitsMeanUnlimited) {
   open({.max_mr_size = 0, .max_mr = 0});
   EXPECT_GE(registrar_->traits().max_region_bytes, SIZE_MAX - 0xffff);
   EXPECT_EQ(registrar_->traits().max_regions, UINT64_MAX);
 }
 
-TEST_F(IbvRegistrarTest, OldProviderIsAskedThePlainWay) {
+TEST_F(IbvRegistrarTest, OldProviderIsQueriedThePlainWay) {
   open({.max_mr = 5, .odp = true, .implicit_odp = true, .extended = false});
   EXPECT_EQ(registrar_->traits().max_regions, 5U);
   Key key;
@@ -157,7 +157,7 @@ TEST_F(IbvRegistrarTest, OldProviderIsAskedThePlainWay) {
 
 // ---- a caller's protection domain
 
-TEST_F(IbvRegistrarTest, BorrowedDomainIsUsedAndLeftAlone) {
+TEST_F(IbvRegistrarTest, BorrowedDomainIsUsedAndNotFreed) {
   fake_verbs::add_device({});
   ibv_context* context = fake_verbs::open_first();
   ibv_pd* pd = fake_verbs::alloc_pd(context);
@@ -225,7 +225,7 @@ TEST_F(IbvRegistrarTest, RightsAreMappedAndRemoteWritesIncludeLocalWrite) {
   }
 }
 
-TEST_F(IbvRegistrarTest, KernelsAnswersAreSortedByWhatTheyMean) {
+TEST_F(IbvRegistrarTest, KernelErrorsMapToStatuses) {
   open();
   const struct {
     int error;
@@ -469,7 +469,7 @@ TEST_F(IbvRegistrarTest, ChildClosesTheDescriptorsAndOpensTheDeviceAgain) {
   EXPECT_EQ(unpin(key), UnpinResult::kDone);
 }
 
-TEST_F(IbvRegistrarTest, ChildWhoseDeviceIsGoneIsBroken) {
+TEST_F(IbvRegistrarTest, ChildWithoutItsDeviceIsBroken) {
   open();
   EXPECT_TRUE(in_child([&] {
     registrar_->forget_in_child();

@@ -58,7 +58,7 @@ TEST_F(IbvSleep, EndsWhenAMessageComes) {
   EXPECT_EQ(world[1].inbox.count, 1U);
 }
 
-TEST_F(IbvSleep, EndsWhenSomebodyConnects) {
+TEST_F(IbvSleep, EndsWhenAPeerConnects) {
   IbvWorld world(2, threaded());
   const uint64_t deadline = testing::in_seconds(kLong);
   std::atomic<bool> is_over{false};

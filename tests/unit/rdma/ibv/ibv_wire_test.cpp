@@ -36,7 +36,7 @@ Handshake sample_handshake() {
   return handshake;
 }
 
-TEST(IbvWire, CardLayoutIsFixed) {
+TEST(IbvWire, AddressLayoutIsFixed) {
   std::byte bytes[kEndpointBytes];
   encode_endpoint(sample_endpoint(), bytes);
   const unsigned char expected[kEndpointBytes] = {
@@ -87,7 +87,7 @@ TEST(IbvWire, WrongLengthsVersionsAndMagicNumbersAreRefused) {
   EXPECT_THAT(last_error_text(), HasSubstr("all ranks must run the same library"));
 }
 
-TEST(IbvWire, WhatCannotBeIsRefused) {
+TEST(IbvWire, InvalidInputIsRejected) {
   std::byte bytes[kHandshakeBytes];
   EndpointAddress endpoint = sample_endpoint();
   EndpointAddress read;
@@ -185,7 +185,7 @@ TEST(IbvWire, RailsThatCannotBeAreRefused) {
   EXPECT_FALSE(refused(kEnds + 12, 1));
 }
 
-TEST(IbvWire, AddressesAreCalledWhatPeopleCallThem) {
+TEST(IbvWire, AddressesAreNamedConventionally) {
   DatagramAddress address;
   address.lid = 5;
   EXPECT_STREQ(text_of(address).text, "LID 5");

@@ -180,7 +180,7 @@ TEST(InjectedMessages, AreOutOfOrderAcrossPairsOnly) {
   EXPECT_EQ(arrivals[0], arrivals[1]);
 }
 
-TEST(InjectedMessages, TheBuriedGetNothingAndTheirCellsComeBack) {
+TEST(InjectedMessages, DisconnectedPeersGetNothingAndTheirCellsReturn) {
   InjectedNode node({.delay_ns = 1000, .cells = 1});
   ASSERT_EQ(node.send_cell(1, Lane::kRequest, "0123456789abcdef"), Status::kOk);
   Outgoing room;  // begun before, committed after
@@ -196,7 +196,7 @@ TEST(InjectedMessages, TheBuriedGetNothingAndTheirCellsComeBack) {
   EXPECT_EQ(node.arrived(), Words{});
 }
 
-TEST(InjectedMessages, APeerThatIsLostInsideIsLost) {
+TEST(InjectedMessages, FailureOfTheInnerTransportFailsThePeer) {
   InjectedNode node({.delay_ns = 1000});
   ASSERT_EQ(node.send(1, Lane::kRequest, 1, 1), Status::kOk);
   node.after(1000);
@@ -212,7 +212,7 @@ TEST(InjectedMessages, APeerThatIsLostInsideIsLost) {
   EXPECT_EQ(status, Status::kBroken);
 }
 
-TEST(InjectedMessages, NobodyThereAndOneself) {
+TEST(InjectedMessages, UnreachablePeerAndOwnRank) {
   InjectedNode node({});
   EXPECT_EQ(node.send(0, Lane::kRequest, 1, 1), Status::kBadArg);
   EXPECT_EQ(node.send(2, Lane::kRequest, 1, 1), Status::kBadArg);

@@ -7,7 +7,7 @@
 namespace hydrant::testing {
 namespace {
 
-TEST(InjectedOperations, SayWhatTheyCan) {
+TEST(InjectedOperations, ReportTheirCapabilities) {
   InjectedNode node({.depth = 17});
   EXPECT_EQ(node.net->capabilities(), Transport::kOneSided | Transport::kPutsBeforeMessages);
   EXPECT_EQ(node.net->depth(), 17u);
@@ -19,7 +19,7 @@ TEST(InjectedOperations, SayWhatTheyCan) {
   EXPECT_EQ(node.net->mapped(1, at(word), sizeof word), nullptr);
 }
 
-TEST(InjectedOperations, APutReadsItsSourceLateWritesAfterTheDelayAndTellsAfterAnother) {
+TEST(InjectedOperations, PutReadsItsSourceLateWritesAfterOneDelayAndCompletesAfterAnother) {
   InjectedNode node({.delay_ns = 1000});
   std::string source = "before";
   std::string target = "......";
@@ -71,7 +71,7 @@ TEST(InjectedOperations, AGetTakesARoundTripAndTheTimeOfItsBytes) {
   EXPECT_EQ(told.times, 1);
 }
 
-TEST(InjectedOperations, NoMoreThanTheDepthAreUnderWay) {
+TEST(InjectedOperations, DepthLimitsOperationsInFlight) {
   InjectedNode node({.delay_ns = 1000, .depth = 2});
   char source = 's';
   char target[3] = {'.', '.', '.'};
@@ -113,7 +113,7 @@ TEST(InjectedOperations, APutIsThereBeforeAMessageThatCameAfterIt) {
   }
 }
 
-TEST(InjectedOperations, AWriteIsThereAtOnceAndKeepsTheWireBusy) {
+TEST(InjectedOperations, WriteIsImmediateAndOccupiesTheLink) {
   InjectedNode node({.delay_ns = 1000, .bytes_per_second = 1'000'000'000});
   std::string target(1000, '.');
   ASSERT_EQ(node.net->write(1, at(target.data()), std::string(1000, 'x').data(), 1000),
@@ -127,7 +127,7 @@ TEST(InjectedOperations, AWriteIsThereAtOnceAndKeepsTheWireBusy) {
   EXPECT_EQ(node.net->write(1, 4096, target.data(), 8), Status::kUnsupported);
 }
 
-TEST(InjectedOperations, WhatIsWrongWithTheMemoryIsToldAtTheEnd) {
+TEST(InjectedOperations, MemoryErrorsAreReportedAtCompletion) {
   InjectedNode node({.delay_ns = 1000});
   char word[8] = {};
   Told put;
@@ -144,7 +144,7 @@ TEST(InjectedOperations, WhatIsWrongWithTheMemoryIsToldAtTheEnd) {
   EXPECT_EQ(get.status, Status::kUnsupported);
 }
 
-TEST(InjectedOperations, AreRefusedAtOnceWhereNothingIsReached) {
+TEST(InjectedOperations, UnreachablePeersFailImmediately) {
   ASSERT_EQ(setenv("HYDRANT_CMA", "n", 1), 0);
   InjectedNode node({.delay_ns = 1000});
   ASSERT_EQ(unsetenv("HYDRANT_CMA"), 0);
@@ -166,7 +166,7 @@ TEST(InjectedOperations, AreRefusedAtOnceWhereNothingIsReached) {
   EXPECT_EQ(there, "MAPPED");
 }
 
-TEST(InjectedOperations, WithABuriedOneEndBroken) {
+TEST(InjectedOperations, DisconnectedPeerCompletesWithBroken) {
   InjectedNode node({.delay_ns = 1000});
   char source[8] = "source!";
   char target[8] = {};
@@ -242,7 +242,7 @@ TEST(InjectedOperations, NeedOnesInside) {
 }
 
 // Threads that put, get, send and poll at once, with the network's own thread.
-TEST(InjectedOperations, ManyThreadsAtOnce) {
+TEST(InjectedOperations, ManyConcurrentThreads) {
   InjectedNode node({.delay_ns = 2000, .reorder_ns = 5000, .credits = 4, .depth = 8}, 2, true);
   constexpr int kThreads = 4;
   constexpr uint64_t kRounds = 300;

@@ -23,7 +23,7 @@ struct Marked {
   Pages& pages;
 };
 
-TEST(InjectedPinnedKeys, OfThePeerDieWithItsPin) {
+TEST(InjectedPinnedKeys, PeerKeysEndWithThePin) {
   for (const bool is_put : {true, false}) {
     for (const size_t bytes : {8u, 1000u}) {
       for (const bool is_late : {true, false}) {
@@ -58,7 +58,7 @@ TEST(InjectedPinnedKeys, OfThePeerDieWithItsPin) {
   }
 }
 
-TEST(InjectedPinnedKeys, OfThisRankDieWithTheirPin) {
+TEST(InjectedPinnedKeys, OwnKeysEndWithThePin) {
   for (const bool is_put : {true, false}) {
     PinnedNode node({.delay_ns = 1000});
     Told told;
@@ -85,7 +85,7 @@ TEST(InjectedPinnedKeys, OfThisRankDieWithTheirPin) {
   }
 }
 
-TEST(InjectedPinnedKeys, AllowWhatTheirRightsSay) {
+TEST(InjectedPinnedKeys, KeysGrantTheirRightsOnly) {
   for (uint32_t rights = 0; rights <= bits(Access::kAll); ++rights) {
     SCOPED_TRACE(rights);
     const auto access = static_cast<Access>(rights);
@@ -138,7 +138,7 @@ TEST(InjectedPinnedKeys, EndWhereTheirPagesEnd) {
             Status::kBadArg);
 }
 
-TEST(InjectedPinnedKeys, OfOneKindAreNotOfTheOther) {
+TEST(InjectedPinnedKeys, KeysOfTwoKindsDiffer) {
   PinnedNode node({});
   Told told;
   const Pinned remote{at(node.theirs.data), node.remote.data()};
@@ -154,7 +154,7 @@ TEST(InjectedPinnedKeys, OfOneKindAreNotOfTheOther) {
 }
 
 // What import_key() cannot see is wrong, the record shows.
-TEST(InjectedPinnedKeys, ThatLieAreRefused) {
+TEST(InjectedPinnedKeys, ForgedKeysAreRejected) {
   PinnedNode node({.delay_ns = 1000});
   Pages more(2);
   const Key wide = pinned(*node.there.registrar, more.range());

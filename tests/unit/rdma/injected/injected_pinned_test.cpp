@@ -7,7 +7,7 @@ namespace {
 
 using Pinned = Transport::Pinned;
 
-TEST(InjectedPinned, SayWhatTheyCan) {
+TEST(InjectedPinned, ReportTheirCapabilities) {
   PinnedNode node({.depth = 17});
   EXPECT_EQ(node.net->capabilities(), Transport::kPinned | Transport::kPutsBeforeMessages);
   EXPECT_EQ(node.net->depth(), 17u);
@@ -41,7 +41,7 @@ TEST(InjectedPinned, AreNotThereWithoutPinsOrOneSidedOnesInside) {
   EXPECT_EQ(net->put_pinned(1, {}, {}, 8, nullptr), Status::kUnsupported);
 }
 
-TEST(InjectedPinned, APutReadsItsSourceLateAndTellsAfterAnotherDelay) {
+TEST(InjectedPinned, PutReadsItsSourceLateAndCompletesAfterAnotherDelay) {
   PinnedNode node({.delay_ns = 1000});
   Told told;
   std::memset(node.mine.data, 'a', 100);
@@ -83,7 +83,7 @@ TEST(InjectedPinned, AGetTakesARoundTripAndTheTimeOfItsBytes) {
   EXPECT_EQ(told.status, Status::kOk);
 }
 
-TEST(InjectedPinned, NoMoreThanTheDepthAreUnderWay) {
+TEST(InjectedPinned, DepthLimitsOperationsInFlight) {
   PinnedNode node({.delay_ns = 1000, .depth = 2});
   Told told[5];
   ASSERT_EQ(node.put(0, 0, 100, &told[0]), Status::kOk);
@@ -122,7 +122,7 @@ TEST(InjectedPinned, APutIsThereBeforeAMessageThatCameAfterIt) {
   }
 }
 
-TEST(InjectedPinned, WithABuriedOneEndBroken) {
+TEST(InjectedPinned, DisconnectedPeerCompletesWithBroken) {
   PinnedNode node({.delay_ns = 1000});
   Told first;
   Told second;
@@ -137,7 +137,7 @@ TEST(InjectedPinned, WithABuriedOneEndBroken) {
   EXPECT_EQ(node.net->put_pinned(7, remote, {at(node.mine.data)}, 8, nullptr), Status::kBadArg);
 }
 
-TEST(InjectedPinned, AreRefusedAtOnceWhereNothingIsReached) {
+TEST(InjectedPinned, UnreachablePeersFailImmediately) {
   ASSERT_EQ(setenv("HYDRANT_CMA", "n", 1), 0);
   PinnedNode node({});
   ASSERT_EQ(unsetenv("HYDRANT_CMA"), 0);

@@ -52,7 +52,7 @@ class Holding final : public Transport {
   std::atomic<bool> is_over{false};
 };
 
-TEST(InjectedPinnedThreads, AnUnpinWaitsForTheCopyThatIsUnderWay) {
+TEST(InjectedPinnedThreads, UnpinWaitsForTheCopyInFlight) {
   Pair pair(ShmTransport::Threads::kMany);
   auto owned = std::make_unique<Holding>(std::move(pair.a.transport));
   Holding& holding = *owned;
@@ -97,7 +97,7 @@ TEST(InjectedPinnedThreads, AnUnpinWaitsForTheCopyThatIsUnderWay) {
 }
 
 // Threads that pin, put, get and unpin at once, with the network's own thread.
-TEST(InjectedPinnedThreads, ManyAtOnce) {
+TEST(InjectedPinnedThreads, ManyConcurrentOperations) {
   PinnedNode node({.delay_ns = 2000, .depth = 8}, true);
   constexpr int kThreads = 2;
   constexpr int kRounds = 300;

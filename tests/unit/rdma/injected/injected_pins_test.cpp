@@ -21,7 +21,7 @@ bool may_lock() {
 #define NEEDS_MLOCK() \
   if (!may_lock()) GTEST_SKIP() << "no page may be locked here: ulimit -l is 0"
 
-TEST(InjectedPins, SayWhatTheyAre) {
+TEST(InjectedPins, ReportTheirTraits) {
   Adapter fake;
   const RegistrarTraits& traits = fake.registrar->traits();
   EXPECT_STREQ(traits.name, "injected");
@@ -52,7 +52,7 @@ TEST(InjectedPins, LockPagesUntilTheLastOfThemEnds) {
   EXPECT_EQ(locked_bytes(), before);
 }
 
-TEST(InjectedPins, WhatIsUnmappedMeanwhileIsNoError) {
+TEST(InjectedPins, UnmappingMeanwhileIsNoError) {
   NEEDS_MLOCK();
   Adapter adapter(InjectedPins::Limits{});
   Pages memory(4);
@@ -63,7 +63,7 @@ TEST(InjectedPins, WhatIsUnmappedMeanwhileIsNoError) {
   EXPECT_EQ(locked_bytes(), before);
 }
 
-TEST(InjectedPins, RefuseWhatCannotBe) {
+TEST(InjectedPins, RejectInvalidRanges) {
   NEEDS_MLOCK();
   Adapter adapter(InjectedPins::Limits{});
   Registrar& registrar = *adapter.registrar;
@@ -123,7 +123,7 @@ TEST(InjectedPins, AreSoManyAndNoMore) {
   EXPECT_EQ(registrar.pin(memory.range(), kAllRights, keys[77].data()), Status::kNotReady);
 }
 
-TEST(InjectedPins, NeverHaveANumberTwice) {
+TEST(InjectedPins, NumbersAreUnique) {
   Adapter adapter;
   Adapter other;
   Pages memory(1);
@@ -223,7 +223,7 @@ TEST(InjectedPins, AChildHasNoneOfThemAndOtherNumbers) {
 }
 
 // Against an array of counts.
-TEST(InjectedPageCounts, CountWhatAnArrayCounts) {
+TEST(InjectedPageCounts, AgreesWithAnArray) {
   constexpr size_t kPages = 64;
   std::mt19937_64 random(5);
   InjectedPageCounts page_counts;

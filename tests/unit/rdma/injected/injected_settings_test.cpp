@@ -18,7 +18,7 @@ Injection parsed(const char* text) {
   return injection;
 }
 
-TEST(InjectedSettings, NothingIsNothing) {
+TEST(InjectedSettings, EmptyTextInjectsNothing) {
   for (const char* text : {"", "  "}) {
     const Injection none = parsed(text);
     EXPECT_FALSE(none.send_only || none.has_network || none.hides_memory());
@@ -67,7 +67,7 @@ TEST(InjectedSettings, PinsHaveALimitOrAreFakeOrNeither) {
   EXPECT_EQ(fake.network.pin_bytes, 0u);
 }
 
-TEST(InjectedSettings, MistakesNameTheTextAndWhatIsKnown) {
+TEST(InjectedSettings, ErrorsNameTheTextAndTheKnownKeys) {
   struct Case {
     const char* text;
     const char* named;

@@ -23,7 +23,7 @@ class Ranks final : public ReplySender {
   std::map<Rank, Answer> answers;
 };
 
-class CallDeskTest : public ::testing::TestWithParam<Rank> {
+class BootstrapServerTest : public ::testing::TestWithParam<Rank> {
  protected:
   void ask(Rank rank, RequestKind kind, std::string_view key = "", uint64_t deadline = 100,
            Rank of = 0, std::string_view card = "") {
@@ -50,7 +50,7 @@ class CallDeskTest : public ::testing::TestWithParam<Rank> {
   uint32_t id_ = 0;
 };
 
-TEST_P(CallDeskTest, TheFenceOpensWhenTheLastComes) {
+TEST_P(BootstrapServerTest, TheFenceOpensWhenTheLastComes) {
   for (Rank rank = 0; rank + 1 < GetParam(); ++rank) ask(rank, RequestKind::kFence);
   EXPECT_TRUE(ranks_.answers.empty());
   ask(GetParam() - 1, RequestKind::kFence);
@@ -59,7 +59,7 @@ TEST_P(CallDeskTest, TheFenceOpensWhenTheLastComes) {
   EXPECT_EQ(desk_.next_ns(), UINT64_MAX);
 }
 
-TEST_P(CallDeskTest, CardsOfAllAreHandedOutOneAtATime) {
+TEST_P(BootstrapServerTest, ValuesOfAllRanksAreServedOneAtATime) {
   for (Rank rank = 0; rank < GetParam(); ++rank) {
     ask(rank, RequestKind::kPut, "k", 100, 0, "card of " + std::to_string(rank));
   }
@@ -71,7 +71,7 @@ TEST_P(CallDeskTest, CardsOfAllAreHandedOutOneAtATime) {
   }
 }
 
-TEST_P(CallDeskTest, WhoWaitsForACardGetsItWhenItIsPut) {
+TEST_P(BootstrapServerTest, GetCompletesWhenTheValueIsPut) {
   for (Rank rank = 1; rank < GetParam(); ++rank) ask(rank, RequestKind::kGet, "k", 100, 0);
   EXPECT_TRUE(ranks_.answers.empty());
   ask(0, RequestKind::kPut, "other", 100, 0, "no");
@@ -81,7 +81,7 @@ TEST_P(CallDeskTest, WhoWaitsForACardGetsItWhenItIsPut) {
   EXPECT_EQ(take(1).status, Status::kOk);
 }
 
-TEST_P(CallDeskTest, TheDeadlineNamesWhoIsMissing) {
+TEST_P(BootstrapServerTest, DeadlineErrorNamesTheMissingRanks) {
   ask(0, RequestKind::kFence, "", 100);
   EXPECT_EQ(desk_.next_ns(), 100u);
   desk_.expire(99);
@@ -96,7 +96,7 @@ TEST_P(CallDeskTest, TheDeadlineNamesWhoIsMissing) {
   EXPECT_EQ(take(0).status, Status::kOk);
 }
 
-TEST_P(CallDeskTest, ANewCallReplacesTheOneThatWaited) {
+TEST_P(BootstrapServerTest, ANewCallReplacesTheOneThatWaited) {
   ask(0, RequestKind::kFence);
   ask(0, RequestKind::kFence);
   for (Rank rank = 1; rank + 1 < GetParam(); ++rank) ask(rank, RequestKind::kFence);
@@ -105,7 +105,7 @@ TEST_P(CallDeskTest, ANewCallReplacesTheOneThatWaited) {
   EXPECT_EQ(take(0).id, 2u);
 }
 
-TEST_P(CallDeskTest, TheEndOfTheJobFreesEverybodyAndStaysTold) {
+TEST_P(BootstrapServerTest, JobTerminationFailsAllWaiters) {
   ask(0, RequestKind::kFence);
   ask(1, RequestKind::kGet, "k", 100, 0);
   desk_.end("rank 9 is gone");
@@ -118,7 +118,7 @@ TEST_P(CallDeskTest, TheEndOfTheJobFreesEverybodyAndStaysTold) {
   EXPECT_EQ(take(0).status, Status::kBroken);
 }
 
-TEST_P(CallDeskTest, ARankJoinsOnce) {
+TEST_P(BootstrapServerTest, ARankJoinsOnce) {
   ask(0, RequestKind::kHello);
   EXPECT_EQ(take(0).status, Status::kOk);
   EXPECT_TRUE(desk_.joined(0));
@@ -127,7 +127,7 @@ TEST_P(CallDeskTest, ARankJoinsOnce) {
   EXPECT_EQ(desk_.joined_count(), 1u);
 }
 
-TEST_P(CallDeskTest, ARankBeyondTheJobAndTooManyCardsAreRefused) {
+TEST_P(BootstrapServerTest, RankBeyondTheJobAndExcessValuesAreRejected) {
   ask(0, RequestKind::kGet, "k", 100, GetParam());
   EXPECT_EQ(take(0).status, Status::kBadArg);
   for (size_t i = 0; i < KeyValueStore::kMaxValuesPerRank; ++i) {
@@ -140,7 +140,7 @@ TEST_P(CallDeskTest, ARankBeyondTheJobAndTooManyCardsAreRefused) {
   EXPECT_EQ(take(0).status, Status::kResource);
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, CallDeskTest, ::testing::Values(2, 3, 64, 1024));
+INSTANTIATE_TEST_SUITE_P(Sizes, BootstrapServerTest, ::testing::Values(2, 3, 64, 1024));
 
 }  // namespace
 }  // namespace hydrant::launch

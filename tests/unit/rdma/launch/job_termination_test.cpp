@@ -8,7 +8,7 @@ namespace {
 constexpr ExitTimes kTimes{.quit_ns = 100, .kill_ns = 1000};
 using Step = JobTermination::Step;
 
-TEST(JobTermination, NothingIsDueBeforeTheEndBegins) {
+TEST(JobTermination, NothingIsDueBeforeTermination) {
   JobTermination end(kTimes);
   EXPECT_FALSE(end.has_begun());
   EXPECT_EQ(end.step(UINT64_MAX - 1), Step::kNothing);
@@ -16,7 +16,7 @@ TEST(JobTermination, NothingIsDueBeforeTheEndBegins) {
   EXPECT_EQ(end.code(), 0);
 }
 
-TEST(JobTermination, FirstExitBeginsItAndStepsFollowOnce) {
+TEST(JobTermination, FirstExitStartsTerminationAndStepsRunOnce) {
   JobTermination end(kTimes);
   EXPECT_TRUE(end.leave(3, 7, 50));
   EXPECT_FALSE(end.leave(2, 8, 60));
@@ -30,7 +30,7 @@ TEST(JobTermination, FirstExitBeginsItAndStepsFollowOnce) {
   EXPECT_EQ(end.step(5000), Step::kNothing);
 }
 
-TEST(JobTermination, AnExitWithZeroLeavesOthersHalfOfTheTime) {
+TEST(JobTermination, ExitWithZeroHalvesTheGracePeriod) {
   JobTermination end(kTimes);
   end.leave(0, 0, 0);
   EXPECT_TRUE(end.is_clean_exit());
@@ -46,7 +46,7 @@ TEST(JobTermination, TheFirstCodeThatIsNotZeroSurvives) {
   EXPECT_FALSE(end.is_clean_exit());
 }
 
-TEST(JobTermination, ADeathIsAShellsCode) {
+TEST(JobTermination, DeathBySignalHasTheShellsCode) {
   JobTermination end(kTimes);
   EXPECT_TRUE(end.die(2, 9, 2));
   end.leave(1, 5, 3);

@@ -41,7 +41,7 @@ TEST(Wire, RequestsAreReadBack) {
   EXPECT_EQ(tail.size(), 3u);
 }
 
-TEST(Wire, EveryOddRequestIsRefused) {
+TEST(Wire, EveryMalformedRequestIsRejected) {
   Request good{.kind = RequestKind::kGet};
   ASSERT_TRUE(set_key("key", &good));
   EXPECT_TRUE(reads(good));
@@ -100,7 +100,7 @@ TEST(Wire, RandomBytesAreReadWithoutHarm) {
   }
 }
 
-TEST(Wire, AWordSaysHowARankLeaves) {
+TEST(Wire, EventTellsTheReasonOfAnExit) {
   Event event{.kind = EventKind::kLeave, .code = 7, .how = ExitReason::kGasnetExit};
   Event back;
   ASSERT_TRUE(read_event(bytes_of(event), &back));
@@ -109,7 +109,7 @@ TEST(Wire, AWordSaysHowARankLeaves) {
   EXPECT_FALSE(read_event(bytes_of(event), &back));
 }
 
-class WireSockets : public ::testing::Test {
+class LaunchSockets : public ::testing::Test {
  protected:
   void SetUp() override {
     ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends_), 0);
@@ -122,7 +122,7 @@ class WireSockets : public ::testing::Test {
   int ends_[2] = {-1, -1};
 };
 
-TEST_F(WireSockets, NothingMessageAndEndAreToldApart) {
+TEST_F(LaunchSockets, NoMessageMessageAndEndAreDistinguished) {
   MessageRoom room;
   std::span<const std::byte> got;
   EXPECT_EQ(receive_message(ends_[0], &room, &got), Received::kNothing);
@@ -138,7 +138,7 @@ TEST_F(WireSockets, NothingMessageAndEndAreToldApart) {
   EXPECT_EQ(send_message(ends_[0], bytes_of(event)), EPIPE);
 }
 
-TEST_F(WireSockets, AMessageThatIsTooLongIsSeenAsSuch) {
+TEST_F(LaunchSockets, AMessageThatIsTooLongIsSeenAsSuch) {
   const std::vector<std::byte> big(kMaxMessage + 500);
   ASSERT_EQ(send_message(ends_[1], big), 0);
   MessageRoom room;
@@ -147,7 +147,7 @@ TEST_F(WireSockets, AMessageThatIsTooLongIsSeenAsSuch) {
   EXPECT_EQ(got.size(), kMaxMessage + 1);
 }
 
-TEST_F(WireSockets, AFullSocketSaysSoAndNeverWaits) {
+TEST_F(LaunchSockets, FullSocketIsReportedWithoutWaiting) {
   const std::vector<std::byte> message(1000);
   int error = 0;
   for (int i = 0; i < 100000 && error == 0; ++i) error = send_message(ends_[1], message);
@@ -155,7 +155,7 @@ TEST_F(WireSockets, AFullSocketSaysSoAndNeverWaits) {
   EXPECT_FALSE(wait_writable(ends_[1], now_ns() + 1'000'000));
 }
 
-TEST_F(WireSockets, DescriptorsThatNobodyAskedForAreClosed) {
+TEST_F(LaunchSockets, UnexpectedDescriptorsAreClosed) {
   int pair[2];
   ASSERT_EQ(pipe2(pair, O_CLOEXEC), 0);
   char byte = 'x';

@@ -143,35 +143,35 @@ TEST_F(Pmix, OthersOfTheNodeDoNotAsk) {
   EXPECT_EQ(fake::lookups(), 0);
 }
 
-TEST_F(Pmix, AnAnswerThatComesTwiceIsTwoWords) {
+TEST_F(Pmix, DuplicateReplyIsTwoEvents) {
   open(1, Board::kCarries);
   fake::publish(fake::kNamespace, 2, 5, 2);
   expect_word(2, 5);
   expect_word(2, 5);
 }
 
-TEST_F(Pmix, WordsOfOtherJobsAndOfNobodyAreNone) {
+TEST_F(Pmix, EventsOfOtherJobsAreIgnored) {
   open(0, Board::kCarries);
   fake::publish("job-2", 3, 0, 1);
   bootstrap_->forward_exit(0, false, soon());  // until it has been answered
   EXPECT_EQ(bootstrap_->read_event().kind, Kind::kNothing);
 }
 
-TEST_F(Pmix, ARankThatIsNotThereIsNobody) {
+TEST_F(Pmix, UnknownRankIsIgnored) {
   open(0, Board::kCarries);
   fake::publish(fake::kNamespace, 4, 0, 1);
   bootstrap_->forward_exit(0, false, soon());
   EXPECT_EQ(bootstrap_->read_event().kind, Kind::kNothing);
 }
 
-TEST_F(Pmix, AnExitIsPublishedAndNotHeardByWhoLeaves) {
+TEST_F(Pmix, ExitIsPublishedAndIgnoredByItsSender) {
   open(0, Board::kCarries);
   bootstrap_->forward_exit(0, true, soon());
   EXPECT_EQ(fake::published(), 0);
   EXPECT_EQ(bootstrap_->read_event().kind, Kind::kNothing);
 }
 
-TEST_F(Pmix, WhoIsNotTheFirstOfItsNodePublishesNothing) {
+TEST_F(Pmix, OnlyTheFirstRankOfANodePublishes) {
   open(2, Board::kCarries);
   bootstrap_->forward_exit(7, false, soon());
   EXPECT_EQ(fake::published(), -1);
@@ -185,7 +185,7 @@ TEST_F(Pmix, AWaitThatTimesOutIsBegunAgain) {
   expect_word(1, 0);
 }
 
-TEST_F(Pmix, ALauncherThatNeverWaitsIsNotAskedForEver) {
+TEST_F(Pmix, LauncherThatRepliesAtOnceIsNotPolledForever) {
   open(0, Board::kNeverWaits);
   bootstrap_->forward_exit(0, false, soon());  // until nothing is asked any more
   EXPECT_EQ(fake::lookups(), 3);
@@ -198,7 +198,7 @@ TEST_F(Pmix, ALauncherWithoutABoardIsNoError) {
 }
 
 // The good-bye is said all the same: there is time left for it.
-TEST_F(Pmix, ALauncherThatDoesNotAnswerIsWaitedForHalfOfTheTime) {
+TEST_F(Pmix, SilentLauncherGetsHalfOfTheTimeout) {
   open(0, Board::kSilent);
   const uint64_t deadline = now_ns() + testing::patient_ns(4'000'000'000);
   bootstrap_->forward_exit(0, true, deadline);
@@ -206,7 +206,7 @@ TEST_F(Pmix, ALauncherThatDoesNotAnswerIsWaitedForHalfOfTheTime) {
   EXPECT_EQ(fake::published(), 0);
 }
 
-TEST_F(Pmix, AWordIsHeardThoughTheProgramHasClosedThePipe) {
+TEST_F(Pmix, EventArrivesThoughThePipeWasClosed) {
   const testing::OwnDescriptors own;
   open(0, Board::kCarries);
   const std::vector<int> ends = own.others();

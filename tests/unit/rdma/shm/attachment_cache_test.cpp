@@ -18,7 +18,7 @@ using AttachmentRef = AttachmentCache::AttachmentRef;
 
 char* pointer(const AttachmentRef& ref) { return reinterpret_cast<char*>(ref.addr); }
 
-TEST(AttachmentCache, MapsWhatTheFileHas) {
+TEST(AttachmentCache, MapsTheFileContents) {
   const MemoryFile file(3 * kMiB);
   const char text[] = "as written by its owner";
   ASSERT_EQ(pwrite(file.fd(), text, sizeof text, kMiB), static_cast<ssize_t>(sizeof text));
@@ -129,7 +129,7 @@ TEST(AttachmentCache, ReadersCannotWrite) {
   attachments.drop(reader);
 }
 
-TEST(AttachmentCache, WhatIsNotAsTheBlobSaysIsRefused) {
+TEST(AttachmentCache, MismatchWithTheKeyIsRejected) {
   const MemoryFile file(kMiB);
   const MemoryFile shrinkable(kMiB, 0);
   const MemoryFile sealed(kMiB, F_SEAL_SHRINK | F_SEAL_WRITE);
@@ -180,7 +180,7 @@ TEST(AttachmentCache, WhatIsNotAsTheBlobSaysIsRefused) {
   std::fclose(disk);
 }
 
-TEST(AttachmentCache, WhereTheKernelForbidsItTheTextSaysSo) {
+TEST(AttachmentCache, ForbiddenByTheKernelIsReported) {
   const MemoryFile file(kMiB);
   const ShmBlob blob = file.blob();
   const std::string said = run_in_child([&]() -> std::string {

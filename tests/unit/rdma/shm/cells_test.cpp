@@ -98,7 +98,7 @@ TEST(ShmCells, DroppedCellIsFree) {
 
 // ---- memory ----
 
-TEST(ShmMemory, IsTakenByThoseWhoTalkOnly) {
+TEST(ShmMemory, OnlyCommunicatingPairsUseMemory) {
   NodeFile file(64);
   NodeRank a(file.fd, 0, 64);
   NodeRank b(file.fd, 1, 64);
@@ -117,7 +117,7 @@ TEST(ShmMemory, IsTakenByThoseWhoTalkOnly) {
   EXPECT_EQ(a.memory.reserved_bytes(), common + ring + cells);
 }
 
-TEST(ShmMemory, RefusesWhatIsNotANode) {
+TEST(ShmMemory, RejectsInvalidNodes) {
   shm::NodeMemory memory;
   int fd = -1;
   EXPECT_EQ(shm::NodeMemory::create(0, &fd), Status::kBadArg);

@@ -46,7 +46,7 @@ TEST(ShmKernelCopy, MoreBytesThanOneCallTakes) {
   EXPECT_EQ(Kernel::calls, 11u);
 }
 
-TEST(ShmKernelCopy, WhatTheKernelSaysIsTold) {
+TEST(ShmKernelCopy, KernelErrorIsReported) {
   struct Case {
     int error;
     Status answer;
@@ -113,7 +113,7 @@ TEST(ShmKernelCopy, NeverAcrossPidNamespaces) {
   EXPECT_EQ(Kernel::calls, 0u);
 }
 
-TEST(ShmKernelCopy, NobodyThereAndBuriedOnes) {
+TEST(ShmKernelCopy, UnreachableAndDisconnectedPeers) {
   Pair pair;
   char word[8] = {};
   EXPECT_EQ(pair.a.transport->put(2, address(word), word, 8, nullptr), Status::kBadArg);
@@ -123,7 +123,7 @@ TEST(ShmKernelCopy, NobodyThereAndBuriedOnes) {
   EXPECT_EQ(get(pair, word, word, 8), Status::kBroken);
 }
 
-TEST(ShmKernelCopy, YamaIsAskedToAdmitOthers) {
+TEST(ShmKernelCopy, YamaPermissionIsRequested) {
   char path[] = "/tmp/hydrant_yama_XXXXXX";
   const int fd = mkstemp(path);
   ASSERT_GE(fd, 0);

@@ -59,7 +59,7 @@ TEST(ShmFences, SendersOfAReaderThatHasNotComeYetConfirm) {
             answer(kWrote));
 }
 
-TEST(ShmFences, SendersWithoutMembarrierConfirmAndSaySo) {
+TEST(ShmFences, SendersWithoutMembarrierConfirm) {
   EXPECT_EQ(run_ranks(1,
                       [](uint32_t) {
                         if (!refuse_system_call(SYS_membarrier, EPERM)) return 77;
@@ -106,7 +106,7 @@ TEST(ShmFences, SleepersLookBehindABarrierWhetherOrNotTheyHaveRings) {
 // Wakes of the past, of any transport, are known to this thread then.
 void forget_wakes(const NodeRank& rank) { rank.transport->sleep(0); }
 
-TEST(ShmFences, WhatTheCheckFindsForbidsTheSleep) {
+TEST(ShmFences, CheckPreventsTheSleep) {
   Pair pair;
   forget_wakes(pair.b);
   bool asked = false;
@@ -121,7 +121,7 @@ TEST(ShmFences, WhatTheCheckFindsForbidsTheSleep) {
 
 // After the last look, when the sleep is announced: a first message, some in a ring that has just gone idle,
 // and a wake. Each must end the sleep.
-TEST(ShmFences, WhatComesAfterTheAnnouncementEndsTheSleep) {
+TEST(ShmFences, MessageAfterTheAnnouncementEndsTheSleep) {
   for (const auto threads : {ShmTransport::Threads::kOne, ShmTransport::Threads::kMany}) {
     Pair pair(threads);
     forget_wakes(pair.b);
@@ -143,7 +143,7 @@ TEST(ShmFences, WhatComesAfterTheAnnouncementEndsTheSleep) {
   }
 }
 
-TEST(ShmFences, BellsAndWakesCountUpSoThatNoneIsMissed) {
+TEST(ShmFences, DoorbellsAndWakesAreCountedSoNoneIsMissed) {
   NodeFile file(2);
   NodeRank self(file.fd, 0, 2);
   shm::RankArea& area = self.memory.area(0);
@@ -158,7 +158,7 @@ TEST(ShmFences, BellsAndWakesCountUpSoThatNoneIsMissed) {
 
 // ---- while a message is read ----
 
-TEST(ShmFences, NeitherItsCellNorItsLinesAreWrittenAgainMeanwhile) {
+TEST(ShmFences, CellAndLinesAreNotReusedMeanwhile) {
   Pair pair;
   const std::string theirs(120, 'b');
   uint32_t cells = 0;

@@ -42,7 +42,7 @@ void make_usable(std::byte* start) {
   std::memset(start, 1, kGuardedBytes);
 }
 
-TEST(GuardedMemory, NothingIsReachedOnEitherSide) {
+TEST(GuardedMemory, BothNeighboursAreGuarded) {
   std::byte* const start = reserve(GuardSize::kMin);
   make_usable(start);
   EXPECT_TRUE(is_readable(start) && is_readable(start + kGuardedBytes - 1));
@@ -86,7 +86,7 @@ TEST(GuardedMemory, RoomyGuardsAreAsLongAsTheLongestOverrunThatIsTested) {
   EXPECT_TRUE(release_guarded(start));
 }
 
-TEST(GuardedMemory, BeginsAtTheAlignmentAskedFor) {
+TEST(GuardedMemory, BeginsAtTheRequestedAlignment) {
   for (int i = 0; i < 8; ++i) {
     std::byte* const start = reserve(GuardSize::kMin, 2 * kMiB);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(start) % (2 * kMiB), 0u);

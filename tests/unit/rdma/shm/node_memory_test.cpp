@@ -44,7 +44,7 @@ TEST_F(ClosedNodeMemory, GivesPagesByItsMapping) {
   EXPECT_EQ(memory_.reserved_bytes(), 0U);
 }
 
-TEST_F(ClosedNodeMemory, LeavesAMemoryFileOfTheProgramAlone) {
+TEST_F(ClosedNodeMemory, ForeignMemoryFileIsLeftAlone) {
   const int mine = memfd_create("the program's", MFD_CLOEXEC);
   ASSERT_EQ(ftruncate(mine, 1 << 30), 0);
   ASSERT_EQ(dup2(mine, kept_[0]), kept_[0]);
@@ -59,7 +59,7 @@ TEST_F(ClosedNodeMemory, LeavesAMemoryFileOfTheProgramAlone) {
   close(mine);
 }
 
-TEST_F(ClosedNodeMemory, LeavesAnyFileOfTheProgramAlone) {
+TEST_F(ClosedNodeMemory, ForeignFileIsLeftAlone) {
   const ProgramsFiles program(kept_);
   use();
   memory_.detach();

@@ -13,7 +13,7 @@ namespace {
 using shm::CmaCopy;
 using Piece = Transport::Piece;
 
-TEST(ShmOneSided, SaysWhatItCan) {
+TEST(ShmOneSided, ReportsItsCapabilities) {
   Pair pair;
   EXPECT_EQ(pair.a.transport->capabilities(), Transport::kOneSided | Transport::kCompletesAtOnce |
                                                   Transport::kPutsBeforeMessages |
@@ -48,7 +48,7 @@ TEST(ShmOneSided, OtherMemoryIsCopiedByTheKernel) {
   }
 }
 
-TEST(ShmOneSided, MemoryThatIsNotThereOrReadOnlyIsItsOwnersAffair) {
+TEST(ShmOneSided, InaccessibleMemoryIsUnsupported) {
   Pair pair;
   const long page = sysconf(_SC_PAGESIZE);
   const auto size = static_cast<size_t>(page);

@@ -15,7 +15,7 @@
 namespace hydrant::testing {
 namespace {
 
-TEST(ShmPeers, OneThatIsBuriedIsNotHeardAndGetsNothing) {
+TEST(ShmPeers, DisconnectedPeerNeitherSendsNorReceives) {
   Pair pair;
   ASSERT_EQ(pair.a.try_send(1, Lane::kRequest, 1, 1), Status::kOk);
   EXPECT_EQ(pair.poll_b(), 1u);
@@ -34,7 +34,7 @@ TEST(ShmPeers, OneThatIsBuriedIsNotHeardAndGetsNothing) {
   EXPECT_EQ(pair.b.transport->active_rings(), 0u);
 }
 
-TEST(ShmPeers, OneMayBeBuriedByItsOwnMessage) {
+TEST(ShmPeers, HandlerMayDisconnectItsSender) {
   Pair pair;
   for (int i = 0; i < 5; ++i) ASSERT_EQ(pair.a.try_send(1, Lane::kRequest, 1, 1), Status::kOk);
   pair.inbox.then = [&](const Incoming& message) { pair.b.transport->disconnect(message.from); };
@@ -43,7 +43,7 @@ TEST(ShmPeers, OneMayBeBuriedByItsOwnMessage) {
 }
 
 // The thread that hears of a death is not the one that talks to the dead: in the mode for one thread, too.
-TEST(ShmPeers, OneMayBeBuriedByAnotherThreadAtAnyTime) {
+TEST(ShmPeers, AnyThreadMayDisconnectAtAnyTime) {
   for (int round = 0; round < 300; ++round) {
     SCOPED_TRACE(round);
     NodeFile file(3);
@@ -80,7 +80,7 @@ TEST(ShmPeers, OneMayBeBuriedByAnotherThreadAtAnyTime) {
 
 // ---- lies ----
 
-class ShmLies : public ::testing::Test {
+class ShmCorruptMemory : public ::testing::Test {
  protected:
   // One line per liar, of which the last is looked at.
   void SetUp() override { ::testing::internal::CaptureStderr(); }
@@ -98,7 +98,7 @@ std::atomic<uint64_t>& word_at(NodeRank& rank, uint32_t from, uint32_t to, Lane 
   return shm::first_word(rank.memory.lines(from, to, lane) + line * shm::kLineBytes);
 }
 
-TEST_F(ShmLies, EachKindOfBadWordBuries) {
+TEST_F(ShmCorruptMemory, EveryMalformedWordDisconnects) {
   using shm::MessageWord;
   const uint64_t lies[] = {
       MessageWord::make(1, 0, 1, 0),                          // no lines
@@ -120,7 +120,7 @@ TEST_F(ShmLies, EachKindOfBadWordBuries) {
   }
 }
 
-TEST_F(ShmLies, MessageBeyondTheEndOfTheRingBuries) {
+TEST_F(ShmCorruptMemory, MessagePastRingEndDisconnects) {
   Pair pair;
   for (uint32_t i = 0; i < shm::kRingLines[0] - 1; ++i) {
     ASSERT_EQ(pair.a.try_send(1, Lane::kRequest, 1, 1), Status::kOk);
@@ -131,7 +131,7 @@ TEST_F(ShmLies, MessageBeyondTheEndOfTheRingBuries) {
   EXPECT_EQ(pair.b.transport->counts().buried, 1u);
 }
 
-TEST_F(ShmLies, ReaderBeyondTheWriterBuries) {
+TEST_F(ShmCorruptMemory, ReaderPastWriterDisconnects) {
   buries_ = true;
   Pair pair;
   for (uint32_t i = 0; i < shm::kRingLines[0]; ++i) {
@@ -143,7 +143,7 @@ TEST_F(ShmLies, ReaderBeyondTheWriterBuries) {
   EXPECT_EQ(pair.a.try_send(1, Lane::kReply, 1, 1), Status::kBroken);
 }
 
-TEST_F(ShmLies, BellsOfNobodyAreNotHeard) {
+TEST_F(ShmCorruptMemory, DoorbellsOfUnknownRanksAreIgnored) {
   NodeFile file(3);
   NodeRank self(file.fd, 0, 3);
   NodeRank other(file.fd, 2, 3);
@@ -157,7 +157,7 @@ TEST_F(ShmLies, BellsOfNobodyAreNotHeard) {
 
 // Everything a peer may write, at random, while the reader polls and sends: no crash, no read beyond what
 // is a message's, and a well-behaved third rank is served throughout.
-TEST_F(ShmLies, RandomMemoryIsSurvived) {
+TEST_F(ShmCorruptMemory, RandomMemoryIsSurvived) {
   buries_ = true;
   for (uint32_t seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE(seed);
@@ -284,7 +284,7 @@ TEST(ShmPeerMemory, OtherMemoryIsCopiedByTheKernelOrRefused) {
   }
 }
 
-TEST(ShmPeers, KilledOneLeavesNothing) {
+TEST(ShmPeers, KilledPeerLeavesNothing) {
   int fd = -1;
   ASSERT_EQ(shm::NodeMemory::create(2, &fd), Status::kOk);
   const pid_t child = fork();

@@ -8,7 +8,7 @@ namespace {
 
 using shm::kRingLines;
 
-TEST(ShmWord, HoldsItsFieldsAtTheirLimits) {
+TEST(ShmMessageWord, HoldsItsFieldsAtTheirLimits) {
   using shm::MessageWord;
   const uint64_t word = MessageWord::make(0x12345678, 18, 0xffffff, 80);
   EXPECT_TRUE(MessageWord::is_at(word, 0x12345678));
@@ -46,7 +46,7 @@ TEST(ShmRing, RefusesMoreThanFits) {
   EXPECT_EQ(pair.a.transport->reserve(0, Lane::kRequest, 8, &room), Status::kBadArg);
 }
 
-TEST(ShmRing, SaysNotNowWhenFullAndGoesOnWhenRead) {
+TEST(ShmRing, FullRingIsNotReadyUntilRead) {
   Pair pair;
   for (const Lane lane : {Lane::kRequest, Lane::kReply}) {
     uint64_t sent = 0;

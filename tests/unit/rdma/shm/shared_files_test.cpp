@@ -25,7 +25,7 @@ struct MappedFile {
   MemoryRange range;
 };
 
-TEST(SharedFiles, WhatIsAnnouncedIsFoundUntilItIsForgotten) {
+TEST(SharedFiles, AnnouncedFileIsFoundUntilForgotten) {
   const MappedFile mapped(4 * kPage, kPage);
   SharedFile found;
   EXPECT_FALSE(find_shared_file(mapped.range.addr, &found));
@@ -44,7 +44,7 @@ TEST(SharedFiles, WhatIsAnnouncedIsFoundUntilItIsForgotten) {
   EXPECT_EQ(fcntl(found.descriptor, F_GETFD), -1);
 }
 
-TEST(SharedFiles, WhatMayShrinkIsNotTaken) {
+TEST(SharedFiles, ShrinkableFileIsRejected) {
   const MappedFile mapped(kPage, 0, 0);
   EXPECT_EQ(announce_shared_file(mapped.range, mapped.file.fd(), 0), Status::kUnsupported);
   EXPECT_NE(std::string(last_error_text()).find("F_SEAL_SHRINK"), std::string::npos);
@@ -72,7 +72,7 @@ TEST(SharedFiles, TheChildOfAForkHasNothingOfItsParents) {
   EXPECT_TRUE(forget_shared_file(mapped.range));
 }
 
-TEST(SharedFiles, ArenasAreAskedByName) {
+TEST(SharedFiles, ArenasAreFoundByName) {
   void* shared = hydrant_alloc_shared(1, 100);
   void* own = hydrant_alloc(100);
   SharedFile found;

@@ -54,7 +54,7 @@ TEST(ShmKey, WrongLengthIsRefused) {
   EXPECT_EQ(decode_shm_blob(nullptr, kShmBlobBytes, &decoded), Status::kBadArg);
 }
 
-TEST(ShmKey, WhatCannotBeIsRefused) {
+TEST(ShmKey, InvalidInputIsRejected) {
   constexpr uint64_t kPages = ~uint64_t{4095};
   const auto expect_bad = [](const char* what, auto&& change) {
     ShmBlob key = some();
@@ -109,7 +109,7 @@ TEST(ShmKey, RandomBytesAreReadOrRefused) {
   EXPECT_GT(read, 1000);
 }
 
-TEST(ShmKey, FindsWhatItCoversAndNoMore) {
+TEST(ShmKey, FindsCoveredRangesOnly) {
   ShmKey key;
   key.range = {0x10000, 0x2000};
   key.here = 0x50000;

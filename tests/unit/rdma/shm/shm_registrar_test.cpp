@@ -29,7 +29,7 @@ char* allocate(size_t bytes = kSharedBytes) {
 // Memory of its own, whose blob it says first; then it does what it is told: a letter, and an offset.
 //   r: says the byte there;  w: writes '!' there;  f: frees it, trims, and says how many bytes went back;
 //   b: says the blob again;  q: leaves.
-void own_memory(Talk& talk) {
+void own_memory(MessageSocket& talk) {
   const auto registrar = make_shm_registrar();
   char* p = allocate();
   std::memset(p, 'o', kSharedBytes);
@@ -114,7 +114,7 @@ TEST(ShmRegistrar, PinsNoMoreOfAFileThanIsAnnounced) {
   munmap(p, 4 * kPage);
 }
 
-TEST(ShmRegistrar, ExportsWhatIsPinnedHereAlone) {
+TEST(ShmRegistrar, ExportsOnlyOwnPins) {
   const auto registrar = make_shm_registrar();
   char* p = allocate();
   const std::string blob = export_of(*registrar, p, kSharedBytes, kBoth);
@@ -228,8 +228,8 @@ TEST(ShmRegistrar, BothSeeTheSameBytesAfterTheOwnerHasEmptiedThem) {
   EXPECT_EQ(*import.at(addr), '!');
 }
 
-TEST(ShmRegistrar, ReadersAreGivenNothingToWrite) {
-  OtherProcess owner([](Talk& talk) {
+TEST(ShmRegistrar, ReadersGetReadOnlyMappings) {
+  OtherProcess owner([](MessageSocket& talk) {
     const auto registrar = make_shm_registrar();
     char* p = allocate();
     *p = 'o';
@@ -245,7 +245,7 @@ TEST(ShmRegistrar, ReadersAreGivenNothingToWrite) {
 }
 
 TEST(ShmRegistrar, SmallPiecesOfAnArenaShareAMapping) {
-  OtherProcess owner([](Talk& talk) {
+  OtherProcess owner([](MessageSocket& talk) {
     const auto registrar = make_shm_registrar();
     char* p = allocate();
     for (size_t i = 0; i < kSharedBytes / kPage; ++i) {

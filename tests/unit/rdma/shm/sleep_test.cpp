@@ -78,7 +78,7 @@ TEST(ShmPoll, IsFairAndKeepsItsBudget) {
   for (uint32_t rank = 1; rank < 4; ++rank) EXPECT_GT(got[rank], 400u);
 }
 
-TEST(ShmPoll, RepliesComeFirstAndStarveNobody) {
+TEST(ShmPoll, RepliesComeFirstAndStarveNoRequest) {
   Pair pair;
   for (const uint32_t budget : {1u, 3u, 8u}) {
     uint32_t replies = 0;
@@ -270,7 +270,7 @@ TEST(ShmStress, MembarrierTakenAwayLaterLosesNothing) {
 
 // The race itself: the second message of two is sent at the moment when the reader, having taken the first,
 // makes the ring idle. What is lost stays lost, as nobody sends a third.
-TEST(ShmStress, MessagesThatMeetARetiringReaderAreHeard) {
+TEST(ShmStress, MessagesDuringRetirementOfAReaderArrive) {
   for (const auto mode : {ShmTransport::Threads::kOne, ShmTransport::Threads::kMany}) {
     Pair pair(mode);
     const uint64_t messages = 2 * uint64_t{rounds_or(500)};

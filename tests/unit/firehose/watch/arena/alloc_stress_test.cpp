@@ -23,7 +23,7 @@ namespace {
 
 constexpr int kThreads = 4;
 constexpr int kSteps = 6000;
-constexpr size_t kMostLive = 64;
+constexpr size_t kMaxLive = 64;
 
 struct Piece {
   void* p;
@@ -115,7 +115,7 @@ class Storm {
   void step() {
     const uint64_t what = below(100);
     Piece other{};
-    if (live_.empty() || (live_.size() < kMostLive && what < 50)) {
+    if (live_.empty() || (live_.size() < kMaxLive && what < 50)) {
       begin();
     } else if (what < 60) {
       resize(live_[below(live_.size())]);
@@ -141,7 +141,7 @@ class Storm {
   std::vector<Piece> live_;
 };
 
-TEST(AllocStorm, NoMemoryIsHandedOutTwiceOrEmptiedInUse) {
+TEST(AllocStress, NoMemoryIsHandedOutTwiceOrEmptiedInUse) {
   FakeMonitor::instance().appear();
   const uint64_t seed = testing::test_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));

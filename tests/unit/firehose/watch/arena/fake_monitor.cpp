@@ -5,7 +5,7 @@
 namespace hydrant::testing {
 namespace {
 
-constexpr size_t kMostCalls = 100'000;
+constexpr size_t kMaxCalls = 100'000;
 
 bool overlap(uintptr_t a, size_t a_len, uintptr_t b, size_t b_len) {
   return a < b + b_len && b < a + a_len;
@@ -85,13 +85,13 @@ bool FakeMonitor::announced(const void* addr, size_t len) {
 
 void FakeMonitor::invalidate(uintptr_t addr, size_t len) {
   const std::lock_guard lock(mu_);
-  if (calls_.size() < kMostCalls) calls_.push_back({Kind::kInvalidate, addr, len});
+  if (calls_.size() < kMaxCalls) calls_.push_back({Kind::kInvalidate, addr, len});
   if (look_) look_(addr, len);
 }
 
 bool FakeMonitor::pinned(uintptr_t addr, size_t len) {
   const std::lock_guard lock(mu_);
-  if (calls_.size() < kMostCalls) calls_.push_back({Kind::kPinned, addr, len});
+  if (calls_.size() < kMaxCalls) calls_.push_back({Kind::kPinned, addr, len});
   for (const Range& pin : pins_) {
     if (overlap(pin.addr, pin.len, addr, len)) return true;
   }

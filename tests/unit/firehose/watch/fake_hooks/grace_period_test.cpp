@@ -74,7 +74,7 @@ namespace hydrant::testing {
 namespace {
 
 // More than any wait should take, by far.
-constexpr int kMostSteps = 1000;
+constexpr int kMaxSteps = 1000;
 constexpr int kLong = 50;
 // Numbers that no thread has.
 constexpr uint32_t kNoThread = 0x7ffffff0;
@@ -160,12 +160,12 @@ class GracePeriod : public ::testing::Test {
       overlap();
       if (steps_ == kLong) leave(2);
     });
-    EXPECT_LT(steps, kMostSteps);
+    EXPECT_LT(steps, kMaxSteps);
     return steps >= kLong;
   }
   int steps_until(const std::function<int()>& wait, const std::function<void()>& step) {
     change_under_way = [this, step] {
-      if (++steps_ >= kMostSteps) return false;
+      if (++steps_ >= kMaxSteps) return false;
       step();
       return true;
     };
@@ -179,7 +179,7 @@ class GracePeriod : public ::testing::Test {
 
 TEST_F(GracePeriod, CallsThatOverlapForEverDoNotHoldUp) {
   enter(1);
-  EXPECT_LT(steps_until_quiet([this] { overlap(); }), kMostSteps);
+  EXPECT_LT(steps_until_quiet([this] { overlap(); }), kMaxSteps);
 }
 
 TEST_F(GracePeriod, ACallThatWasInsideIsWaitedFor) {
@@ -190,7 +190,7 @@ TEST_F(GracePeriod, ACallThatWasInsideIsWaitedFor) {
     if (steps_ == kLong) leave(2);
   });
   EXPECT_GE(steps, kLong);
-  EXPECT_LT(steps, kMostSteps);
+  EXPECT_LT(steps, kMaxSteps);
 }
 
 TEST_F(GracePeriod, ACallThatBeginsLaterIsNotWaitedFor) {
@@ -199,7 +199,7 @@ TEST_F(GracePeriod, ACallThatBeginsLaterIsNotWaitedFor) {
               if (steps_ == 2) enter(2);
               overlap();
             }),
-            kMostSteps);
+            kMaxSteps);
   EXPECT_NE(records[2].entered, 0u);
 }
 
@@ -207,14 +207,14 @@ TEST_F(GracePeriod, ACallThatBeginsLaterIsNotWaitedFor) {
 TEST_F(GracePeriod, TheCallersOwnCallIsNotWaitedFor) {
   enter(1);
   enter(2, static_cast<uint32_t>(syscall(SYS_gettid)));
-  EXPECT_LT(steps_until_quiet([this] { overlap(); }), kMostSteps);
+  EXPECT_LT(steps_until_quiet([this] { overlap(); }), kMaxSteps);
 }
 
 TEST_F(GracePeriod, AThreadThatEndedInsideIsNotWaitedFor) {
   enter(1);
   enter(2);
   __atomic_store_n(&records[2].ending, static_cast<uint32_t>(1), __ATOMIC_RELEASE);
-  EXPECT_LT(steps_until_quiet([this] { overlap(); }), kMostSteps);
+  EXPECT_LT(steps_until_quiet([this] { overlap(); }), kMaxSteps);
 }
 
 TEST_F(GracePeriod, TheLoaderIsWaitedFor) {
@@ -226,7 +226,7 @@ TEST_F(GracePeriod, TheLoaderIsWaitedFor) {
     if (steps_ == kLong) __atomic_store_n(&records[2].loading, uint32_t{0}, __ATOMIC_RELEASE);
   });
   EXPECT_GE(steps, kLong);
-  EXPECT_LT(steps, kMostSteps);
+  EXPECT_LT(steps, kMaxSteps);
 }
 
 // What is under way while no call is inside was made past the hooks: it has to be read.
@@ -237,14 +237,14 @@ TEST_F(GracePeriod, AChangeWithoutACallIsWaitedForUntilItIsRead) {
     report();
   });
   EXPECT_GT(steps, kLong);
-  EXPECT_LT(steps, kMostSteps);
+  EXPECT_LT(steps, kMaxSteps);
 }
 
 // With more threads than records nothing is known of some calls.
 TEST_F(GracePeriod, WithoutARecordForEachThreadTheWaitIsForAMomentWithoutChanges) {
   __atomic_store_n(&hydrant_hooks_1.overflowed, 1U, __ATOMIC_RELEASE);
   enter(1);
-  EXPECT_EQ(steps_until_quiet([this] { overlap(); }), kMostSteps);
+  EXPECT_EQ(steps_until_quiet([this] { overlap(); }), kMaxSteps);
 }
 
 class RangeWait : public GracePeriod {

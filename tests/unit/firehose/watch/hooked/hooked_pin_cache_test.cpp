@@ -19,7 +19,7 @@
 namespace hydrant::testing {
 namespace {
 
-class HookedPinCache : public WatchedPinCache {
+class PinCacheWithHooks : public WatchedPinCache {
  protected:
   void SetUp() override {
     WatchedPinCache::SetUp();
@@ -44,12 +44,12 @@ class HookedPinCache : public WatchedPinCache {
   const hydrant_hooks_t* hooks_ = nullptr;
 };
 
-TEST_F(HookedPinCache, MappedMemoryIsHitWithoutACheck) {
+TEST_F(PinCacheWithHooks, MappedMemoryIsHitWithoutACheck) {
   EXPECT_EQ(coverage(4), HYDRANT_COVERAGE_WATCHED);
 }
 
 // They come and go inside libc, past every hook: each is marked in its own memory.
-TEST_F(HookedPinCache, HeapsOfThreadsAreHitWithoutACheck) {
+TEST_F(PinCacheWithHooks, HeapsOfThreadsAreHitWithoutACheck) {
   Threads threads;
   threads.start([this] {
     constexpr size_t kBytes = 64 << 10;  // less than what gets a mapping of its own
@@ -64,7 +64,7 @@ TEST_F(HookedPinCache, HeapsOfThreadsAreHitWithoutACheck) {
 }
 
 // A range over the border of a block whose coming is not seen is no better than that.
-TEST_F(HookedPinCache, MemoryThatReachesIntoAHeapIsChecked) {
+TEST_F(PinCacheWithHooks, MemoryThatReachesIntoAHeapIsChecked) {
   EXPECT_EQ(coverage_of(arena_.page(0), 2 * kPage), HYDRANT_COVERAGE_WATCHED);
   auto* words = const_cast<uint64_t*>(hooks_->heap_blocks);
   const uintptr_t block = arena_.addr(1) >> HYDRANT_HOOKS_HEAP_SHIFT;
@@ -75,7 +75,7 @@ TEST_F(HookedPinCache, MemoryThatReachesIntoAHeapIsChecked) {
 }
 
 // The kernel reports neither that the memory under a segment goes nor, then, that the segment does.
-TEST_F(HookedPinCache, ASegmentAttachedOverCachedMemoryIsNotServedFromTheCache) {
+TEST_F(PinCacheWithHooks, ASegmentAttachedOverCachedMemoryIsNotServedFromTheCache) {
   const int id = shmget(IPC_PRIVATE, 2 * kPage, IPC_CREAT | 0600);
   if (id < 0) GTEST_SKIP() << "no System V shared memory: " << std::strerror(errno);
   const uint64_t first = use(4);

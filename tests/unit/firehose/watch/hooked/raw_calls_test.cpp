@@ -132,7 +132,7 @@ TEST_F(RawCalls, ARegistrationUnderWayIsOpenedForCheckedHits) {
   threads.start([this] { use(kC); });
   ASSERT_TRUE(registrar_.wait_for_stopped(1));
   replace_raw(kB);
-  registrar_.let_pins_go();
+  registrar_.resume_pins();
   threads.join();
   EXPECT_TRUE(is_checked(kC));
 }
@@ -451,7 +451,7 @@ TEST_F(LibcsOwnCalls, HandlersThatReleaseStayFree) {
 #if HYDRANT_MUTANTS
 
 // The thread of a caller that no look finds asleep, as while it is woken for another's change.
-class LooksForCallers : public LibcsOwnCalls {
+class CallerSearch : public LibcsOwnCalls {
  protected:
   void TearDown() override {
     set_blind_looks(0);
@@ -459,7 +459,7 @@ class LooksForCallers : public LibcsOwnCalls {
   }
 };
 
-TEST_F(LooksForCallers, OneThatFindsNoneIsRepeated) {
+TEST_F(CallerSearch, OneThatFindsNoneIsRepeated) {
   for (unsigned blind = 1; blind < 4; ++blind) {
     for (int again = 0; again < 8; ++again) use_page(kA);
     set_blind_looks(blind);
@@ -471,7 +471,7 @@ TEST_F(LooksForCallers, OneThatFindsNoneIsRepeated) {
   expect_still_free();
 }
 
-TEST_F(LooksForCallers, WithoutAnySuccessTheChangeCountsAsRaw) {
+TEST_F(CallerSearch, WithoutAnySuccessTheChangeCountsAsRaw) {
   use_page(kA);
   set_blind_looks(1000);
   renew(kA);
@@ -516,7 +516,7 @@ TEST_F(RawCallsMutants, OpenFree) {
   ASSERT_TRUE(registrar_.wait_for_stopped(1));
   set_mutant(Mutant::kOpenFree, 0);
   replace_raw(kB);
-  registrar_.let_pins_go();
+  registrar_.resume_pins();
   threads.join();
   // Its first use by this thread goes the slow way, which makes up for it: look at the hit of the thread that
   // has it in its table.

@@ -9,7 +9,7 @@
 namespace hydrant::testing {
 namespace {
 
-TEST(HooksObject, SaysWhatItIs) {
+TEST(HooksObject, ReportsItsIdentity) {
   ASSERT_NE(hooks(), nullptr);
   EXPECT_EQ(hooks()->size, sizeof(hydrant_hooks_t));
   EXPECT_EQ(hooks()->version, HYDRANT_HOOKS_VERSION);
@@ -19,7 +19,7 @@ TEST(HooksObject, SaysWhatItIs) {
   EXPECT_EQ(hooks()->overflowed, 0u);
 }
 
-TEST(HooksObject, SaysThatEveryFamilyIsHooked) { EXPECT_EQ(hooks()->families, HYDRANT_HOOKS_ALL); }
+TEST(HooksObject, ReportsEveryFamilyAsHooked) { EXPECT_EQ(hooks()->families, HYDRANT_HOOKS_ALL); }
 
 TEST(HooksObject, TheProgramCallsTheHooks) {
   Dl_info of_object;

@@ -157,7 +157,7 @@ void* wait_for_end(void* read_end) {
   return nullptr;
 }
 
-TEST_F(ThreadHooks, MoreThreadsThanRecordsAreSaidAndHarmless) {
+TEST_F(ThreadHooks, MoreThreadsThanRecordsAreReportedAndHarmless) {
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   pthread_attr_setstacksize(&attributes, 64 << 10);

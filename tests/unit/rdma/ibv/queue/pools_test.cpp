@@ -71,7 +71,7 @@ TEST(OperationPool, AnOperationEndsOnceWithItsFirstError) {
   EXPECT_EQ(one->completion, nullptr);
 }
 
-TEST(OperationPool, WhatIsGivenUpEndsWithItsLastPart) {
+TEST(OperationPool, AbandonedOperationEndsWithItsLastPart) {
   OperationPool pool;
   ASSERT_EQ(pool.open(1, true), Status::kOk);
   Ended ended;
@@ -92,7 +92,7 @@ TEST(OperationPool, WhatIsGivenUpEndsWithItsLastPart) {
   EXPECT_EQ(ended.times, 2);
 }
 
-TEST(OperationPool, SharesOfOperationsDoNotOverlap) {
+TEST(OperationPool, StripesOfOperationsDoNotOverlap) {
   OperationPool pool;
   ASSERT_EQ(pool.open(3, false), Status::kOk);
   ASSERT_EQ(pool.open_stripes(), Status::kOk);
@@ -197,7 +197,7 @@ TEST(PeerState, OpensOnceAndDisconnectsOnceWithTheFirstReason) {
   EXPECT_TRUE(state.is_disconnected());
 }
 
-TEST(PeerState, ARefusalIsKeptUntilThePollThatDisconnects) {
+TEST(PeerState, RefusalIsKeptUntilThePollThatDisconnects) {
   PeerState state;
   EXPECT_FALSE(state.is_refused());
   state.refuse();
