@@ -31,8 +31,8 @@ namespace {
 
 // Bytes of one get: one message or one buffer, so that transfer() does not wait for room and poll.
 size_t piece_bytes() noexcept {
-  constexpr size_t kMost = size_t{64} << 10;
-  const size_t most = std::min(kMost, paths().medium_max);
+  constexpr size_t kMax = size_t{64} << 10;
+  const size_t most = std::min(kMax, paths().medium_max);
   const size_t buffer = is_firehose_enabled() ? bounce_buffer_bytes() : 0;
   return buffer != 0 ? std::min(most, buffer) : most;
 }

@@ -229,8 +229,8 @@ Status hold(const OutgoingMessage& message) noexcept {
 size_t max_medium() noexcept {
   const Transport* transport = job().transport.get();
   // Messages to this process itself pass through the thread's buffer.
-  constexpr size_t kMost = ThreadState::kBufferBytes;
-  return transport != nullptr ? std::min<size_t>(transport->cell_bytes(), kMost) : kMost;
+  constexpr size_t kMax = ThreadState::kBufferBytes;
+  return transport != nullptr ? std::min<size_t>(transport->cell_bytes(), kMax) : kMax;
 }
 
 Status send(const OutgoingMessage& message) noexcept {

@@ -24,7 +24,7 @@ namespace {
 // The share of the available memory that the segments of a host may use together.
 constexpr double kShare = 0.85;
 // Upper bound that fits the address space of a job.
-constexpr uint64_t kMost = uint64_t{1} << 44;
+constexpr uint64_t kMax = uint64_t{1} << 44;
 
 // Slices of the node's file begin at one.
 constexpr uint64_t kHugePage = uint64_t{2} << 20;
@@ -90,7 +90,7 @@ Status unreadable(std::string_view text) noexcept {
 }
 
 uint64_t whole_pages(double bytes) noexcept {
-  const double bounded = std::clamp(bytes, 0.0, static_cast<double>(kMost));
+  const double bounded = std::clamp(bytes, 0.0, static_cast<double>(kMax));
   return static_cast<uint64_t>(bounded) / GASNET_PAGESIZE * GASNET_PAGESIZE;
 }
 

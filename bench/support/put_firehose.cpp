@@ -48,7 +48,7 @@ class Firehose final : public PutStrategy {
     hydrant_messenger_t messenger{};
     messenger.size = sizeof messenger;
     messenger.user = &rank;
-    messenger.max_message_bytes = RemoteCluster::kLongestMessage;
+    messenger.max_message_bytes = RemoteCluster::kMaxMessage;
     messenger.send = [](void* user, uint32_t peer, uint32_t lane, void*, const void* message,
                         size_t len) {
       static_cast<Rank*>(user)->self->world().send(peer, kOwnKinds + lane, message, len);

@@ -72,12 +72,12 @@ bool RawLoops::window(bool is_put, uint32_t block, uint32_t under_way, uint64_t 
 
 bool RawLoops::put_rate(uint64_t count) {
   if (!first_) return true;
-  constexpr uint64_t kMostUntold = RawVerbs::kDepth / kUntold / 2;
+  constexpr uint64_t kMaxUntold = RawVerbs::kDepth / kUntold / 2;
   for (uint64_t i = 0; i < count; ++i) {
     const bool is_signalled = i % kUntold == kUntold - 1 || i + 1 == count;
     if (!verbs_.write(peer_, kSource, kBlocks, kWord, is_signalled)) return false;
     const auto has_room = [&] {
-      return verbs_.signalled(peer_) - verbs_.told(peer_) <= kMostUntold;
+      return verbs_.signalled(peer_) - verbs_.told(peer_) <= kMaxUntold;
     };
     if (is_signalled && !verbs_.poll_until(peer_, has_room)) return false;
   }

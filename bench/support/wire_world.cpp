@@ -66,7 +66,7 @@ void RemoteCluster::send(uint32_t to, uint32_t kind, const void* bytes, size_t l
   parcel->kind = kind;
   parcel->from = running_;
   parcel->to = to;
-  parcel->len = std::min(len, kLongestMessage);
+  parcel->len = std::min(len, kMaxMessage);
   std::memcpy(parcel->bytes, bytes, parcel->len);
   ++messages_;
   schedule(clocks_[running_] + spent() + delay_, parcel);

@@ -39,7 +39,7 @@ class RemoteCluster {
     bool announced;  // to the target instead of to the initiator
   };
   static constexpr uint64_t kNever = UINT64_MAX;
-  static constexpr size_t kLongestMessage = 4096;
+  static constexpr size_t kMaxMessage = 4096;
 
   RemoteCluster(Ranks& ranks, uint32_t count);
   RemoteCluster(const RemoteCluster&) = delete;
@@ -79,7 +79,7 @@ class RemoteCluster {
     uint32_t from, to;
     Put put;
     size_t len;
-    std::byte bytes[kLongestMessage];
+    std::byte bytes[kMaxMessage];
   };
   struct Event {
     uint64_t time, number;

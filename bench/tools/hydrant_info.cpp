@@ -266,13 +266,13 @@ void print_unknown_variables(const Json& rows) {
 
 void print_knobs(const Json& rows, bool explain) {
   // Longer texts shift the columns after them.
-  constexpr size_t kLongestValue = 16;
+  constexpr size_t kMaxValue = 16;
   heading("Environment variables");
   size_t names = 0;
   size_t values = 0;
   for (const Json& row : rows) {
     names = std::max(names, text_of(row, "name").size());
-    values = std::max(values, std::min(text_of(row, "value").size(), kLongestValue));
+    values = std::max(values, std::min(text_of(row, "value").size(), kMaxValue));
   }
   for (const Json& row : rows) {
     std::string value = text_of(row, "value");

@@ -21,7 +21,7 @@
 namespace {
 
 constexpr std::size_t kBytes = 64 * 1024;
-constexpr std::size_t kLongestMessage = 2048;
+constexpr std::size_t kMaxMessage = 2048;
 constexpr uint32_t kRanks = 2;
 
 // What both processes see beside the messages.
@@ -61,7 +61,7 @@ struct Process {
 
 // The lane travels in front: a request may be answered by a reply, a reply makes nobody send.
 int send_message(void* user, uint32_t, uint32_t lane, void*, const void* message, size_t len) {
-  std::array<char, 1 + kLongestMessage> frame;
+  std::array<char, 1 + kMaxMessage> frame;
   frame[0] = static_cast<char>(lane);
   std::memcpy(frame.data() + 1, message, len);
   const int wire = static_cast<const Process*>(user)->wire;
@@ -71,7 +71,7 @@ int send_message(void* user, uint32_t, uint32_t lane, void*, const void* message
 
 // Your progress loop calls these two: what has come, and what waits.
 void progress(const Process& process) {
-  std::array<char, 1 + kLongestMessage> frame;
+  std::array<char, 1 + kMaxMessage> frame;
   for (;;) {
     const ssize_t got = recv(process.wire, frame.data(), frame.size(), MSG_DONTWAIT);
     if (got <= 1) break;
@@ -102,7 +102,7 @@ bool start(Process* process) {
   hydrant_messenger_t messenger{};
   messenger.size = sizeof messenger;
   messenger.user = process;
-  messenger.max_message_bytes = kLongestMessage;
+  messenger.max_message_bytes = kMaxMessage;
   messenger.send = send_message;
   hydrant_remote_options_t remote;
   hydrant_remote_options_init(&remote);

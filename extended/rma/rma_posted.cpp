@@ -141,8 +141,8 @@ Status start_all(RmaThread& thread, const Transfer& what, CompletionCounter& pie
 Status transfer_direct(RmaThread& thread, const Transfer& what,
                        CompletionCounter& pieces) noexcept {
   // Fits the length field of every network.
-  constexpr size_t kMost = size_t{1} << 30;
-  return start_all(thread, what, pieces, false, kMost);
+  constexpr size_t kMax = size_t{1} << 30;
+  return start_all(thread, what, pieces, false, kMax);
 }
 
 Status transfer_bounced(RmaThread& thread, const Transfer& what,

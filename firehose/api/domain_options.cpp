@@ -130,8 +130,8 @@ Status choose_budget(const hydrant_domain_options_t& options, const RegistrarTra
 Status read_options(const hydrant_domain_options_t* given,
                     hydrant_domain_options_t* options) noexcept {
   // `mode` is the last field without which an options struct says nothing.
-  constexpr size_t kLeast = offsetof(hydrant_domain_options_t, mode) + sizeof(uint32_t);
-  if (given == nullptr || given->size < kLeast || given->size > 4096) {
+  constexpr size_t kMin = offsetof(hydrant_domain_options_t, mode) + sizeof(uint32_t);
+  if (given == nullptr || given->size < kMin || given->size > 4096) {
     return given == nullptr
                ? fail(Status::kBadArg, "options is NULL; start from hydrant_domain_options_init()")
                : fail(Status::kBadArg,

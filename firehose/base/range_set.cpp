@@ -100,8 +100,8 @@ bool RangeSet::has_any_inside(MemoryRange range) const noexcept {
 
 void RefusalList::add(MemoryRange range, Access access, uint64_t now_ns) noexcept {
   entries_[next_] = {range, access, now_ns + kLifeNs};
-  next_ = (next_ + 1) % kMost;
-  count_ = std::min(count_ + 1, kMost);
+  next_ = (next_ + 1) % kMax;
+  count_ = std::min(count_ + 1, kMax);
 }
 
 bool RefusalList::refuses(MemoryRange range, Access access, uint64_t now_ns) const noexcept {
@@ -114,7 +114,7 @@ void RefusalList::forget(MemoryRange range) noexcept {
   auto* end = std::remove_if(entries_, entries_ + count_,
                              [&](const Entry& e) { return e.range.overlaps(range); });
   count_ = static_cast<size_t>(end - entries_);
-  next_ = count_ % kMost;
+  next_ = count_ % kMax;
 }
 
 }  // namespace hydrant

@@ -37,7 +37,7 @@ class RangeSet {
 // no event reports memory that is mapped or made writable later.
 class RefusalList {
  public:
-  static constexpr size_t kMost = 128;
+  static constexpr size_t kMax = 128;
   static constexpr uint64_t kLifeNs = 1'000'000'000;
 
   void add(MemoryRange range, Access access, uint64_t now_ns) noexcept;
@@ -53,7 +53,7 @@ class RefusalList {
     Access access;
     uint64_t until_ns;
   };
-  Entry entries_[kMost];
+  Entry entries_[kMax];
   size_t count_ = 0;
   size_t next_ = 0;
 };

@@ -19,7 +19,7 @@
 namespace hydrant {
 namespace {
 
-constexpr uint64_t kMostRegions = uint64_t{1} << 22;  // hydrant_domain_options_t::max_regions
+constexpr uint64_t kMaxRegions = uint64_t{1} << 22;  // hydrant_domain_options_t::max_regions
 
 size_t page_bytes() noexcept { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
 
@@ -110,12 +110,12 @@ Prepinned read_prepinned(const hydrant_fh& fh, const void* regions, size_t n) no
 uint64_t choose_max_regions(const hydrant_fh& fh, const Prepinned& prepinned) noexcept {
   const CompatLimits& limits = fh.limits;
   if (fh.client.mode == HYDRANT_MODE_PAGE) {
-    if (limits.victim_bytes == 0) return kMostRegions;
+    if (limits.victim_bytes == 0) return kMaxRegions;
     const uint64_t bytes = limits.victim_bytes + limits.remote_bytes + prepinned.bytes;
-    return std::min(bytes / fh.bucket, kMostRegions);
+    return std::min(bytes / fh.bucket, kMaxRegions);
   }
   if (limits.victim_regions == 0) return 0;
-  return std::min(limits.victim_regions + limits.remote_regions + prepinned.count, kMostRegions);
+  return std::min(limits.victim_regions + limits.remote_regions + prepinned.count, kMaxRegions);
 }
 
 void create_domain(hydrant_fh& fh, const Prepinned& prepinned) noexcept {

@@ -130,9 +130,9 @@ Status RemotePinService::deliver(uint32_t from, const void* message, size_t len,
       return Status::kOk;
     }
     case Type::kRecall: {
-      constexpr size_t kMost = 64;
-      Recalled recalled[kMost];
-      if (header.count > kMost || reader.left() != header.count * sizeof(Recalled))
+      constexpr size_t kMax = 64;
+      Recalled recalled[kMax];
+      if (header.count > kMax || reader.left() != header.count * sizeof(Recalled))
         return malformed();
       for (size_t i = 0; i < header.count; ++i) {
         if (!reader.take(&recalled[i])) return malformed();

@@ -67,9 +67,9 @@ Status InjectedPins::open(const Limits& limits, Mutex& wire,
 }
 
 Status InjectedPins::init() noexcept {
-  void* memory = mmap(nullptr, sizeof(Record) * kMost, PROT_READ | PROT_WRITE,
+  void* memory = mmap(nullptr, sizeof(Record) * kMax, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  slots_.reset(new (std::nothrow) Slot[kMost]);
+  slots_.reset(new (std::nothrow) Slot[kMax]);
   if (memory == MAP_FAILED || slots_ == nullptr)
     return fail(Status::kResource, "no memory for the injected network's registrations");
   // Memory of zeros is records of zeros.
@@ -79,7 +79,7 @@ Status InjectedPins::init() noexcept {
   traits_.name = "injected";
   traits_.key_bytes = sizeof(InjectedKey);
   traits_.granule_bytes = machine.page_bytes;
-  traits_.max_regions = kMost;
+  traits_.max_regions = kMax;
   traits_.exports = true;
   traits_.export_bytes = kInjectedBlobBytes;
   if (!limits_.is_fake && !machine.memlock_lifted && machine.memlock_bytes != kUnlimited) {
@@ -101,7 +101,7 @@ Status InjectedPins::init() noexcept {
 }
 
 InjectedPins::~InjectedPins() {
-  if (records_ != nullptr) munmap(records_, sizeof(Record) * kMost);
+  if (records_ != nullptr) munmap(records_, sizeof(Record) * kMax);
 }
 
 // splitmix64: of all the states, each gives another number.
@@ -139,8 +139,8 @@ Status InjectedPins::admit(MemoryRange range, Access access) noexcept {
                 "pins=%llu",
                 range.len, ull(pinned_bytes_), ull(limits_.bytes));
   }
-  if (free_ == kNoSlot && used_ == kMost)
-    return fail(Status::kNotReady, "all %u registrations of the injected network are taken", kMost);
+  if (free_ == kNoSlot && used_ == kMax)
+    return fail(Status::kNotReady, "all %u registrations of the injected network are taken", kMax);
   return Status::kOk;
 }
 
@@ -214,7 +214,7 @@ Status InjectedPins::pin(uint32_t owner, MemoryRange range, Access access,
 }
 
 InjectedPins::Record* InjectedPins::find(const InjectedKey& key, MemoryRange range) const noexcept {
-  if (key.kind != InjectedKey::kLocal || key.record >= kMost || key.nonce == 0) return nullptr;
+  if (key.kind != InjectedKey::kLocal || key.record >= kMax || key.nonce == 0) return nullptr;
   Record& record = records_[key.record];
   const bool is_it = record.nonce.load(std::memory_order_acquire) == key.nonce &&
                      record.addr.load(std::memory_order_acquire) == range.addr &&
@@ -295,7 +295,7 @@ void InjectedPins::forget_in_child() noexcept {
 
 Status InjectedPins::check_local(const InjectedKey& key, MemoryRange range,
                                  Access what) const noexcept {
-  if (key.kind != InjectedKey::kLocal || key.record >= kMost || key.nonce == 0)
+  if (key.kind != InjectedKey::kLocal || key.record >= kMax || key.nonce == 0)
     return fail_literal(Status::kRefused, "this is no key of memory that is pinned here");
   const Record& record = records_[key.record];
   const uint64_t before = record.nonce.load(std::memory_order_seq_cst);

@@ -32,7 +32,7 @@ namespace hydrant {
 class InjectedPins {
  public:
   // Registrations at once.
-  static constexpr uint32_t kMost = 1 << 16;
+  static constexpr uint32_t kMax = 1 << 16;
 
   struct Limits {
     uint64_t bytes = 0;    // pinned at once; 0: what the kernel allows
@@ -103,7 +103,7 @@ class InjectedPins {
   Mutex& wire_;
   RegistrarTraits traits_;
   bool can_populate_ = false;
-  Record* records_ = nullptr;  // kMost of them, touched as they are needed
+  Record* records_ = nullptr;  // kMax of them, touched as they are needed
   std::unique_ptr<Slot[]> slots_;
 
   Mutex mu_;

@@ -152,8 +152,8 @@ uint32_t InjectedTransport::complete() noexcept {
     Completion* completion;
     Status status;
   };
-  constexpr uint32_t kMost = 32;
-  Over over[kMost];
+  constexpr uint32_t kMax = 32;
+  Over over[kMax];
   uint32_t count = 0;
   {
     const MutexLock lock(mu_);
@@ -162,7 +162,7 @@ uint32_t InjectedTransport::complete() noexcept {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < operation_count_; ++i) {
       const Operation& operation = operations_[i];
-      if (count < kMost && operation.is_copied && operation.done_ns <= now) {
+      if (count < kMax && operation.is_copied && operation.done_ns <= now) {
         over[count++] = {operation.completion, operation.status};
         if (operation.ends != nullptr) free_ends(operation.ends);
       } else {

@@ -39,15 +39,15 @@ class CellPool {
   SpinLock lock;
 
  private:
-  static constexpr uint32_t kMost = kSmallCells;
+  static constexpr uint32_t kMax = kSmallCells;
   struct Kind {
     uint32_t free_count = 0;
     uint32_t away_count = 0;
-    uint32_t made = 0;          // cells that have memory
-    uint16_t free[kMost] = {};  // a stack: the last one that came back is the warmest
-    uint16_t away[kMost] = {};  // oldest first
+    uint32_t made = 0;         // cells that have memory
+    uint16_t free[kMax] = {};  // a stack: the last one that came back is the warmest
+    uint16_t away[kMax] = {};  // oldest first
   };
-  static_assert(kCellClasses[1].count <= kMost);
+  static_assert(kCellClasses[1].count <= kMax);
 
   void add_free(uint32_t kind, uint32_t cell) noexcept;
   void collect(Kind& kind) noexcept;

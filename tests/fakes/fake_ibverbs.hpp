@@ -138,7 +138,7 @@ struct Traffic {
   uint64_t bad_keys = 0;       // invalid local keys: an error of the sender
   uint64_t too_early = 0;      // messages for a queue pair that was not ready to receive
   uint64_t receives_left = 0;  // buffers in shared receive queues now
-  size_t most_completions = 0;
+  size_t max_completions = 0;
 };
 Traffic traffic();
 // The last request that was posted to a send queue, and its address.

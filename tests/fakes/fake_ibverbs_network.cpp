@@ -25,7 +25,7 @@ void complete(FakeCq& cq, const FakeCq::Entry& entry) {
     return;
   }
   cq.entries.push_back(entry);
-  w.traffic.most_completions = std::max(w.traffic.most_completions, cq.entries.size());
+  w.traffic.max_completions = std::max(w.traffic.max_completions, cq.entries.size());
   if (!cq.is_armed || cq.verbs.channel == nullptr) return;
   cq.is_armed = false;
   reinterpret_cast<FakeChannel*>(cq.verbs.channel)->events.push_back(&cq.verbs);

@@ -118,8 +118,8 @@ void check_value(SharedEnvironment& here, const std::string& name,
 
 void check_found(SharedEnvironment& here, const std::optional<std::string>& text) {
   const auto variables = variables_in(text.value_or(""));
-  constexpr size_t kMostChecked = 16;
-  const size_t step = variables.size() / kMostChecked + 1;
+  constexpr size_t kMaxChecked = 16;
+  const size_t step = variables.size() / kMaxChecked + 1;
   for (size_t i = 0; i < variables.size(); i += step)
     check_value(here, variables[i].first, variables);
   for (const char* name : {"", "A", "FUZZ_OWN"}) check_value(here, name, variables);
@@ -213,8 +213,8 @@ ParsedInteger expected_integer(const char* p, uint64_t plain, bool* is_exact) {
   skip_blanks(&p);
   const long double value = number * static_cast<long double>(unit);
   if (value > 1e18L) *is_exact = false;
-  constexpr long double kMost = 9223372036854775807.0L;
-  const auto magnitude = static_cast<int64_t>(std::min(value, kMost));
+  constexpr long double kMax = 9223372036854775807.0L;
+  const auto magnitude = static_cast<int64_t>(std::min(value, kMax));
   return {is_negative ? -magnitude : magnitude, p};
 }
 
@@ -323,8 +323,8 @@ void check_numbers(Input& input) {
 // ---- signals ----
 
 bool is_name_of(const std::string& name, int number) {
-  constexpr size_t kLongest = 31;
-  if (name.size() > kLongest) return false;
+  constexpr size_t kMax = 31;
+  if (name.size() > kMax) return false;
   const char* const whole = hydrant_tools_signame_fromval(number);
   if (strcasecmp(name.c_str(), whole) == 0 || strcasecmp(name.c_str(), whole + 3) == 0) return true;
   char* end = nullptr;

@@ -54,7 +54,7 @@ struct Options {
 };
 
 // Time limit of an input in seconds, after which it counts as failed.
-constexpr unsigned kLongestRun = 60;
+constexpr unsigned kMaxRun = 60;
 
 // The current input, for the crash handler.
 const Bytes* current = nullptr;
@@ -138,13 +138,13 @@ std::vector<Bytes> read_corpus(const std::vector<std::string>& paths) {
 class Mutator {
  public:
   Mutator(const std::vector<Bytes>& corpus, uint64_t seed, size_t longest)
-      : corpus_(corpus), random_(seed), longest_(longest) {}
+      : corpus_(corpus), random_(seed), max_(longest) {}
 
   Bytes next() {
     if (corpus_.empty() || below(4) == 0) return fresh();
     Bytes input = corpus_[below(corpus_.size())];
     for (size_t n = 1 + below(below(4) == 0 ? 16 : 3); n > 0; --n) mutate(&input);
-    if (input.size() > longest_) input.resize(longest_);
+    if (input.size() > max_) input.resize(max_);
     return input;
   }
 
@@ -153,7 +153,7 @@ class Mutator {
   uint8_t any_byte() { return static_cast<uint8_t>(random_()); }
 
   Bytes fresh() {
-    Bytes input(below(below(3) == 0 ? longest_ : 64) + 1);
+    Bytes input(below(below(3) == 0 ? max_ : 64) + 1);
     for (uint8_t& one : input) one = any_byte();
     return input;
   }
@@ -204,7 +204,7 @@ class Mutator {
 
   const std::vector<Bytes>& corpus_;
   std::mt19937_64 random_;
-  const size_t longest_;
+  const size_t max_;
 };
 
 // Runs the input in a child, so that this process survives.
@@ -214,7 +214,7 @@ bool fails(const Bytes& input) {
     save_path[0] = 0;
     const int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
     dup2(null, STDERR_FILENO);
-    hydrant_test_alarm(kLongestRun);
+    hydrant_test_alarm(kMaxRun);
     run(input);
     _exit(0);
   }
@@ -300,7 +300,7 @@ int main(int argc, char** argv) {
   // Printed first: the seed reproduces a failure.
   std::fprintf(stderr, "seed %llu, %zu files\n", static_cast<unsigned long long>(options.seed),
                corpus.size());
-  hydrant_test_alarm(kLongestRun);
+  hydrant_test_alarm(kMaxRun);
   for (const Bytes& input : corpus) run(input);
   Mutator mutator(corpus, options.seed, options.longest);
   const auto start = std::chrono::steady_clock::now();
@@ -311,7 +311,7 @@ int main(int argc, char** argv) {
   };
   uint64_t runs = 0;
   for (; !is_over(runs); ++runs) {
-    hydrant_test_alarm(kLongestRun);
+    hydrant_test_alarm(kMaxRun);
     run(mutator.next());
   }
   std::fprintf(stderr, "%llu inputs\n", static_cast<unsigned long long>(runs));

@@ -20,7 +20,7 @@ constexpr size_t kPages = 8;
 constexpr uint32_t kCopy = 1u << 31;
 // Interval of polls that check for ended holds, as in firehose/remote/initiator/peer_replies.cpp.
 constexpr uint64_t kDrainNs = 21'000;
-constexpr int kMostRounds = 200;
+constexpr int kMaxRounds = 200;
 
 uint32_t name_of(uint32_t from, uint32_t n) { return from << 16 | n; }
 
@@ -408,9 +408,9 @@ void RemoteExplorer::run_to_rest() {
   if (own_.region != nullptr) free_own();
   bool busy = true;
   for (int round = 0; busy; ++round) {
-    if (round >= kMostRounds) return wrong("the execution does not come to rest");
+    if (round >= kMaxRounds) return wrong("the execution does not come to rest");
     busy = false;
-    while (!names_.empty() && round < kMostRounds) {
+    while (!names_.empty() && round < kMaxRounds) {
       busy = true;
       ++round;
       deliver(0);
@@ -490,10 +490,10 @@ bool RemoteExplorer::choose(Node* node) const {
   return false;
 }
 
-RemoteFindings RemoteExplorer::explore(uint64_t most_executions) {
+RemoteFindings RemoteExplorer::explore(uint64_t max_executions) {
   findings_ = {};
   std::vector<Node> path;
-  for (bool more = true; more && findings_.executions < most_executions;) {
+  for (bool more = true; more && findings_.executions < max_executions;) {
     begin();
     for (const Node& node : path) {
       if (!step(node.chosen)) wrong("a step of the last execution is not enabled again");

@@ -66,7 +66,7 @@ class RemoteExplorer {
   RemoteExplorer& operator=(const RemoteExplorer&) = delete;
 
   // Depth first, until the first violation.
-  RemoteFindings explore(uint64_t most_executions);
+  RemoteFindings explore(uint64_t max_executions);
   // Runs executions with random choices.
   RemoteFindings wander(uint64_t executions, uint64_t seed);
 

@@ -79,11 +79,11 @@ class StaleHunt : public ::testing::Test {
                 static_cast<unsigned long long>(result_.counts.opportunities),
                 static_cast<unsigned long long>(result_.counts.stale));
   }
-  void expect_clean(uint64_t least_opportunities_percent = 1) {
+  void expect_clean(uint64_t min_opportunities_percent = 1) {
     if (IsSkipped()) return;
     EXPECT_TRUE(result_.clean()) << words_of(result_);
     EXPECT_GE(result_.counts.opportunities * 100,
-              result_.counts.operations * least_opportunities_percent)
+              result_.counts.operations * min_opportunities_percent)
         << "a run with too few opportunities proves nothing";
   }
 

@@ -27,14 +27,14 @@ inline ino_t inode_of(int fd) {
 class OwnDescriptors {
  public:
   OwnDescriptors() {
-    for (int fd = 0; fd < kMost; ++fd) {
+    for (int fd = 0; fd < kMax; ++fd) {
       if (is_open(fd)) mine_.push_back(fd);
     }
   }
   // The numbers of all other descriptors.
   std::vector<int> others() const {
     std::vector<int> found;
-    for (int fd = 0; fd < kMost; ++fd) {
+    for (int fd = 0; fd < kMax; ++fd) {
       if (is_open(fd) && std::find(mine_.begin(), mine_.end(), fd) == mine_.end())
         found.push_back(fd);
     }
@@ -43,7 +43,7 @@ class OwnDescriptors {
   // Closes all other descriptors, as close_range() would, and answers their numbers.
   std::vector<int> close_others() const {
     std::vector<int> closed;
-    for (int fd = 0, i = 0; fd < kMost; ++fd) {
+    for (int fd = 0, i = 0; fd < kMax; ++fd) {
       if (i < static_cast<int>(mine_.size()) && mine_[static_cast<size_t>(i)] == fd) {
         ++i;
       } else if (close(fd) == 0) {
@@ -61,12 +61,12 @@ class OwnDescriptors {
       }
       return true;
     };
-    while (!all_taken() && opened.size() < kMost) opened.push_back(open());
+    while (!all_taken() && opened.size() < kMax) opened.push_back(open());
     return opened;
   }
 
  private:
-  static constexpr int kMost = 512;
+  static constexpr int kMax = 512;
   std::vector<int> mine_;
 };
 

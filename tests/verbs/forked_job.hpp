@@ -19,7 +19,7 @@
 namespace hydrant::testing {
 
 struct SharedJob {
-  static constexpr Rank kMost = 8;
+  static constexpr Rank kMax = 8;
   struct Slot {
     size_t bytes = 0;
     std::byte endpoint[Bootstrap::kMaxValueBytes];
@@ -27,7 +27,7 @@ struct SharedJob {
     std::atomic<uint64_t> words[8];
   };
   std::atomic<uint32_t> arrived{0};
-  Slot slots[kMost];
+  Slot slots[kMax];
 };
 
 class ForkedBootstrap final : public Bootstrap {

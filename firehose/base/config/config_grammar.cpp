@@ -266,11 +266,11 @@ const char* format_size_rounded(uint64_t bytes, char* text, size_t room) noexcep
 }
 
 size_t edit_distance(std::string_view a, std::string_view b) noexcept {
-  constexpr size_t kMost = 63;
-  a = a.substr(0, kMost);
-  b = b.substr(0, kMost);
+  constexpr size_t kMax = 63;
+  a = a.substr(0, kMax);
+  b = b.substr(0, kMax);
   // Rows i-2, i-1 and i of the optimal-string-alignment table.
-  std::array<std::array<size_t, kMost + 1>, 3> rows{};
+  std::array<std::array<size_t, kMax + 1>, 3> rows{};
   for (size_t j = 0; j <= b.size(); ++j) rows[0][j] = j;
   for (size_t i = 1; i <= a.size(); ++i) {
     auto& row = rows[i % 3];

@@ -10,7 +10,7 @@ namespace hydrant {
 
 class VouchedRanges {
  public:
-  [[nodiscard]] bool map() noexcept { return ranges_.map(kMost); }
+  [[nodiscard]] bool map() noexcept { return ranges_.map(kMax); }
   // False when there are too many separate ranges.
   [[nodiscard]] bool add(const CacheLock&, MemoryRange pages) noexcept {
     return ranges_.add(pages);
@@ -22,7 +22,7 @@ class VouchedRanges {
   size_t size(const CacheLock&) const noexcept { return ranges_.size(); }
 
  private:
-  static constexpr size_t kMost = 65536;
+  static constexpr size_t kMax = 65536;
   RangeSet ranges_;
 };
 

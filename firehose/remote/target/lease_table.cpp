@@ -18,7 +18,7 @@ constexpr uint64_t kMinGrowth = 64u << 10;
 bool LeaseTable::set_up(uint64_t budget, uint32_t ranks, uint32_t percent) noexcept {
   if (!peers_.map(ranks)) return false;
   ranks_ = ranks;
-  most_ = budget;
+  max_ = budget;
   const uint64_t sure = budget / 100 * percent + budget % 100 * percent / 100;
   base_ = ranks > 1 ? sure / (ranks - 1) : sure;
   pool_ = budget - (ranks > 1 ? base_ * (ranks - 1) : base_);
@@ -91,7 +91,7 @@ bool LeaseTable::admit(uint32_t peer, uint64_t bytes, bool is_short) noexcept {
   const bool has_room = fits(p, bytes);
   if (has_room && !is_short) return true;
   p.asked_at = moves_;
-  if (bytes > most_) return false;
+  if (bytes > max_) return false;
   if (pool_ != 0) {
     const uint64_t least = has_room ? 0 : p.held + bytes - p.lease;
     lend(peer, least, std::max({p.lease / kGrowth, bytes, kMinGrowth}));
@@ -102,7 +102,7 @@ bool LeaseTable::admit(uint32_t peer, uint64_t bytes, bool is_short) noexcept {
 void LeaseTable::ask(uint32_t peer, uint64_t bytes) noexcept {
   Peer& p = peers_[peer];
   p.asked_at = ++moves_;
-  if (pool_ == 0 || bytes > most_ || fits(p, bytes)) return;
+  if (pool_ == 0 || bytes > max_ || fits(p, bytes)) return;
   lend(peer, p.held + bytes - p.lease, 0);
 }
 

@@ -29,7 +29,7 @@ class LeaseTable {
   bool fits(uint32_t peer, uint64_t bytes) const noexcept { return fits(peers_[peer], bytes); }
   // A move for so much may be admitted: there is room in its lease, or something left to lend.
   bool may_fit(uint32_t peer, uint64_t bytes) const noexcept {
-    return fits(peer, bytes) || (lent_ < pool_ && bytes <= most_);
+    return fits(peer, bytes) || (lent_ < pool_ && bytes <= max_);
   }
   // The peer would need so much beside what it has.
   void ask(uint32_t peer, uint64_t bytes) noexcept;
@@ -81,7 +81,7 @@ class LeaseTable {
 
   MappedArray<Peer> peers_;
   uint32_t ranks_ = 0;
-  uint64_t most_ = 0;  // the budget
+  uint64_t max_ = 0;  // the budget
   uint64_t base_ = 0;
   uint64_t pool_ = 0;  // may be lent in all
   uint64_t lent_ = 0;  // sum of what leases or holdings are beyond the base

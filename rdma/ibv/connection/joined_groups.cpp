@@ -6,7 +6,7 @@
 namespace hydrant::ibv {
 
 Status JoinedGroups::open(uint32_t most) noexcept {
-  most_ = most;
+  max_ = most;
   joined_.reset(new (std::nothrow) GroupAddress[most]);
   if (joined_ != nullptr) return Status::kOk;
   return fail(Status::kResource, "no memory for %u processes of other groups", most);
@@ -43,11 +43,11 @@ Status JoinedGroups::admit(std::span<const std::byte> blob, uint32_t* count,
   const PeerName name = name_of(own_.ranks() + *count, address.rank, group);
   if (const Status status = factory_.check_settings(name, address.endpoint); status != Status::kOk)
     return status;
-  if (*count == most_)
+  if (*count == max_)
     return fail(Status::kResource,
                 "no room for more than %u processes of other groups "
                 "(IbvTransport::Options::max_joined): open the transport with more",
-                most_);
+                max_);
   joined_[*count] = address;
   *number = own_.ranks() + (*count)++;
   return Status::kOk;

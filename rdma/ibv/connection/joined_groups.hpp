@@ -50,7 +50,7 @@ class JoinedGroups {
   const OwnEndpoint& own_;
   const PeerFactory& factory_;
   uint64_t own_group_ = 0;
-  uint32_t most_ = 0;
+  uint32_t max_ = 0;
   std::unique_ptr<GroupAddress[]> joined_;
   std::atomic<uint32_t> count_{0};
 };

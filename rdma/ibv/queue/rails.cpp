@@ -18,7 +18,7 @@ constexpr uint32_t kMinDepth = 16;
 
 void Rails::open(std::span<const Port> ports, uint32_t send_depth, uint32_t peers_at_first,
                  bool threaded) noexcept {
-  count_ = static_cast<uint32_t>(std::min<size_t>(ports.size(), kMost));
+  count_ = static_cast<uint32_t>(std::min<size_t>(ports.size(), kMax));
   for (uint32_t i = 0; i < count_; ++i) {
     Rail& rail = rails_[i];
     rail.port = ports[i];

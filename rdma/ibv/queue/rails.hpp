@@ -25,7 +25,7 @@ struct Rail {
 
 class Rails {
  public:
-  static constexpr uint32_t kMost = kMaxRails - 1;
+  static constexpr uint32_t kMax = kMaxRails - 1;
 
   // One for each of `ports`. Send queues of at most `send_depth`; completion queues for `peers_at_first`
   // peers. Logs a rail that cannot be opened.
@@ -40,7 +40,7 @@ class Rails {
  private:
   Status open_one(Rail& rail, uint32_t send_depth, uint32_t peers_at_first, bool threaded) noexcept;
 
-  Rail rails_[kMost];
+  Rail rails_[kMax];
   uint32_t count_ = 0;
 };
 

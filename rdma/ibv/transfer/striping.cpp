@@ -47,7 +47,7 @@ uint32_t Striping::usable_rails(Peer& peer, bool is_put) noexcept {
 }
 
 bool Striping::is_busy(const Peer& peer, uint32_t rails) noexcept {
-  for (uint32_t i = 0; i < Rails::kMost; ++i) {
+  for (uint32_t i = 0; i < Rails::kMax; ++i) {
     if (is_in(rails, i) && peer.rails->rails[i].waiting != nullptr) return true;
   }
   return false;
@@ -65,7 +65,7 @@ void Striping::begin(Peer& peer, Operation& operation, uint32_t rails,
   Stripe* const stripes = pool_.stripes_of(operation);
   operation.left = cut_of(1);
   uint32_t part = 1;
-  for (uint32_t i = 0; i < Rails::kMost; ++i) {
+  for (uint32_t i = 0; i < Rails::kMax; ++i) {
     if (!is_in(rails, i)) continue;
     const size_t from = cut_of(part);
     stripes[i] = {.operation = &operation,

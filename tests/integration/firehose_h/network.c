@@ -44,7 +44,7 @@ void network_pin(uintptr_t addr, size_t len) {
   for (i = 0; i < len / NETWORK_PAGE; ++i) ++covered[first + i];
   ++counts.pins;
   counts.bytes += len;
-  if (counts.bytes > counts.most_bytes) counts.most_bytes = counts.bytes;
+  if (counts.bytes > counts.max_bytes) counts.max_bytes = counts.bytes;
   pthread_mutex_unlock(&lock);
 }
 

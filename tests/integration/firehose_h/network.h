@@ -26,7 +26,7 @@ void network_pin(uintptr_t addr, size_t len);
 void network_unpin(uintptr_t addr, size_t len);
 
 typedef struct {
-  size_t pins, unpins, bytes, most_bytes;
+  size_t pins, unpins, bytes, max_bytes;
 } network_counts_t;
 network_counts_t network_counts(void);
 /* True if each page of the range is registered at least once. */

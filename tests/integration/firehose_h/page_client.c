@@ -88,7 +88,7 @@ static void eviction_stays_in_budget(void) {
   size_t i;
   start(16, LOCAL | UNPIN);
   for (i = 0; i < 100; ++i) drop(pin(8 * i % 512, 5));
-  CHECK(network_counts().most_bytes <= 16 * BUCKET);
+  CHECK(network_counts().max_bytes <= 16 * BUCKET);
   firehose_fini();
   CHECK(network_counts().bytes == 0);
 }
@@ -100,7 +100,7 @@ static void blocked_pin_polls(void) {
   held[1] = pin(100, 6);
   release_in_poll(held[0], 4);
   drop(pin(200, 3));
-  CHECK(polls() >= 4 && network_counts().most_bytes <= 16 * BUCKET);
+  CHECK(polls() >= 4 && network_counts().max_bytes <= 16 * BUCKET);
   drop(held[1]);
   firehose_fini();
   CHECK(network_counts().bytes == 0);
@@ -128,7 +128,7 @@ static void prepinned_stay(void) {
   for (i = 0; i < 64; ++i) drop(pin(8 * i, 4));
   drop(pin(1000, 32));
   drop(pin(600, 16)); /* max_LocalPinSize, besides the prepinned regions */
-  CHECK(network_counts().most_bytes <= 48 * BUCKET);
+  CHECK(network_counts().max_bytes <= 48 * BUCKET);
   firehose_fini();
   CHECK(network_counts().bytes == 32 * BUCKET && network_is_pinned(own.addr, own.len));
 }

@@ -56,7 +56,7 @@ void threads_share_a_small_budget() {
     for (unsigned i = 0; i < 4; ++i) threads.emplace_back(use_memory, 10 * round + i, 512, 8);
     for (std::thread& thread : threads) thread.join();
   }
-  CHECK(network_counts().most_bytes <= 64 * NETWORK_PAGE);
+  CHECK(network_counts().max_bytes <= 64 * NETWORK_PAGE);
   CHECK(network_counts().unpins != 0);
   firehose_fini();
   CHECK(network_counts().bytes == 0);

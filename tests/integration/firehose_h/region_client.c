@@ -82,7 +82,7 @@ static void eviction_stays_in_budget(void) {
   CHECK(info.max_LocalRegions == 4 && info.max_LocalPinSize == 4 * PAGE);
   for (i = 0; i < 64; ++i) drop(pin(8 * i, 4));
   CHECK(network_counts().pins == 64);
-  CHECK(network_counts().most_bytes <= 16 * PAGE);
+  CHECK(network_counts().max_bytes <= 16 * PAGE);
   CHECK(network_counts().bytes >= 4 * PAGE); /* victims stay */
   firehose_fini();
   CHECK(network_counts().bytes == 0);
@@ -97,7 +97,7 @@ static void blocked_pin_polls(void) {
   release_in_poll(held[2], 5);
   drop(pin(100, 4));
   CHECK(polls() >= 5);
-  CHECK(network_counts().most_bytes <= 16 * PAGE);
+  CHECK(network_counts().max_bytes <= 16 * PAGE);
   drop(held[0]);
   drop(held[1]);
   drop(held[3]);
@@ -189,7 +189,7 @@ static void prepinned_stay(void) {
   CHECK(request != NULL && request->client.registration == 501);
   drop(request);
   firehose_release(held, 4);
-  CHECK(network_counts().pins == 36 && network_counts().most_bytes <= 16 * PAGE);
+  CHECK(network_counts().pins == 36 && network_counts().max_bytes <= 16 * PAGE);
   firehose_fini();
   CHECK(network_counts().unpins == 36);
 }
@@ -227,7 +227,7 @@ static void network_that_is_full_makes_victims(void) {
   start(64, 4, LOCAL | UNPIN);
   limit_network(16 * PAGE); /* far below the budget */
   for (i = 0; i < 64; ++i) drop(pin(8 * i, 4));
-  CHECK(network_counts().most_bytes <= 16 * PAGE);
+  CHECK(network_counts().max_bytes <= 16 * PAGE);
   firehose_fini();
 }
 

@@ -19,7 +19,7 @@ namespace {
 
 gex_Client_t client;
 gex_EP_t endpoint;
-std::byte* areas[kMostRanks][kAreas];
+std::byte* areas[kMaxRanks][kAreas];
 std::byte* segment_behind;
 alignas(4096) std::byte static_area[kAreaBytes[kStatic]];
 std::atomic<uint32_t> told{0};
@@ -166,7 +166,7 @@ int main(int argc, char** argv) {
     return 2;
   me = gex_TM_QueryRank(team);
   size = gex_TM_QuerySize(team);
-  if (size > kMostRanks) wrong("%u ranks", size);
+  if (size > kMaxRanks) wrong("%u ranks", size);
   gex_AM_Entry_t table[] = {{kTell, reinterpret_cast<gex_AM_Fn_t>(on_tell),
                              GEX_FLAG_AM_MEDIUM | GEX_FLAG_AM_REQUEST, 0, nullptr, "tell"},
                             {kPut, reinterpret_cast<gex_AM_Fn_t>(on_put),

@@ -15,7 +15,7 @@ namespace rma_client {
 extern gex_TM_t team;
 extern gex_Rank_t me;
 extern gex_Rank_t size;
-inline constexpr gex_Rank_t kMostRanks = 4;
+inline constexpr gex_Rank_t kMaxRanks = 4;
 
 [[noreturn, gnu::format(printf, 1, 2)]] void wrong(const char* format, ...);
 void barrier();

@@ -15,7 +15,7 @@ namespace rma_client {
 namespace {
 
 struct Table {
-  hydrant_path_counts_t rows[kMostRanks + 1][HYDRANT_PATH_COUNT];  // the last row: all ranks
+  hydrant_path_counts_t rows[kMaxRanks + 1][HYDRANT_PATH_COUNT];  // the last row: all ranks
 
   void read() {
     for (gex_Rank_t rank = 0; rank <= size; ++rank) {

@@ -13,14 +13,14 @@
 namespace rma_client {
 namespace {
 
-constexpr size_t kMost = size_t{256} << 10;
+constexpr size_t kMax = size_t{256} << 10;
 
 struct Constants {
-  uint8_t bytes[kMost];
+  uint8_t bytes[kMax];
 };
 constexpr Constants make_constants() {
   Constants made{};
-  for (size_t i = 0; i < kMost; ++i) made.bytes[i] = static_cast<uint8_t>(i * 13 + (i >> 8));
+  for (size_t i = 0; i < kMax; ++i) made.bytes[i] = static_cast<uint8_t>(i * 13 + (i >> 8));
   return made;
 }
 const Constants constants = make_constants();  // in .rodata
@@ -88,9 +88,8 @@ uint64_t operations_by(hydrant_path_t path) {
 
 std::byte* read_only_file() {
   const int file = memfd_create("rma_client", 0);
-  if (file < 0 || write(file, constants.bytes, kMost) != static_cast<ssize_t>(kMost))
-    wrong("memfd");
-  void* at = mmap(nullptr, kMost, PROT_READ, MAP_PRIVATE, file, 0);
+  if (file < 0 || write(file, constants.bytes, kMax) != static_cast<ssize_t>(kMax)) wrong("memfd");
+  void* at = mmap(nullptr, kMax, PROT_READ, MAP_PRIVATE, file, 0);
   if (at == MAP_FAILED) wrong("mmap");
   close(file);
   return static_cast<std::byte*>(at);
@@ -99,7 +98,7 @@ std::byte* read_only_file() {
 }  // namespace
 
 void odd_memory(const char* network) {
-  std::memcpy(area(me, kMapped), constants.bytes, kMost);
+  std::memcpy(area(me, kMapped), constants.bytes, kMax);
   barrier();
   for (size_t offset : {size_t{0}, size_t{1}, size_t{4093}}) {
     get_to_stack<8>(offset);
@@ -111,13 +110,13 @@ void odd_memory(const char* network) {
   deeper(20);
   std::byte* const file = read_only_file();
   auto* const made_so = static_cast<std::byte*>(
-      mmap(nullptr, kMost, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+      mmap(nullptr, kMax, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   if (made_so == MAP_FAILED) wrong("mmap");
-  std::memcpy(made_so, constants.bytes, kMost);
-  if (mprotect(made_so, kMost, PROT_READ) != 0) wrong("mprotect");
+  std::memcpy(made_so, constants.bytes, kMax);
+  if (mprotect(made_so, kMax, PROT_READ) != 0) wrong("mprotect");
   for (gex_Event_t* lc_opt : {GEX_EVENT_DEFER, GEX_EVENT_NOW}) {
     for (size_t bytes :
-         {size_t{1}, size_t{63}, size_t{64}, size_t{65}, size_t{4096}, size_t{20001}, kMost - 3}) {
+         {size_t{1}, size_t{63}, size_t{64}, size_t{65}, size_t{4096}, size_t{20001}, kMax - 3}) {
       put_from(constants.bytes + 3, bytes, 3, lc_opt, "a put of constants");
       put_from(file + 1, bytes, 1, lc_opt, "a put of a file's bytes");
       put_from(made_so + 2, bytes, 2, lc_opt, "a put of read-only memory");
@@ -134,8 +133,8 @@ void odd_memory(const char* network) {
       wrong("%llu operations went by a firehose", static_cast<unsigned long long>(hits));
   }
   barrier();
-  munmap(file, kMost);
-  munmap(made_so, kMost);
+  munmap(file, kMax);
+  munmap(made_so, kMax);
 }
 
 }  // namespace rma_client

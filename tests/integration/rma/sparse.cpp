@@ -46,7 +46,7 @@ void sparse(double seconds, uint64_t seed) {
   std::vector<uint64_t> buffer(kPlaceWords);
   const double end = now_s() + seconds;
   uint64_t operations = 0;
-  uint64_t most_exported = 0;
+  uint64_t max_exported = 0;
   while (now_s() < end) {
     for (int i = 0; i < 20; ++i, ++operations) {
       if (written.size() < kMaxPlaces && chance() % 2 == 0) {
@@ -71,7 +71,7 @@ void sparse(double seconds, uint64_t seed) {
     stats.size = sizeof stats;
     if (hydrant_remote_get_stats(hydrant::firehose().end, &stats) != GASNET_OK)
       wrong("this job has no firehoses");
-    most_exported = std::max(most_exported, stats.exported_bytes);
+    max_exported = std::max(max_exported, stats.exported_bytes);
   }
   barrier();
   hydrant_remote_stats_t stats{};
@@ -80,7 +80,7 @@ void sparse(double seconds, uint64_t seed) {
   std::printf("rank %u: %zu MiB of addresses, %zu places, %" PRIu64 " operations, %" PRIu64
               " moves, %" PRIu64 " evictions, %" PRIu64 " bytes exported at most\n",
               me, bytes >> 20, written.size(), operations, stats.moves, stats.evictions,
-              most_exported);
+              max_exported);
   std::fflush(stdout);
   if (written.size() > 100 && stats.evictions == 0) wrong("nothing was given up for others");
   barrier();

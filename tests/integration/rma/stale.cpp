@@ -45,7 +45,7 @@ struct Far {
 };
 
 Owned owned[kSlots];
-Far others[kMostRanks][kSlots];
+Far others[kMaxRanks][kSlots];
 // Announcements that peers send by puts: {address, generation}.
 struct Told {
   std::atomic<uint64_t> at;
@@ -63,7 +63,7 @@ uint64_t held = 0;
 uint64_t turn = 0;
 constexpr uint64_t kTurnsHeld = 10;
 uint32_t satisfied = 0;  // ranks that have seen every kind of event
-std::vector<uint64_t> sources[kMostRanks][kSlots];
+std::vector<uint64_t> sources[kMaxRanks][kSlots];
 
 hydrant_remote_stats_t statistics_now() {
   hydrant_remote_stats_t stats{};
@@ -80,7 +80,7 @@ void note(gex_Rank_t to, Note what, uint32_t slot, uint32_t generation, const vo
                        static_cast<int32_t>(address & 0xffffffffu));
 }
 
-size_t slice_words() { return kSlotBytes / 8 / kMostRanks; }
+size_t slice_words() { return kSlotBytes / 8 / kMaxRanks; }
 size_t half_words() { return slice_words() / 2; }
 
 void told(gex_Rank_t owner, uint32_t slot, std::byte* at, uint32_t generation) {
@@ -103,7 +103,7 @@ void fill(const Owned& mine, uint32_t slot) {
 }
 
 void check(const Owned& mine, uint32_t slot) {
-  for (gex_Rank_t rank = 0; rank < kMostRanks; ++rank) {
+  for (gex_Rank_t rank = 0; rank < kMaxRanks; ++rank) {
     for (size_t i = 0; i < slice_words(); ++i) {
       const size_t at = rank * slice_words() + i;
       const bool is_put = rank < size && rank != me && i < half_words();
@@ -355,8 +355,8 @@ void hunt_stale(double seconds, uint64_t seed, const char* mutant) {
   std::printf("rank %u of %u by %d\n", me, size, static_cast<int>(getpid()));
   std::fflush(stdout);
   chance.seed(seed * 16 + me);
-  static_assert(sizeof(Told) == 16 && kMostRanks <= kNobody);
-  std::memset(static_cast<void*>(board(me)), 0, sizeof(Told) * kMostRanks * kSlots);
+  static_assert(sizeof(Told) == 16 && kMaxRanks <= kNobody);
+  std::memset(static_cast<void*>(board(me)), 0, sizeof(Told) * kMaxRanks * kSlots);
   for (uint32_t slot = 0; slot < kSlots; ++slot) {
     owned[slot].at = first_memory(way_of(slot));
     fill(owned[slot], slot);

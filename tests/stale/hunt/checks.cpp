@@ -172,12 +172,12 @@ void Worker::drain() {
 
 // Checks several blocks with one call of pin_many().
 bool Worker::check_many() {
-  constexpr size_t kMost = 4;
-  const size_t n = std::min<size_t>(random_.between(2, kMost), blocks_.size());
+  constexpr size_t kMax = 4;
+  const size_t n = std::min<size_t>(random_.between(2, kMax), blocks_.size());
   const size_t first = random_.below(blocks_.size());
-  Range ranges[kMost];
-  uintptr_t cells[kMost];
-  Hold holds[kMost];
+  Range ranges[kMax];
+  uintptr_t cells[kMax];
+  Hold holds[kMax];
   for (size_t i = 0; i < n; ++i) {
     const Range within = blocks_[(first + i) % blocks_.size()].range;
     cells[i] = choose_cell(within);

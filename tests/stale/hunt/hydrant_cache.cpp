@@ -154,10 +154,10 @@ PinAnswer HydrantCache::pin(How how, Range range, Hold* hold) {
 }
 
 PinAnswer HydrantCache::pin_many(const Range* ranges, size_t n, Hold* holds) {
-  constexpr size_t kMost = 8;
-  hydrant_range_t wanted[kMost] = {};
-  hydrant_pin_t pins[kMost] = {};
-  if (n > kMost) n = kMost;
+  constexpr size_t kMax = 8;
+  hydrant_range_t wanted[kMax] = {};
+  hydrant_pin_t pins[kMax] = {};
+  if (n > kMax) n = kMax;
   const bool was_checked = hits_are_checked();
   for (size_t i = 0; i < n; ++i) wanted[i] = {ranges[i].addr, ranges[i].len};
   const int status = hydrant_pin_many(domain_, wanted, n, HYDRANT_LOCAL_WRITE, pins);

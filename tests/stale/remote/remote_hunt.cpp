@@ -13,11 +13,11 @@ using testing::Threads;
 
 namespace {
 
-constexpr size_t kLongest = 4;  // most pages of one request
+constexpr size_t kMax = 4;  // most pages of one request
 constexpr size_t kInARow = 16;
 constexpr uint32_t kKeepOneIn = 8;
 constexpr std::chrono::seconds kPatience{30};
-constexpr int kMostRounds = 100000;
+constexpr int kMaxRounds = 100000;
 
 }  // namespace
 
@@ -172,10 +172,10 @@ void RemoteStaleHunt::done(void* context, hydrant_pin_t pin,
 // Writes several times in a row to one place, as programs do: most of them hit.
 void RemoteStaleHunt::write_somewhere(Rank* rank, Random* random) {
   const uint32_t peer = (rank->number + 1 + random->below(options_.ranks - 1)) % options_.ranks;
-  const size_t pages = 1 + random->below(kLongest);
+  const size_t pages = 1 + random->below(kMax);
   const bool anywhere = random->one_in(8);
   const size_t first = anywhere ? random->below(options_.pages - pages + 1)
-                                : kLongest * random->below(options_.pages / kLongest / 2);
+                                : kMax * random->below(options_.pages / kMax / 2);
   for (size_t i = 0; i < kInARow && !failed_.load(std::memory_order_relaxed); ++i) {
     Op* op = std::find_if(rank->ops, rank->ops + kOps,
                           [](const Op& one) { return !one.busy.load(std::memory_order_acquire); });
@@ -223,7 +223,7 @@ void RemoteStaleHunt::make_progress(Random* random) {
 }
 
 void RemoteStaleHunt::replace_some(Rank* rank, Random* random) {
-  const size_t pages = 1 + random->below(kLongest);
+  const size_t pages = 1 + random->below(kMax);
   const size_t first = random->below(options_.pages - pages + 1);
   for (size_t i = first; i < first + pages; ++i) rank->begun[i].fetch_add(1);
   const uint64_t serial = rank->memory->replace(first, pages);
@@ -283,7 +283,7 @@ void RemoteStaleHunt::come_to_rest() {
   for (int pass = 0; pass < 2; ++pass) {
     int idle = 0;
     for (int round = 0; idle < 10; ++round) {
-      if (round == kMostRounds) return fail("the hunt does not come to rest");
+      if (round == kMaxRounds) return fail("the hunt does not come to rest");
       bool any = false;
       for (auto& rank : ranks_) {
         while (deliver_one(rank.get(), &random)) any = true;

@@ -37,9 +37,9 @@ RemoteHuntResult hunt(const char* name, const RemoteHuntOptions& options) {
   return result;
 }
 
-void expect_clean(const RemoteHuntResult& result, uint64_t least_operations) {
+void expect_clean(const RemoteHuntResult& result, uint64_t min_operations) {
   EXPECT_EQ(result.violation, "");
-  EXPECT_GE(result.operations, least_operations);
+  EXPECT_GE(result.operations, min_operations);
   EXPECT_GT(result.opportunities, 0u);
   EXPECT_GT(result.checked, result.operations / 4);
   EXPECT_GT(result.recalls, 0u);

@@ -15,12 +15,12 @@ TraceLog* TraceLog::make(size_t most) {
 }
 
 void TraceLog::unmake(TraceLog* log) {
-  munmap(log, sizeof(TraceLog) + log->most_ * sizeof(TraceRecord));
+  munmap(log, sizeof(TraceLog) + log->max_ * sizeof(TraceRecord));
 }
 
 void TraceLog::add(Event event, Range range, int32_t call, int32_t thread) {
   const size_t i = next_.fetch_add(1);
-  if (i >= most_) return;
+  if (i >= max_) return;
   TraceRecord& record = records()[i];
   record.call = call;
   record.thread = thread;
@@ -28,7 +28,7 @@ void TraceLog::add(Event event, Range range, int32_t call, int32_t thread) {
   record.event.store(event, std::memory_order_release);
 }
 
-size_t TraceLog::size() const { return std::min(next_.load(), most_); }
+size_t TraceLog::size() const { return std::min(next_.load(), max_); }
 size_t TraceLog::lost() const { return next_.load() - size(); }
 
 }  // namespace hydrant::stale

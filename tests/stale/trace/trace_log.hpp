@@ -44,11 +44,11 @@ class TraceLog {
   const TraceRecord& at(size_t i) const { return records()[i]; }
 
  private:
-  explicit TraceLog(size_t most) : most_(most) {}
+  explicit TraceLog(size_t most) : max_(most) {}
   TraceRecord* records() { return reinterpret_cast<TraceRecord*>(this + 1); }
   const TraceRecord* records() const { return reinterpret_cast<const TraceRecord*>(this + 1); }
 
-  const size_t most_;
+  const size_t max_;
   std::atomic<size_t> next_{0};
 };
 

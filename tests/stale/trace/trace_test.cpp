@@ -13,7 +13,7 @@
 namespace hydrant::stale {
 namespace {
 
-constexpr size_t kMostRecords = size_t{1} << 21;
+constexpr size_t kMaxRecords = size_t{1} << 21;
 constexpr uint64_t kOperations = 60'000;
 constexpr int kNoCache = 80;
 constexpr int kDirty = 81;
@@ -24,7 +24,7 @@ class StaleTrace : public ::testing::Test {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     GTEST_SKIP() << "sanitizers manage their own address space";
 #endif
-    log_ = TraceLog::make(kMostRecords);
+    log_ = TraceLog::make(kMaxRecords);
     ASSERT_NE(log_, nullptr);
     std::printf("seed %llu\n", static_cast<unsigned long long>(seed_));
   }

@@ -209,9 +209,9 @@ class PinnedLoop final : public LoopNetwork {
     std::memcpy(&value, key, sizeof value);
     return value;
   }
-  void note(const Pinned& local, size_t bytes, size_t most_without_key) {
+  void note(const Pinned& local, size_t bytes, size_t max_without_key) {
     if (at_post) at_post();
-    if (local.key == nullptr && bytes > most_without_key) ++without_key;
+    if (local.key == nullptr && bytes > max_without_key) ++without_key;
     longest = std::max(longest, bytes);
   }
   // Adapters read local memory without a permission check.

@@ -212,7 +212,7 @@ TEST(RdmaBarrier, OneRankOfANodeWatchesTheAdapter) {
 TEST(RdmaBarrier, SimultaneousArrivalsAreAllCounted) {
   constexpr uint32_t kRanks = 2;
   constexpr uint32_t kBarriers = 200'000;
-  constexpr auto kLongest = std::chrono::seconds(20);
+  constexpr auto kMax = std::chrono::seconds(20);
   BarrierJob job(kRanks, kRanks);  // one node: the last arrival publishes the result
   const auto begin = std::chrono::steady_clock::now();
   std::atomic<uint32_t> come{0};
@@ -233,7 +233,7 @@ TEST(RdmaBarrier, SimultaneousArrivalsAreAllCounted) {
         ++come;
         await(come, 2 * barrier * kRanks);
         if (!ends && !job.finish_without_help(rank)) ++missed;
-        if (missed != 0 || std::chrono::steady_clock::now() - begin > kLongest) ends = true;
+        if (missed != 0 || std::chrono::steady_clock::now() - begin > kMax) ends = true;
       }
     });
   }

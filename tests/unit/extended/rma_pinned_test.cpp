@@ -24,14 +24,14 @@ class RmaPinned : public test::PinnedFixture {};
 
 TEST_F(RmaPinned, DataArrivesCompletelyOnMissesAndHits) {
   in_new_thread([&] {
-    constexpr size_t kMost = 300001;
+    constexpr size_t kMax = 300001;
     std::byte* const far = map(size_t{4} << 20) + 4097;
     const uint64_t hits = operations_by(HYDRANT_PATH_FIREHOSE);
     const uint64_t misses = operations_by(HYDRANT_PATH_IN_MOVE);
     const uint64_t messages = operations_by(HYDRANT_PATH_AM_MEDIUM);
     const uint64_t refused = refused_operation_count();
     for (const size_t bytes :
-         {size_t{1}, size_t{64}, size_t{65}, size_t{4096}, size_t{4097}, size_t{20000}, kMost}) {
+         {size_t{1}, size_t{64}, size_t{65}, size_t{4096}, size_t{4097}, size_t{20000}, kMax}) {
       for (unsigned round = 0; round < 3; ++round) {
         for (const bool is_free : {false, true}) {
           std::vector<std::byte> near = pattern(bytes, round);

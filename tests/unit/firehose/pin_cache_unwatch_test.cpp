@@ -19,7 +19,7 @@ namespace hydrant::testing {
 namespace {
 
 // vm.max_map_count, or 0.
-size_t most_mappings() {
+size_t max_mappings() {
   size_t most = 0;
   std::ifstream("/proc/sys/vm/max_map_count") >> most;
   return most;
@@ -118,9 +118,9 @@ TEST_F(PinCacheUnwatch, LargeMappingsAreGivenBackWhenAskedAlone) {
 // The kernel ends registrations mapping by mapping, and fails where it has to split one and the process has
 // as many as it may.
 TEST_F(PinCacheUnwatch, WhatCouldNotBeGivenBackWholeIsNotStale) {
-  const size_t most = most_mappings();
-  constexpr size_t kMost = 200'000;
-  if (most == 0 || most > kMost)
+  const size_t most = max_mappings();
+  constexpr size_t kMax = 200'000;
+  if (most == 0 || most > kMax)
     GTEST_SKIP() << "vm.max_map_count is " << most << ": too many to use up";
   create(watching());
   keep(4);

@@ -13,14 +13,14 @@ namespace hydrant {
 namespace {
 
 constexpr size_t kLen = 4096;
-constexpr size_t kMostRanges = 20'000;
+constexpr size_t kMaxRanges = 20'000;
 constexpr size_t kBytesPerRange = 3 * sizeof(uint64_t);
 
 MemoryRange nth(size_t n) { return {(n + 1) * 2 * kLen, kLen}; }
 
 class RegionTableFill : public ::testing::Test {
  protected:
-  RegionTableFill() { EXPECT_TRUE(table_.map(kMostRanges)); }
+  RegionTableFill() { EXPECT_TRUE(table_.map(kMaxRanges)); }
   void insert(size_t n) { table_.insert(nth(n), static_cast<RegionIndex>(n + 1)); }
   void expect_all(size_t count) const {
     for (size_t n = 0; n < count; ++n) ASSERT_EQ(table_.find(nth(n).addr), n + 1);
@@ -34,39 +34,39 @@ class RegionTableFill : public ::testing::Test {
 };
 
 TEST_F(RegionTableFill, AscendingOrderFillsTheChunks) {
-  for (size_t n = 0; n < kMostRanges; ++n) insert(n);
-  expect_all(kMostRanges);
-  EXPECT_LT(cost(kMostRanges), 1.05);
+  for (size_t n = 0; n < kMaxRanges; ++n) insert(n);
+  expect_all(kMaxRanges);
+  EXPECT_LT(cost(kMaxRanges), 1.05);
 }
 
 TEST_F(RegionTableFill, DescendingOrderFillsTheChunks) {
-  for (size_t n = kMostRanges; n-- > 0;) insert(n);
-  expect_all(kMostRanges);
-  EXPECT_LT(cost(kMostRanges), 1.05);
+  for (size_t n = kMaxRanges; n-- > 0;) insert(n);
+  expect_all(kMaxRanges);
+  EXPECT_LT(cost(kMaxRanges), 1.05);
 }
 
 // Two streams from the middle outwards, and two that meet.
 TEST_F(RegionTableFill, StreamsBetweenOthersFillTheChunks) {
-  constexpr size_t kMiddle = kMostRanges / 2;
-  for (size_t n = 0; n < kMostRanges / 4; ++n) {
+  constexpr size_t kMiddle = kMaxRanges / 2;
+  for (size_t n = 0; n < kMaxRanges / 4; ++n) {
     insert(kMiddle + n);
     insert(kMiddle - 1 - n);
   }
-  for (size_t n = 0; n < kMostRanges / 4; ++n) {
+  for (size_t n = 0; n < kMaxRanges / 4; ++n) {
     insert(n);
-    insert(kMostRanges - 1 - n);
+    insert(kMaxRanges - 1 - n);
   }
-  expect_all(kMostRanges);
-  EXPECT_LT(cost(kMostRanges), 1.1);
+  expect_all(kMaxRanges);
+  EXPECT_LT(cost(kMaxRanges), 1.1);
 }
 
 TEST_F(RegionTableFill, RandomOrderLeavesAThirdFreeAtMost) {
-  std::vector<size_t> order(kMostRanges);
+  std::vector<size_t> order(kMaxRanges);
   std::iota(order.begin(), order.end(), size_t{0});
   std::shuffle(order.begin(), order.end(), std::mt19937(1));
   for (const size_t n : order) insert(n);
-  expect_all(kMostRanges);
-  EXPECT_LT(cost(kMostRanges), 1.4);
+  expect_all(kMaxRanges);
+  EXPECT_LT(cost(kMaxRanges), 1.4);
 }
 
 // Whatever the order, what map() made room for is enough, and the table is the set of what is in it.
@@ -115,7 +115,7 @@ TEST(SequenceLock, AWriterThatTheChildHasNotIsForgotten) {
 // finds.
 TEST(RegionTable, CollectsAllOverlappingRangesWithoutTheMutex) {
   RegionTable table;
-  ASSERT_TRUE(table.map(kMostRanges));
+  ASSERT_TRUE(table.map(kMaxRanges));
   for (size_t n = 0; n < 200; ++n) {
     table.insert({(n + 1) * kLen, 100 * kLen}, static_cast<RegionIndex>(n + 1));
   }

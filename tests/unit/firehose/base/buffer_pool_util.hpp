@@ -60,7 +60,7 @@ class BufferPoolTest : public ::testing::Test {
     PoolBuffer buffer;
     while (pool_->take(bytes, &buffer) == Status::kOk) {
       all.push_back(buffer);
-      if (all.size() <= kMost) continue;
+      if (all.size() <= kMax) continue;
       ADD_FAILURE() << "more buffers than the pool has: the stack is a ring";
       std::abort();
     }
@@ -76,7 +76,7 @@ class BufferPoolTest : public ::testing::Test {
     for (const PoolBuffer& buffer : all) release_buffer(buffer);
   }
 
-  static constexpr size_t kMost = 100000;
+  static constexpr size_t kMax = 100000;
   FakeRegistrar registrar_;
   std::unique_ptr<BufferPool> pool_;
 };

@@ -122,10 +122,10 @@ TEST_F(TableSpaceTest, AnAddressLimitLeavesRoomForTables) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    constexpr rlim_t kMost = size_t{48} << 20;
+    constexpr rlim_t kMax = size_t{48} << 20;
     rlimit limit{};
     getrlimit(RLIMIT_AS, &limit);
-    limit.rlim_cur = kMost;
+    limit.rlim_cur = kMax;
     if (setrlimit(RLIMIT_AS, &limit) != 0) _exit(2);
     // More may be mapped already than the limit: then nothing can be had, as from mmap().
     void* probe = mmap(nullptr, kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -158,7 +158,7 @@ TEST(InvalidatorModel, AgreesWithAList) {
       if (random.below(3) != 0) continue;
       const bool held = random.below(4) == 0;  // rare: each waits for the mutex, about 0.3 ms
       std::vector<MemoryRange> told;
-      const size_t most = held ? 1 + random.below(PendingRanges::kMost) : 1;
+      const size_t most = held ? 1 + random.below(PendingRanges::kMax) : 1;
       for (size_t i = 0; i < most; ++i) told.push_back(at(random.below(400), 1 + random.below(3)));
       if (held) {
         const CacheLock lock(w.mu);

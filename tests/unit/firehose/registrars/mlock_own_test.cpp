@@ -212,14 +212,14 @@ TEST_P(MlockOwnInterrupted, AReportWhileTheMutexIsHeldCounts) {
   ASSERT_TRUE(unpin(0, 4));
   EXPECT_TRUE(locked(1) && locked(2));
   // With more reports than are kept apart, whatever was pinned stays locked.
-  const bool all = GetParam() > PendingRanges::kMost;
+  const bool all = GetParam() > PendingRanges::kMax;
   EXPECT_EQ(locked(0), all);
   ASSERT_TRUE(unpin(8, 4));
   EXPECT_EQ(count_locked(), all ? 8u : 2u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Reports, MlockOwnInterrupted,
-                         ::testing::Values(size_t{1}, PendingRanges::kMost + 1));
+                         ::testing::Values(size_t{1}, PendingRanges::kMax + 1));
 
 // In a child, whose locks end with it.
 TEST_F(MlockOwn, MlockallAfterThePinKeepsAllLocked) {

@@ -64,7 +64,7 @@ class Listener {
   bool told_of_unmapped(const MappedMemory& memory, size_t page, size_t n) const {
     return told_of_unmapped(memory.addr(page), n * kPage);
   }
-  size_t count() const { return count_.load(std::memory_order_acquire) % kMost; }
+  size_t count() const { return count_.load(std::memory_order_acquire) % kMax; }
   MemoryRange told(size_t i) const { return told_[i]; }
   void clear() { count_.store(0, std::memory_order_release); }
   size_t vouched() const { return vouched_; }
@@ -74,7 +74,7 @@ class Listener {
   bool inside() const { return inside_; }
 
  private:
-  static constexpr size_t kMost = 4096;
+  static constexpr size_t kMax = 4096;
   static Listener& of(void* self) { return *static_cast<Listener*>(self); }
 
   void forget(MemoryRange range, bool unmapped) {
@@ -82,8 +82,8 @@ class Listener {
     (void)wait_until([this] { return !held_back_; });
     const std::lock_guard lock(mutex_);  // several threads may tell at a time
     const size_t n = count_.load(std::memory_order_relaxed);
-    told_[n % kMost] = range;
-    unmapped_[n % kMost] = unmapped;
+    told_[n % kMax] = range;
+    unmapped_[n % kMax] = unmapped;
     count_.store(n + 1, std::memory_order_release);
     inside_ = false;
   }
@@ -97,8 +97,8 @@ class Listener {
       [](void* self, uintptr_t, size_t) { return of(self).pinned_.load(); }};
   int number_ = -1;
   std::mutex mutex_;
-  std::array<MemoryRange, kMost> told_{};
-  std::array<bool, kMost> unmapped_{};
+  std::array<MemoryRange, kMax> told_{};
+  std::array<bool, kMax> unmapped_{};
   std::atomic<size_t> count_{0}, vouched_{0};
   std::atomic<int> pinned_{0};
   std::atomic<bool> held_back_{false}, inside_{false};

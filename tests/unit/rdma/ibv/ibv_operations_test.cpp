@@ -136,7 +136,7 @@ TEST_F(IbvOperations, OperationsInFlightAreLimitedByTheQueue) {
   options.send_depth = 48;  // not a power of two
   IbvWorld world(2, options);
   constexpr size_t kBytes = 512;
-  constexpr size_t kMost = 45;  // three entries are kept for messages
+  constexpr size_t kMax = 45;  // three entries are kept for messages
   constexpr size_t kPages = 48 * kBytes;
   PinnedMemory here(*world[0].transport, Access::kLocalWrite, kPages);
   PinnedMemory there(*world[1].transport, kTarget, kPages);
@@ -145,18 +145,18 @@ TEST_F(IbvOperations, OperationsInFlightAreLimitedByTheQueue) {
   const Transport::Pinned remote = there.for_peer();
   for (uint32_t round = 0; round < 5; ++round) {
     std::memset(there.data.get(), 0, kPages);
-    std::array<Told, kMost + 1> told;
+    std::array<Told, kMax + 1> told;
     size_t taken = 0;
-    for (; taken <= kMost; ++taken) {
-      const size_t offset = std::min(taken, kMost - 1) * kBytes;
+    for (; taken <= kMax; ++taken) {
+      const size_t offset = std::min(taken, kMax - 1) * kBytes;
       const Status status = world[0].transport->put_pinned(
           1, {remote.addr + offset, remote.key}, here.local(offset), kBytes, &told.at(taken));
       if (status == Status::kNotReady) break;
       ASSERT_EQ(status, Status::kOk) << taken;
     }
     // A message that nobody was told of may be in the queue at first.
-    ASSERT_LE(taken, kMost);
-    ASSERT_GE(taken, round == 0 ? kMost - 2 : kMost);
+    ASSERT_LE(taken, kMax);
+    ASSERT_GE(taken, round == 0 ? kMax - 2 : kMax);
     ASSERT_TRUE(world.until([&] { return told.at(taken - 1).times != 0; }));
     for (size_t i = 0; i < taken; ++i) {
       EXPECT_EQ(told.at(i).times, 1U) << i;

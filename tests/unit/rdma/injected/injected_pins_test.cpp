@@ -113,7 +113,7 @@ TEST(InjectedPins, AreSoManyAndNoMore) {
   Adapter adapter;
   Registrar& registrar = *adapter.registrar;
   Pages memory(1);
-  std::vector<Key> keys(InjectedPins::kMost);
+  std::vector<Key> keys(InjectedPins::kMax);
   for (Key& key : keys)
     ASSERT_EQ(registrar.pin(memory.range(), kAllRights, key.data()), Status::kOk);
   Key more{};
@@ -153,7 +153,7 @@ TEST(InjectedPins, EndByTheirOwnKeyOnce) {
   EXPECT_EQ(registrar.unpin(memory.range(), Key{}.data()), UnpinResult::kBroken);
   EXPECT_EQ(other->unpin(memory.range(), key.data()), UnpinResult::kBroken);
   InjectedKey far = fields(key);
-  far.record = InjectedPins::kMost;
+  far.record = InjectedPins::kMax;
   Key forged{};
   far.store(forged.data());
   EXPECT_EQ(registrar.unpin(memory.range(), forged.data()), UnpinResult::kBroken);

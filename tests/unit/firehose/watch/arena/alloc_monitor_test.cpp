@@ -172,8 +172,8 @@ TEST_P(AllocMonitor, WhatIsPinnedStaysAndIsGivenBackWhenItIsNot) {
 
 // Private memory stays as long as its cache likes. Untouched, so that it costs address space alone.
 TEST_P(AllocMonitor, SharedMemoryThatStaysIsBoundedAndRecalledBeyond) {
-  constexpr size_t kMost = 1024 * kMiB;
-  constexpr size_t kBytes = kMost + 4 * kBlock;
+  constexpr size_t kMax = 1024 * kMiB;
+  constexpr size_t kBytes = kMax + 4 * kBlock;
   const size_t beyond = std::strcmp(GetParam().name, "Shared") == 0 ? 4 : 0;
   have_monitor();
   void* p = GetParam().allocate(kBytes);

@@ -238,7 +238,7 @@ class LibcsOwnCalls : public RawCalls {
   // Threads that live at the same time, on stacks of libc's of this size each, and have ended.
   template <typename Visit>
   void run_on_stacks(size_t bytes, size_t count, Visit&& visit) {
-    constexpr size_t kMost = 8;
+    constexpr size_t kMax = 8;
     struct Job {
       std::remove_reference_t<Visit>* visit;
       pthread_barrier_t* together;
@@ -249,7 +249,7 @@ class LibcsOwnCalls : public RawCalls {
     ASSERT_EQ(pthread_attr_init(&attributes), 0);
     ASSERT_EQ(pthread_attr_setstacksize(&attributes, bytes), 0);
     Job job{&visit, &together};
-    pthread_t threads[kMost];
+    pthread_t threads[kMax];
     const auto run = [](void* argument) -> void* {
       const Job* own = static_cast<Job*>(argument);
       alignas(kPage) char on_stack[kPage];

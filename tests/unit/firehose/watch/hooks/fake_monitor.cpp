@@ -18,19 +18,19 @@ std::atomic<uint64_t> g_syncs, g_settles, g_file_changes, g_others;
 
 // The ranges that one function was told, the last ones.
 struct Told {
-  static constexpr size_t kMost = 64;
-  std::atomic<uintptr_t> addr[kMost];
-  std::atomic<size_t> len[kMost];
+  static constexpr size_t kMax = 64;
+  std::atomic<uintptr_t> addr[kMax];
+  std::atomic<size_t> len[kMax];
   std::atomic<size_t> count;
 
   void note(uintptr_t at, size_t bytes) {
-    const size_t i = count++ % kMost;
+    const size_t i = count++ % kMax;
     addr[i] = at;
     len[i] = bytes;
     errno = EDOM;
   }
   bool covers(uintptr_t at, size_t bytes) const {
-    for (size_t i = 0; i < count && i < kMost; ++i) {
+    for (size_t i = 0; i < count && i < kMax; ++i) {
       if (addr[i] <= at && at - addr[i] < len[i] && len[i] - (at - addr[i]) >= bytes) return true;
     }
     return false;
