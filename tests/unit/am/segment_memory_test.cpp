@@ -13,7 +13,7 @@ namespace {
 constexpr uint64_t kHuge = uint64_t{2} << 20;
 constexpr uint64_t kPage = 4096;
 
-TEST(SegmentSlices, LieBehindEachOtherInWholeHugePages) {
+TEST(SegmentSlices, AreAdjacentInWholeHugePages) {
   std::vector<SegmentSlice> slices;
   ASSERT_EQ(lay_out_slices({1, 3, 5, 7}, {kPage, 0, kHuge, kHuge + kPage}, &slices), Status::kOk);
   ASSERT_EQ(slices.size(), 4U);
@@ -25,7 +25,7 @@ TEST(SegmentSlices, LieBehindEachOtherInWholeHugePages) {
   EXPECT_EQ(slices[3].size, kHuge + kPage);
 }
 
-TEST(SegmentSlices, SizesWhoseSumNoFileHasAreRefused) {
+TEST(SegmentSlices, SumBeyondTheLargestFileIsRejected) {
   const std::vector<uint64_t> cases[] = {
       {kPage, UINT64_MAX - kPage + 1},         // wraps to a small file
       {uint64_t{1} << 63, uint64_t{1} << 63},  // wraps to 0
@@ -46,7 +46,7 @@ TEST(SegmentSlices, SizesWhoseSumNoFileHasAreRefused) {
             Status::kResource);
 }
 
-TEST(SegmentSlices, PartsOfPagesAreRefused) {
+TEST(SegmentSlices, PartialPagesAreRejected) {
   std::vector<SegmentSlice> slices;
   for (const uint64_t size : {uint64_t{1}, kPage + 1, UINT64_MAX}) {
     EXPECT_EQ(lay_out_slices({4, 6}, {kPage, size}, &slices), Status::kBroken) << size;

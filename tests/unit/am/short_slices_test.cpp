@@ -20,7 +20,7 @@ void in_a_new_thread(Body body) {
   thread.join();
 }
 
-TEST(TimeSlice, OfAThreadThatYieldsIsShort) {
+TEST(TimeSlice, YieldingThreadHasAShortSlice) {
   const uint64_t before = time_slice_ns();
   if (before == 0) GTEST_SKIP() << "this kernel has no slices of threads (Linux 6.12 has)";
   const uint64_t wanted = knob_number(JobKnob::kTimeSlice);
@@ -34,7 +34,7 @@ TEST(TimeSlice, OfAThreadThatYieldsIsShort) {
   in_a_new_thread([&] { EXPECT_EQ(time_slice_ns(), before) << "a thread that waits for nothing"; });
 }
 
-TEST(TimeSlice, OfAThreadThatAWaitingThreadStartsIsShort) {
+TEST(TimeSlice, NewThreadsInheritTheSlice) {
   const uint64_t before = time_slice_ns();
   const uint64_t wanted = knob_number(JobKnob::kTimeSlice);
   if (before <= wanted) GTEST_SKIP() << "slices are short here, or unknown: " << before << " ns";
@@ -44,7 +44,7 @@ TEST(TimeSlice, OfAThreadThatAWaitingThreadStartsIsShort) {
   });
 }
 
-TEST(TimeSlice, OfAThreadWithAnotherPolicyIsLeft) {
+TEST(TimeSlice, OtherPoliciesAreLeftAlone) {
   in_a_new_thread([] {
     const sched_param parameters{};
     ASSERT_EQ(sched_setscheduler(0, SCHED_BATCH, &parameters), 0);

@@ -53,7 +53,7 @@ class PinCacheBegun : public PinCacheTest {
   }
 };
 
-TEST_F(PinCacheBegun, APinThatHasRegisteredNothingYetCounts) {
+TEST_F(PinCacheBegun, UnregisteredPinCounts) {
   create_with(HYDRANT_MODE_REGION, 64);
   Threads threads;
   start_pin(threads, 8, 4);
@@ -67,7 +67,7 @@ TEST_F(PinCacheBegun, APinThatHasRegisteredNothingYetCounts) {
 }
 
 // The client asks again and again meanwhile, which must not keep the pin from ending.
-TEST_F(PinCacheBegun, ARegistrationUnderWayIsKept) {
+TEST_F(PinCacheBegun, RegistrationInFlightIsKept) {
   create_with(HYDRANT_MODE_REGION, 64);
   registrar_.stop_pins();
   Threads threads;
@@ -81,7 +81,7 @@ TEST_F(PinCacheBegun, ARegistrationUnderWayIsKept) {
   EXPECT_EQ(registrar_.live(), 0u);
 }
 
-TEST_F(PinCacheBegun, TheLaterBucketsOfAPinCount) {
+TEST_F(PinCacheBegun, LaterBucketsCount) {
   create_with(HYDRANT_MODE_PAGE, 64);
   Threads threads;
   // Twice for the total of two buckets, and once for each bucket.
@@ -94,7 +94,7 @@ TEST_F(PinCacheBegun, TheLaterBucketsOfAPinCount) {
   EXPECT_EQ(registrar_.live(), 0u);
 }
 
-TEST_F(PinCacheBegun, APinThatWaitsForBudgetCounts) {
+TEST_F(PinCacheBegun, PinWaitingForBudgetCounts) {
   create_with(HYDRANT_MODE_REGION, 4);
   const hydrant_pin_t all = pin(20, 4);
   ASSERT_NE(all.region, nullptr) << hydrant_error_text();
@@ -115,7 +115,7 @@ TEST_F(PinCacheBegun, APinThatWaitsForBudgetCounts) {
   EXPECT_EQ(invalidate(8), GASNET_OK);
 }
 
-TEST_F(PinCacheBegun, APinThatIsDeferredCounts) {
+TEST_F(PinCacheBegun, DeferredPinCounts) {
   create_with(HYDRANT_MODE_REGION, 4);
   const hydrant_pin_t all = pin(20, 4);
   ASSERT_NE(all.region, nullptr) << hydrant_error_text();
@@ -143,7 +143,7 @@ TEST_F(PinCacheBegun, APinThatIsDeferredCounts) {
   EXPECT_EQ(invalidate(8), GASNET_OK);
 }
 
-TEST_F(PinCacheBegun, APinThatFailedDoesNotCount) {
+TEST_F(PinCacheBegun, FailedPinDoesNotCount) {
   create_with(HYDRANT_MODE_REGION, 4);
   const hydrant_pin_t all = pin(20, 4);
   ASSERT_NE(all.region, nullptr) << hydrant_error_text();

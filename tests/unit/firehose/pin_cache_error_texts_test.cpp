@@ -254,7 +254,7 @@ std::string pin_without_room(hydrant_domain_t domain, const Arena& arena) {
   return stats_of(domain).hits == 0 ? "" : "hits";
 }
 
-TEST_F(PinCacheErrorTexts, AnIndexWithoutRoomIsSaidOnceAtInfo) {
+TEST_F(PinCacheErrorTexts, FullIndexIsLoggedOnceAtInfo) {
   if (!kLimitsAddressSpace) GTEST_SKIP() << "sanitizers need address space without a limit";
   hydrant_domain_options_t options = options_for(registrar_);
   options.max_regions = 1 << 16;  // an index of more than the room that is left

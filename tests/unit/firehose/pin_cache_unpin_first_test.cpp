@@ -145,7 +145,7 @@ TEST_F(PinCacheUnpinFirst, WithoutTheFlagAnUnpinMeetsOtherMemory) {
   EXPECT_EQ(lives_.in_time(), 0u);
 }
 
-TEST_F(PinCacheUnpinFirst, WithoutTheFlagAHeldRegionOutlivesTheAnswer) {
+TEST_F(PinCacheUnpinFirst, HeldRegionOutlivesTheInvalidationWithoutTheFlag) {
   create(client_options());
   const hydrant_pin_t held = pin(8, 2);
   EXPECT_EQ(invalidate(8, 2), GASNET_OK);
@@ -155,7 +155,7 @@ TEST_F(PinCacheUnpinFirst, WithoutTheFlagAHeldRegionOutlivesTheAnswer) {
 }
 
 // What is not held is unpinned, whatever the registrar.
-TEST_F(PinCacheUnpinFirst, WithoutTheFlagAnInvalidationUndoesDeadRegionsToo) {
+TEST_F(PinCacheUnpinFirst, InvalidationUndoesDeadRegionsWithoutTheFlag) {
   create(client_options());
   join_neighbours(8);
   join_neighbours(20);
@@ -329,7 +329,7 @@ TEST_F(PinCacheUnpinFirst, MemoryThatIsBeingUnpinnedMustStay) {
   EXPECT_EQ(lives_.late(), 0u);
 }
 
-TEST_F(PinCacheUnpinFirst, EachOfManyRegionsThatAreBeingUnpinnedMustStay) {
+TEST_F(PinCacheUnpinFirst, EachRegionBeingUnpinnedStays) {
   ask_first();
   create(client_options());
   for (size_t page = 0; page < 64; page += 4) use(page);

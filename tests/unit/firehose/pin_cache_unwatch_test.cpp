@@ -72,7 +72,7 @@ class PinCacheUnwatch : public WatchedPinCache {
   OwnUserfault own_;
 };
 
-TEST_F(PinCacheUnwatch, AfterAFlushTheProgramMayWatchTheMemoryItself) {
+TEST_F(PinCacheUnwatch, FlushUnwatchesUnusedMemory) {
   create(watching());
   keep(4);
   EXPECT_EQ(own_watch(4), EBUSY);
@@ -81,7 +81,7 @@ TEST_F(PinCacheUnwatch, AfterAFlushTheProgramMayWatchTheMemoryItself) {
   EXPECT_EQ(coverage(4, 4), HYDRANT_COVERAGE_NONE) << "another userfaultfd's memory is not kept";
 }
 
-TEST_F(PinCacheUnwatch, AfterTheDomainsEndTheProgramMayWatchTheMemoryItself) {
+TEST_F(PinCacheUnwatch, DomainEndUnwatchesItsMemory) {
   create(watching());
   keep(4);
   EXPECT_EQ(own_watch(4), EBUSY);
@@ -89,7 +89,7 @@ TEST_F(PinCacheUnwatch, AfterTheDomainsEndTheProgramMayWatchTheMemoryItself) {
   EXPECT_EQ(own_watch(4), 0);
 }
 
-TEST_F(PinCacheUnwatch, WhenNothingIsCachedAnyMoreTheProgramMayWatchTheMemoryItself) {
+TEST_F(PinCacheUnwatch, EmptyCacheUnwatchesItsMemory) {
 #if HYDRANT_MUTANTS
   Upkeep::set_delay_ns(1'000'000);
 #endif
@@ -103,7 +103,7 @@ TEST_F(PinCacheUnwatch, WhenNothingIsCachedAnyMoreTheProgramMayWatchTheMemoryIts
 }
 
 // The kernel walks the page tables of what it gives back, and no thread can map or unmap meanwhile.
-TEST_F(PinCacheUnwatch, LargeMappingsAreGivenBackWhenAskedAlone) {
+TEST_F(PinCacheUnwatch, LargeMappingsAreUnwatchedOnRequestOnly) {
   create(watching());
   MappedMemory large((size_t{32} << 20) / kPage);
   large.replace(0, large.bytes() / kPage);
@@ -117,7 +117,7 @@ TEST_F(PinCacheUnwatch, LargeMappingsAreGivenBackWhenAskedAlone) {
 
 // The kernel ends registrations mapping by mapping, and fails where it has to split one and the process has
 // as many as it may.
-TEST_F(PinCacheUnwatch, WhatCouldNotBeGivenBackWholeIsNotStale) {
+TEST_F(PinCacheUnwatch, PartiallyUnwatchedMemoryIsNotStale) {
   const size_t most = max_mappings();
   constexpr size_t kMax = 200'000;
   if (most == 0 || most > kMax)
@@ -207,7 +207,7 @@ TEST_F(PinCacheUnwatch, MemoryOfAnotherDomainStaysWatched) {
   EXPECT_EQ(own_watch(4), 0);
 }
 
-TEST_F(PinCacheUnwatch, ARangeIsForgottenAndWhatLiesBesideItIsKept) {
+TEST_F(PinCacheUnwatch, UnwatchedRangeIsForgottenAndItsNeighboursKept) {
   create(watching());
   keep(4);
   const uint64_t beside = use(12, 4);
@@ -224,7 +224,7 @@ TEST_F(PinCacheUnwatch, ARangeIsForgottenAndWhatLiesBesideItIsKept) {
   EXPECT_EQ(own_watch(20), 0);
 }
 
-TEST_F(PinCacheUnwatch, ARangeWithHeldMemoryStaysWatched) {
+TEST_F(PinCacheUnwatch, RangeWithHeldMemoryStaysWatched) {
   create(watching());
   const hydrant_pin_t held = pin(4, 4);
   ASSERT_NE(held.region, nullptr);

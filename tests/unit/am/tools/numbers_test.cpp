@@ -140,7 +140,7 @@ TEST(ParseDouble, NumbersAndFractions) {
   EXPECT_DOUBLE_EQ(value, -0.375) << "unchanged on failure";
 }
 
-TEST(ParseDouble, WhatIsNoFiniteDecimalNumberIsRefused) {
+TEST(ParseDouble, NonDecimalTextIsRejected) {
   double value = 7;
   for (const char* bad : {"nan", "NAN(1)", "inf", "-Infinity", "1/inf", "nan/1", "0x10", "0x1p3",
                           "1/0x2", "1e999", "-1e999", "1/1e999", "1e300/1e-300"}) {
@@ -150,7 +150,7 @@ TEST(ParseDouble, WhatIsNoFiniteDecimalNumberIsRefused) {
 }
 
 // The locale's decimal comma is part of no number, and the point of every one.
-TEST(ParseDouble, TheLocaleDoesNotCount) {
+TEST(ParseDouble, LocaleIsIgnored) {
   const CommaLocale comma;
   ASSERT_TRUE(comma.is_set());
   double value = 0;

@@ -169,7 +169,7 @@ TEST_F(ConfigTest, FirstRankReportsUnknownNames) {
   EXPECT_THAT(GetCapturedStderr(), HasSubstr("FIREHOSE_BUGDET is unknown"));
 }
 
-TEST_F(ConfigTest, BadValuesAreToldOfByTheFirstRankOfAJob) {
+TEST_F(ConfigTest, FirstRankReportsInvalidValues) {
   const ScopedEnv bad("FIREHOSE_MODE", "pages");
   for (const char* rank : {"1", "17"}) {
     const ScopedEnv launcher("PMIX_RANK", rank);

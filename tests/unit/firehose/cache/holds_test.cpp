@@ -178,7 +178,7 @@ TEST(PendingRegions, ARegistrationIsFoundUntilItIsPoisonedOrEnds) {
 }
 
 // Registrations end in another order than they began in.
-TEST(PendingRegions, WhatIsUnderWayIsFoundAfterOthersHaveEnded) {
+TEST(PendingRegions, RegistrationInFlightIsFoundAfterOthersEnd) {
   Parts parts;
   const CacheLock lock(parts.mu);
   constexpr size_t kRegions = 12;

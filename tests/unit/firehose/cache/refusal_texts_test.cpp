@@ -50,7 +50,7 @@ TEST_F(RefusalTextsTest, ShortageReportsHeldAndIdleBytes) {
 }
 
 // A larger budget than the memlock limit allows would only be refused by the kernel.
-TEST_F(RefusalTextsTest, ABudgetThatFollowsFromTheMemlockLimitNamesThatLimit) {
+TEST_F(RefusalTextsTest, BudgetFromTheMemlockLimitNamesThatLimit) {
   config_.memlock_bytes = 262144;
   const auto names_memlock = AllOf(HasSubstr("RLIMIT_MEMLOCK, which is 262144 bytes"),
                                    HasSubstr("ulimit -l"), Not(HasSubstr("FIREHOSE_BUDGET")));

@@ -97,14 +97,14 @@ class LockedRangesTest : public ::testing::Test {
   PlayedLocks kernel_;
 };
 
-TEST_F(LockedRangesTest, NothingLockedTakesOneQuestion) {
+TEST_F(LockedRangesTest, UnlockedRangeTakesOneQuery) {
   play(1 << 16, true);
   EXPECT_EQ(find(0, 1 << 16).size(), 0u);
   EXPECT_EQ(kernel_.questions, 1);
   EXPECT_EQ(kernel_.mappings_asked, 0);
 }
 
-TEST_F(LockedRangesTest, ALargeLockedMappingTakesAFewQuestions) {
+TEST_F(LockedRangesTest, LargeLockedMappingTakesFewQueries) {
   play(1 << 16, true);
   lock(0, 1 << 16);
   const LockedRanges found = find(10, 1 << 15);
@@ -114,7 +114,7 @@ TEST_F(LockedRangesTest, ALargeLockedMappingTakesAFewQuestions) {
   EXPECT_LE(kernel_.questions + kernel_.mappings_asked, 4);
 }
 
-TEST_F(LockedRangesTest, WithoutMappingsALargeLockedRangeIsNotCalledWhole) {
+TEST_F(LockedRangesTest, LargeLockedRangeIsPartialWithoutMappings) {
   play(1 << 16, false);
   lock(0, 1 << 16);
   const LockedRanges found = find(0, 1 << 16);
@@ -124,7 +124,7 @@ TEST_F(LockedRangesTest, WithoutMappingsALargeLockedRangeIsNotCalledWhole) {
   EXPECT_LE(kernel_.questions, 260);
 }
 
-TEST_F(LockedRangesTest, WithoutMappingsAHundredPagesAreToldApart) {
+TEST_F(LockedRangesTest, HundredPagesAreDistinguishedWithoutMappings) {
   play(100, false);
   lock(3, 20);
   lock(30, 1);
@@ -135,7 +135,7 @@ TEST_F(LockedRangesTest, WithoutMappingsAHundredPagesAreToldApart) {
   EXPECT_TRUE(all_whole(found));
 }
 
-TEST_F(LockedRangesTest, TooManyAlternationsEndInOneThatIsNotWhole) {
+TEST_F(LockedRangesTest, TooManyAlternationsEndInAPartialRange) {
   for (const bool tells_mappings : {true, false}) {
     play(4096, tells_mappings);
     for (size_t i = 0; i < 4096; i += 2) lock(i, 1);
@@ -145,7 +145,7 @@ TEST_F(LockedRangesTest, TooManyAlternationsEndInOneThatIsNotWhole) {
   }
 }
 
-TEST_F(LockedRangesTest, AMappingThatIsDividedMeanwhileIsNotCalledWhole) {
+TEST_F(LockedRangesTest, MappingDividedMeanwhileIsPartial) {
   play(64, true);
   lock(0, 64);
   kernel_.divided_at = 1;

@@ -228,7 +228,7 @@ TEST_F(MlockFaults, OneWalkOverThePagesPerPinAndItsEndsBeforeForAWriter) {
 }
 
 // What is more than may be locked is not brought in.
-TEST_F(MlockFaults, APinThatCannotBeLockedPopulatesItsEndsOnly) {
+TEST_F(MlockFaults, UnlockablePinPopulatesItsEndsOnly) {
   kernel_.fail(kLock, 0, kForEver, ENOMEM);
   EXPECT_NE(pin(kernel_.pages(0, 32)), Status::kOk);
   EXPECT_EQ(kernel_.populated, 2u);

@@ -385,7 +385,7 @@ TEST_F(MlockHoles, OnlyAReportOfTheSamePagesWaitsForALongUnlock) {
 
 // The thread that unlocks may be stopped: the report does not wait for ever, and of what is not unlocked yet,
 // nothing is.
-TEST_F(MlockHoles, AReportGivesUpAndTheRestStaysLocked) {
+TEST_F(MlockHoles, AbandonedReportLeavesTheRestLocked) {
   auto status = Status::kOk;
   MlockCalls calls = kCallsWithHoles;
   calls.unlock = &slow_unlock;

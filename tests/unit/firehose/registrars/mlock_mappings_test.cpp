@@ -106,7 +106,7 @@ struct KindOfLock {
 
 class MlockKind : public ::testing::TestWithParam<KindOfLock> {};
 
-TEST_P(MlockKind, AProgramsLockStaysAsItWasAfterAPinOfAPartOrOfAll) {
+TEST_P(MlockKind, PinKeepsTheKindOfTheProgramsLock) {
   const KindOfLock& kind = GetParam();
   const auto mlock = make_mlock(kind.tells_mappings);
   if (mlock == nullptr) GTEST_SKIP() << "no mlock here: " << last_error_text();
@@ -138,7 +138,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& kind) { return std::string(kind.param.name); });
 
 // Half of it is locked by the program: each half goes back to what it was.
-TEST(MlockMappings, APinAcrossTheEdgeOfALockLeavesBothSidesAsTheyWere) {
+TEST(MlockMappings, PinAcrossTheEdgeOfALockKeepsBothSides) {
   const auto mlock = make_mlock(true);
   if (mlock == nullptr) GTEST_SKIP() << "no mlock here: " << last_error_text();
   const MappedPages memory(64 * kPageBytes);

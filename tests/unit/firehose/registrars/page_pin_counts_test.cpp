@@ -95,7 +95,7 @@ TEST_F(PageCountsTest, NotingUnmappedMemoryAllocatesNothing) {
   EXPECT_EQ(counts_.intervals(), intervals + 2);
 }
 
-TEST_F(PageCountsTest, NotOwnAreTheRunsWithoutACountAndThoseKept) {
+TEST_F(PageCountsTest, UncountedAndKeptRunsAreNotOwn) {
   const auto gaps = [&](MemoryRange range) {
     std::vector<MemoryRange> found;
     counts_.each_not_own(range, [&](MemoryRange gap) { found.push_back(gap); });
@@ -188,7 +188,7 @@ TEST_F(PageCountsTest, AgreesWithAnArrayOfCounters) {
   }
 }
 
-TEST_F(PageCountsTest, APinOfUnmappedMemoryIsKnownByItsStamp) {
+TEST_F(PageCountsTest, PinOfUnmappedMemoryIsKnownByItsStamp) {
   std::vector<MemoryRange> gone;
   const auto note = [&](MemoryRange range) { gone.push_back(range); };
   ASSERT_TRUE(counts_.reserve({0x1000, 0x4000}));

@@ -8,13 +8,13 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(HooksState, CompleteHooksNeedNoCause) {
+TEST(HooksState, CompleteHooksHaveNoReason) {
   hydrant_hooks_t hooks{};
   hooks.families = HYDRANT_HOOKS_ALL;
   EXPECT_EQ(hit_check_reason(&hooks, true), nullptr);
 }
 
-TEST(HooksState, AnAllocatorThatCouldNotBeTriedIsNotBlamed) {
+TEST(HooksState, UntestedAllocatorIsNotBlamed) {
   hydrant_hooks_t hooks{};
   hooks.families = HYDRANT_HOOKS_ALL & ~HYDRANT_HOOKS_MALLOC;
   EXPECT_THAT(hit_check_reason(&hooks, true), HasSubstr("let it be libc's or jemalloc's"));

@@ -152,7 +152,7 @@ struct UnwatchWork {
 };
 std::atomic<UnwatchWork*> g_unwatch_work{nullptr};
 
-TEST_F(MonitorSignals, HandlerThatHasMemoryGivenBackUnderTheMutexOfTheRangesReturns) {
+TEST_F(MonitorSignals, HandlerThatUnwatchesUnderTheRangesMutexReturns) {
   EXPECT_EQ(run_in_child([]() -> std::string {
               struct sigaction action {};
               action.sa_handler = [](int) {

@@ -86,7 +86,7 @@ TEST_F(LauncherHints, LauncherOfUnknownSizeIsAnError) {
   EXPECT_THAT(last_error_text(), HasSubstr("no library"));
 }
 
-TEST_F(LauncherHints, ANumberBeyondThoseOfRanksIsRefused) {
+TEST_F(LauncherHints, NumberBeyondTheRanksIsRejected) {
   const struct {
     std::string name;
     std::string value;

@@ -8,7 +8,7 @@
 namespace hydrant {
 namespace {
 
-TEST(Base64, EveryLengthComesBack) {
+TEST(Base64, EveryLengthRoundTrips) {
   std::mt19937 random(1);
   for (size_t bytes = 0; bytes < 70; ++bytes) {
     std::vector<std::byte> card(bytes);
@@ -29,7 +29,7 @@ TEST(Base64, MalformedTextIsRejected) {
   }
 }
 
-TEST(Pmi2Entry, EveryLengthComesBack) {
+TEST(Pmi2Entry, EveryLengthRoundTrips) {
   for (const size_t bytes : {0, 1, 599, 600, 601, 1023, 1024}) {
     const std::vector<std::byte> card(bytes, std::byte{0x5a});
     Pmi2Entry back;
@@ -42,7 +42,7 @@ TEST(Pmi2Entry, EveryLengthComesBack) {
   }
 }
 
-TEST(Pmi2Entry, AFirstPieceThatWasNotPutIsRefused) {
+TEST(Pmi2Entry, MissingFirstPieceIsRejected) {
   for (const char* text : {"", "0", "0x", "00:", "0:AAAA", "3", "3:", "03:AAAA", "+3:AAAA",
                            " 3:AAAA", "3;AAAA", "3:AAA=", "3:AAAAAAAA", "4:AAAA", "1025:AAAA",
                            "99999999999999999999:AAAA", "-1:AAAA", ":AAAA", "AAAA"}) {
@@ -52,7 +52,7 @@ TEST(Pmi2Entry, AFirstPieceThatWasNotPutIsRefused) {
   }
 }
 
-TEST(Pmi2Entry, ALaterPieceOfAnotherLengthIsRefused) {
+TEST(Pmi2Entry, LaterPieceOfWrongLengthIsRejected) {
   const std::vector<std::byte> card(601, std::byte{7});
   for (const char* text : {"", "AAA=", "1:BwAA", "Bw", "B", "BwcH"}) {
     Pmi2Entry back;
@@ -90,7 +90,7 @@ TEST(ProcessMapping, BlocksAndTheirRepetition) {
 }
 
 // A search among all nodes for each rank would be 5e11 steps.
-TEST(ProcessMapping, AMillionNodesAreNumberedAtOnce) {
+TEST(ProcessMapping, MillionNodesAreNumberedQuickly) {
   constexpr Rank kMany = 1u << 20;
   const JobTopology place = place_by_map("(vector,(0,1048576,1))", kMany - 1, kMany);
   EXPECT_EQ(place.node_count, kMany);

@@ -119,7 +119,7 @@ void expect_ignored(const std::function<std::vector<std::byte>(const Record&)>& 
   for (const int fd : {received, ends[0], ends[1]}) close(fd);
 }
 
-TEST(FdPassing, ALongerMessageIsNoHandshake) {
+TEST(FdPassing, LongMessageIsRejected) {
   expect_ignored([](const Record& card) {
     std::vector<std::byte> bytes = handshake(card, 2);
     bytes.push_back(std::byte{0});
@@ -127,7 +127,7 @@ TEST(FdPassing, ALongerMessageIsNoHandshake) {
   });
 }
 
-TEST(FdPassing, AShorterMessageIsNoHandshake) {
+TEST(FdPassing, ShortMessageIsRejected) {
   expect_ignored([](const Record& card) {
     std::vector<std::byte> bytes = handshake(card, 2);
     bytes.pop_back();
@@ -135,14 +135,14 @@ TEST(FdPassing, AShorterMessageIsNoHandshake) {
   });
 }
 
-TEST(FdPassing, RanksThatAreNotAwaitedGetNoDescriptor) {
+TEST(FdPassing, UnexpectedRanksGetNoDescriptor) {
   for (const Rank rank : {0U, 1U, 3U, 5U, 6U, 4096U, UINT32_MAX}) {
     SCOPED_TRACE(rank);
     expect_ignored([rank](const Record& card) { return handshake(card, rank); });
   }
 }
 
-TEST(FdPassing, ARankGetsItsDescriptorOnce) {
+TEST(FdPassing, RankGetsItsDescriptorOnce) {
   NodeBootstrap node(0);
   std::vector<int> fds;
   node.others = [&](const Record& card) {
@@ -157,7 +157,7 @@ TEST(FdPassing, ARankGetsItsDescriptorOnce) {
   close(received);
 }
 
-TEST(FdPassing, AnotherTokenIsNoHandshake) {
+TEST(FdPassing, WrongTokenIsRejected) {
   expect_ignored([](Record card) {
     card.token[0] = card.token[0] == 'a' ? 'b' : 'a';
     return handshake(card, 2);
@@ -191,14 +191,14 @@ Status told(std::span<const std::byte> card) {
   return status;
 }
 
-TEST(FdPassing, TheFirstRanksRefusalIsEverybodys) {
+TEST(FdPassing, LeadersRefusalReachesAllRanks) {
   for (const Status status : {Status::kResource, Status::kBadArg}) {
     EXPECT_EQ(told(record_of_refusal(0, status, "no room for a file")), status);
     EXPECT_STREQ(last_error_text(), "rank 0 refuses: no room for a file");
   }
 }
 
-TEST(FdPassing, ARefusalThatIsNoneIsBroken) {
+TEST(FdPassing, MalformedRefusalIsBroken) {
   const std::vector<std::byte> good = record_of_refusal(0, Status::kResource, "no room");
   for (const int32_t status : {to_c(Status::kOk), -1, 77777}) {
     std::vector<std::byte> card = good;
@@ -214,7 +214,7 @@ TEST(FdPassing, ARefusalThatIsNoneIsBroken) {
   EXPECT_EQ(told(std::span(good).first(good.size() - 1)), Status::kBroken);
 }
 
-TEST(FdPassing, ARankThatRefusesIsNotAwaited) {
+TEST(FdPassing, RefusingRankIsNotAwaited) {
   NodeBootstrap node(0);
   node.store.set(2, kKey, record_of_refusal(2, Status::kResource, "no descriptor"));
   node.store.set(4, kKey, {});

@@ -96,7 +96,7 @@ Status open_with(const char* peers, uint32_t nodes, std::unique_ptr<Bootstrap>* 
   return status;
 }
 
-TEST_F(Pmix, AListOfNeighboursThatIsNoListIsRefused) {
+TEST_F(Pmix, MalformedNeighbourListIsRejected) {
   for (const char* peers : {"0,1,2,3x", "0,1,2,3,", "0-3", "0 1 2 3", ",0,1,2,3", "0,,1,2,3",
                             "0,1;2,3", "0,1,2,4294967299", "-0,1,2,3", ""}) {
     EXPECT_EQ(open_with(peers, 2, &bootstrap_), Status::kBroken) << peers;
@@ -110,14 +110,14 @@ TEST_F(Pmix, AListOfNeighboursThatIsNoListIsRefused) {
   EXPECT_EQ(bootstrap_->topology().node_ranks, (std::vector<Rank>{0, 1, 2, 3}));
 }
 
-TEST_F(Pmix, MoreNodesThanRanksAreRefused) {
+TEST_F(Pmix, MoreNodesThanRanksAreRejected) {
   EXPECT_EQ(open_with("0,1", 4, &bootstrap_), Status::kBroken);
   EXPECT_EQ(open_with("0,1", 1, &bootstrap_), Status::kBroken);
   EXPECT_EQ(open_with("0,1", UINT32_MAX, &bootstrap_), Status::kBroken);
   ASSERT_EQ(open_with("0,1", 3, &bootstrap_), Status::kOk) << last_error_text();
 }
 
-TEST_F(Pmix, ACardWithoutBytesIsNone) {
+TEST_F(Pmix, EmptyEntryIsMissing) {
   open(0, Board::kCarries);
   fake::answer_gets([](uint32_t, const char*, pmix_value_t** value) {
     *value = make_value(PMIX_BYTE_OBJECT, nullptr, 0);

@@ -53,7 +53,7 @@ std::string lines_of_refusals(const char* log) {
   });
 }
 
-TEST(AllocShared, ARefusalForTheLimitOnFileSizesIsLoggedOnce) {
+TEST(AllocShared, RefusalByTheFileSizeLimitIsLoggedOnce) {
   const std::string line = lines_of_refusals("info");
   EXPECT_TRUE(line.starts_with("hydrant: info: hydrant_alloc_shared: a memory file of ")) << line;
   EXPECT_NE(line.find("larger than the limit on file sizes, 33554432 bytes: ulimit -f"),

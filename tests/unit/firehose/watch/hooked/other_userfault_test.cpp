@@ -34,7 +34,7 @@ class OtherUserfault : public WatchedPinCache {
 };
 
 // Both lie in one mapping.
-TEST_F(OtherUserfault, GetsMemoryBesideWhatIsCached) {
+TEST_F(OtherUserfault, GetsMemoryNextToCachedMemory) {
   const uint64_t kept = keep(4);
   EXPECT_EQ(other_watch(8), 0);
   EXPECT_EQ(use(4, 4), kept) << "what is cached stays so";
@@ -42,7 +42,7 @@ TEST_F(OtherUserfault, GetsMemoryBesideWhatIsCached) {
   EXPECT_NE(use(4, 4), kept) << "and watched";
 }
 
-TEST_F(OtherUserfault, GetsWhatIsCachedAndNotHeld) {
+TEST_F(OtherUserfault, GetsCachedUnheldMemory) {
   const uint64_t kept = keep(4);
   EXPECT_EQ(other_watch(4), 0);
   EXPECT_EQ(coverage(4, 4), HYDRANT_COVERAGE_NONE);
@@ -52,7 +52,7 @@ TEST_F(OtherUserfault, GetsWhatIsCachedAndNotHeld) {
 }
 
 // The hook makes room when it is wanted; to end a registration costs a walk over the page tables.
-TEST_F(OtherUserfault, NothingIsGivenBackUnasked) {
+TEST_F(OtherUserfault, NothingIsUnwatchedWithoutARequest) {
   keep(4);
   ASSERT_EQ(hydrant_invalidate(domain_, arena_.page(4), 4 * kPage), GASNET_OK);
   ASSERT_EQ(hydrant_poll(domain_), GASNET_OK);
@@ -66,7 +66,7 @@ TEST_F(OtherUserfault, NothingIsGivenBackUnasked) {
 }
 
 // Before Linux 6.17 that ends the monitor's registrations, too; the cache forgets the range on any kernel.
-TEST_F(OtherUserfault, WhatItGivesUpIsForgotten) {
+TEST_F(OtherUserfault, UnregisteredMemoryIsForgotten) {
   ASSERT_EQ(other_watch(4), 0);
   ASSERT_EQ(hydrant_vouch(domain_, arena_.page(0), 32 * kPage), GASNET_OK);
   const uint64_t kept = use(4, 4);
@@ -78,7 +78,7 @@ TEST_F(OtherUserfault, WhatItGivesUpIsForgotten) {
   EXPECT_EQ(use(12, 4), beside);
 }
 
-TEST_F(OtherUserfault, DoesNotGetWhatIsHeld) {
+TEST_F(OtherUserfault, DoesNotGetHeldMemory) {
   const hydrant_pin_t held = pin(4, 4);
   ASSERT_NE(held.region, nullptr);
   EXPECT_EQ(other_watch(2), EBUSY);
@@ -86,7 +86,7 @@ TEST_F(OtherUserfault, DoesNotGetWhatIsHeld) {
   EXPECT_EQ(other_watch(2), 0);
 }
 
-TEST_F(OtherUserfault, OfAnotherComponentKeepsItsMemory) {
+TEST_F(OtherUserfault, OtherComponentKeepsItsMemory) {
   keep(4);
   ASSERT_EQ(other_watch(8), 0);
   const OwnUserfault third;
@@ -94,7 +94,7 @@ TEST_F(OtherUserfault, OfAnotherComponentKeepsItsMemory) {
   EXPECT_EQ(third.watch(arena_.page(4), 4 * kPage), 0);
 }
 
-TEST_F(OtherUserfault, ErrorsOfItsCallsAreTheKernels) {
+TEST_F(OtherUserfault, ErrorsAreTheKernels) {
   keep(4);
   EXPECT_EQ(other_.watch(nullptr, 0), EINVAL);
   errno = 0;

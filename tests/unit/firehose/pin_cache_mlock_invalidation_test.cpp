@@ -13,7 +13,7 @@
 namespace hydrant::testing {
 namespace {
 
-class PinCacheMlockTold : public MlockedPinCache {
+class PinCacheMlockInvalidation : public MlockedPinCache {
  protected:
   int invalidate(size_t page, size_t pages) {
     return hydrant_invalidate(domain_, arena_.page(page), pages * kPage);
@@ -25,7 +25,7 @@ class PinCacheMlockTold : public MlockedPinCache {
 };
 
 // Merging leaves the smaller regions dead. They have no holder, and are undone before the call returns.
-TEST_F(PinCacheMlockTold, NothingOfAnnouncedMemoryIsUnlockedAfterTheAnswer) {
+TEST_F(PinCacheMlockInvalidation, NothingIsUnlockedAfterTheInvalidationReturns) {
   for (const uint32_t watch : {HYDRANT_WATCH_CLIENT, HYDRANT_WATCH_AUTO}) {
     create_over_mlock(watch);
     if (IsSkipped()) return;
@@ -52,7 +52,7 @@ TEST_F(PinCacheMlockTold, NothingOfAnnouncedMemoryIsUnlockedAfterTheAnswer) {
 }
 
 // Another thread may be about to unlock what it found dead.
-TEST_F(PinCacheMlockTold, AnInvalidationWaitsForUnpinsInOtherThreads) {
+TEST_F(PinCacheMlockInvalidation, InvalidationWaitsForUnpinsInOtherThreads) {
   create_over_mlock(HYDRANT_WATCH_CLIENT);
   if (IsSkipped()) return;
   std::atomic<bool> stops{false};
@@ -76,7 +76,7 @@ TEST_F(PinCacheMlockTold, AnInvalidationWaitsForUnpinsInOtherThreads) {
 
 // A plain arena may be unmapped at once after invalidate(), which cannot unpin: its caller may hold locks of
 // an allocator.
-TEST_F(PinCacheMlockTold, MemoryThatAnArenaMapsAnewKeepsTheProgramsLock) {
+TEST_F(PinCacheMlockInvalidation, RemappedArenaMemoryKeepsTheProgramsLock) {
   create_over_mlock(HYDRANT_WATCH_AUTO, 1);
   if (IsSkipped()) return;
   ASSERT_EQ(the_monitor().add_arena(arena_.addr(0), 64 * kPage), 0);
@@ -106,7 +106,7 @@ TEST_F(PinCacheMlockTold, MemoryThatAnArenaMapsAnewKeepsTheProgramsLock) {
   the_monitor().drop_arena(arena_.addr(0), 64 * kPage);
 }
 
-TEST_F(PinCacheMlockTold, TheLastUnpinOfOldMemoryLeavesALockOfTheNew) {
+TEST_F(PinCacheMlockInvalidation, LastUnpinOfOldMemoryKeepsTheLockOfTheNew) {
   create_over_mlock(HYDRANT_WATCH_AUTO, 1);
   if (IsSkipped()) return;
   ASSERT_TRUE(becomes_quiet());
@@ -123,7 +123,7 @@ TEST_F(PinCacheMlockTold, TheLastUnpinOfOldMemoryLeavesALockOfTheNew) {
   EXPECT_EQ(count_locked(4, 8), 8u);
 }
 
-TEST_F(PinCacheMlockTold, TheRegistrarsNotesAreNoKeys) {
+TEST_F(PinCacheMlockInvalidation, RegistrarsStampsAreNotKeys) {
   create_over_mlock(HYDRANT_WATCH_AUTO);
   if (IsSkipped()) return;
   EXPECT_EQ(hydrant_key_bytes(domain_), 0u);
