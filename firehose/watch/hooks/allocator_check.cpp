@@ -12,8 +12,8 @@
 namespace hydrant::hooks {
 namespace {
 
-// The last ranges that this thread got from the kernel through a hook, while the real functions are spied on:
-// for a block and for the allocator's own tables.
+// The last ranges that this thread got from the kernel through a hook during the trial: for the block, and
+// for the allocator's own tables.
 struct Seen {
   uintptr_t begin, len;
 };
@@ -59,7 +59,7 @@ bool small_chunk_is_readable() {
   void* memory = real.malloc(100);
   if (!is_there(memory)) return false;
   const size_t word = chunk_word(memory);
-  // A chunk in a heap has the first word of the next one for itself.
+  // A chunk in a heap also uses the size_t at the start of the next chunk.
   const bool right = (word & kChunkMapped) == 0 &&
                      (word & ~kChunkFlags) == malloc_usable_size(memory) + sizeof(size_t);
   real.free(memory);

@@ -1,21 +1,22 @@
-// Whether the allocator in use shows the hooks all that it takes from the kernel. For the constructor only.
+// Checks that the hooks see all memory that the allocator takes from the kernel. For the constructor only.
 #pragma once
 
 #include <cstddef>
 
 namespace hydrant::hooks {
 
-// Larger than what libc would take as advice to serve such sizes from its heap from now on.
+// Size of a trial block: so large that freeing it does not make libc serve such sizes from its heap later.
 inline constexpr size_t kProbeBytes = size_t{33} << 20;
 
-// libc's allocator: whether its chunks look as libc_chunks.hpp says. If not they are not read any more.
+// For libc's allocator: true if its chunks look as libc_chunks.hpp describes; if not, the hooks stop reading
+// them.
 bool libc_chunks_are_readable();
 
-// Any other one, given by its two functions: whether a large block lies in a mapping that our mmap or sbrk
-// saw.
+// For another allocator, given by its two functions: true if a large block lies in memory from the hooked
+// mmap or sbrk.
 bool allocator_maps_by_symbol(void* (*allocate)(size_t), void (*release)(void*));
 
-// Whether one of these answered false for lack of memory to try the allocator with.
+// True if a check failed because no memory was left for its trial.
 bool allocator_check_lacked_memory();
 
 }  // namespace hydrant::hooks

@@ -1,6 +1,6 @@
 // Exports the object that libfirehose finds the hooks by, and prepares the hooks when the library is loaded.
 //
-// Nothing depends on when that is. Other libraries' constructors and the loader may call hooks earlier; such
+// The hooks also work before that: other libraries' constructors and the loader may call them earlier. Such
 // calls find the real functions and take their thread's record themselves.
 #include "firehose/watch/hooks/allocator_check.hpp"
 #include "firehose/watch/hooks/hook_families.hpp"
@@ -14,7 +14,7 @@
 
 namespace {
 
-// The only thread of the child.
+// Runs in the child of a fork(), whose only thread calls it.
 void child_begins() {
   hydrant::hooks::keep_only_own_record();
   hydrant::hooks::forget_thread_starts();

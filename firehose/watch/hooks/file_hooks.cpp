@@ -11,14 +11,14 @@ using hydrant::hooks::real;
 
 namespace {
 
-// Whatever else the call does, it may drop pages or move what lies behind them.
+// Modes that keep all pages in place. Any other mode may drop pages or move what lies behind them.
 constexpr int kHarmlessModes = FALLOC_FL_KEEP_SIZE | FALLOC_FL_UNSHARE_RANGE;
 
 void file_has_changed(void* /*unused*/) { file_changes(); }
 
 }  // namespace
 
-// Whether the file becomes shorter is not asked: it may have grown since.
+// Reports every call without comparing lengths: the file may grow between the comparison and the call.
 int hook_ftruncate(int fd, off_t len) {
   file_changes();
   const int result = real.ftruncate(fd, len);
@@ -37,7 +37,7 @@ int hook_truncate(const char* path, off_t len) {
 HYDRANT_EXPORT_HOOK(truncate);
 HYDRANT_EXPORT_HOOK_AS(truncate64, truncate);
 
-// The thread may be cancelled inside, after the kernel has done it.
+// The cleanup handler reports the change if the thread is cancelled inside, after the kernel has made it.
 int hook_fallocate(int fd, int mode, off_t offset, off_t len) {
   if ((mode & ~kHarmlessModes) == 0) return real.fallocate(fd, mode, offset, len);
   file_changes();

@@ -24,8 +24,8 @@ link_map* object_of(void* address) {
   return static_cast<link_map*>(object);
 }
 
-// A program that is not position independent and takes a function's address has an entry of its own for
-// it, which leads to the first real definition.
+// A position-dependent program that takes a function's address has its own entry for it in the PLT, which
+// leads to the first real definition.
 bool is_entry_of_program(void* address) {
   Dl_info info;
   void* entry = nullptr;
@@ -33,20 +33,20 @@ bool is_entry_of_program(void* address) {
   return static_cast<const ElfW(Sym)*>(entry)->st_shndx == SHN_UNDEF;
 }
 
-// Whether this one of the process's objects defines the name.
+// True if this object of the process defines the name.
 bool defines(const link_map* object, const char* name) {
   void* handle = real_loader.dlopen(object->l_name, RTLD_LAZY | RTLD_NOLOAD);
-  if (handle == nullptr) {  // the kernel's own, which defines none of these
-    dlerror();              // not for the program to find
+  if (handle == nullptr) {  // the vDSO, which defines none of these
+    dlerror();              // clears the error, which the program would find
     return false;
   }
-  void* found = dlsym(handle, name);  // in the object, or in what it needs
+  void* found = dlsym(handle, name);  // in the object or in its dependencies
   const bool is_there = found != nullptr && object_of(found) == object;
   real_loader.dlclose(handle);
   return is_there;
 }
 
-// No object between the program and this library defines the name.
+// True if no object between the program and this library defines the name.
 bool is_first_after_program(const char* name) {
   const link_map* ours = object_of(&hydrant_hooks_object);
   const link_map* object = ours;
@@ -65,7 +65,7 @@ bool resolves_to_us(const char* name, void* hook) {
   return first != nullptr && is_entry_of_program(first) && is_first_after_program(name);
 }
 
-// Collects what is not called through the hooks.
+// Looks up the names of a family; found() is 0 if one of them does not resolve to its hook.
 class Search {
  public:
   explicit Search(uint32_t family) : family_(family) {}
@@ -88,7 +88,7 @@ uint32_t map_family() {
   return search.found();
 }
 
-// Another allocator than libc's may as well come before the hooks: what counts is how it maps.
+// An allocator other than libc's may also come before the hooks: what counts is how it maps.
 uint32_t malloc_family(bool maps_are_hooked) {
   Search search(HYDRANT_HOOKS_MALLOC);
   HYDRANT_HOOKED_MALLOC_CALLS(HYDRANT_LOOK)
@@ -128,7 +128,8 @@ uint32_t loader_family() {
 
 uint32_t working_families() {
   const uint32_t map = map_family();
-  // A program that was linked to the object itself may have a copy of it, which we would not read.
+  // A program that refers to the object may have a copy of it (copy relocation), which the hooks would not
+  // read.
   if (map != 0 && dlsym(RTLD_DEFAULT, "hydrant_hooks_1") != &hydrant_hooks_object) return 0;
   return map | malloc_family(map != 0) | thread_family() | file_family() | loader_family();
 }

@@ -42,13 +42,13 @@ bool has_dynamic_loader() {
 template <typename Called, typename Hook>
 uint32_t if_same(uint32_t family, Called* called, Hook* hook) {
   auto a = reinterpret_cast<uintptr_t>(called);
-  // The compiler believes that two names are two addresses.
+  // The compiler assumes that two names have two addresses.
   __asm__ volatile("" : "+r"(a));
   const auto b = reinterpret_cast<uintptr_t>(hook);
   return a == b ? family : 0;
 }
 
-// A program that defines one of these itself calls it past the hooks from where it is defined.
+// A program that defines one of these functions itself calls it past the hooks in the defining object.
 bool is_libc_mmap() {
   return real.mmap == libc_mmap && real.munmap == libc_munmap && real.mremap == libc_mremap &&
          real.madvise == libc_madvise;
@@ -70,7 +70,7 @@ uint32_t malloc_family() {
 
 uint32_t working_families() {
   if (has_dynamic_loader()) return 0;
-  // To ask for dlopen() would be to link it.
+  // dlopen() has no check of its own: naming it would link it.
   return map_family() | malloc_family() |
          if_same(HYDRANT_HOOKS_THREADS, pthread_create, hook_pthread_create) |
          if_same(HYDRANT_HOOKS_FILES, ftruncate, hook_ftruncate);

@@ -1,9 +1,9 @@
-// The functions that the hooks stand before: one list, from which come the table of the real ones, the
-// declarations of ours, and the names that are exported.
+// The hooked functions: one list, from which come the table of the real functions, the declarations of the
+// hooks, and the exported names.
 //
-// Ours are called hook_<name> in here and exported as <name>, which is an alias: so that the address of a
-// hook is known to be ours, and no header of libc disagrees about attributes. In the archive for static
-// programs they are exported as __wrap_<name> and the real ones are __real_<name>: the linker's --wrap.
+// A hook is called hook_<name> in here and exported as its alias <name>. So a hook's own address is known,
+// and no header of libc disagrees about attributes. In the archive for static programs the hooks are exported
+// as __wrap_<name>, and the real functions are __real_<name>: the linker's --wrap.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,9 @@
 #include <sys/types.h>
 #include <threads.h>
 
-// X(name, result, parameters). mremap has its fifth parameter always, as libc's own has: what a caller
-// that passes four leaves in its place goes to the kernel either way, which looks at it only if told to.
+// X(name, result, parameters). mremap always has its fifth parameter, as in libc. If a caller passes only
+// four, an undefined value goes to the kernel, as without the hook; the kernel reads it only if the flags say
+// so.
 #define HYDRANT_HOOKED_MAP_CALLS(X)                                       \
   X(mmap, void*, (void*, size_t, int, int, int, off_t))                   \
   X(munmap, int, (void*, size_t))                                         \
@@ -49,11 +50,12 @@
   X(truncate, int, (const char*, off_t)) \
   X(fallocate, int, (int, int, off_t, off_t))
 
-// Releases nothing: hooked so that another userfaultfd of the program finds room (userfault_hooks.cpp).
-// libc's own has `...` in place of the third parameter, and passes on what it finds there.
+// ioctl() releases nothing: it is hooked so that the monitor makes room for another userfaultfd of the
+// program (userfault_hooks.cpp). libc's own has `...` in place of the third parameter, and passes on what it
+// finds there.
 #define HYDRANT_HOOKED_USERFAULT_CALLS(X) X(ioctl, int, (int, unsigned long, void*))
 
-// Apart: a static program has them only if it calls them.
+// A separate list: a static program has these functions only if it calls them.
 #define HYDRANT_HOOKED_LOADER_CALLS(X)        \
   X(dlopen, void*, (const char*, int))        \
   X(dlmopen, void*, (long, const char*, int)) \
@@ -73,9 +75,8 @@ HYDRANT_HOOKED_CALLS(HYDRANT_DECLARE_HOOK)
 HYDRANT_HOOKED_LOADER_CALLS(HYDRANT_DECLARE_HOOK)
 #undef HYDRANT_DECLARE_HOOK
 
-// Exports hook_<hook> under the name <name>. After the hook's definition, in the same file. The shared
-// library has __wrap_<name> as well, for programs that are linked dynamically with the options for static
-// ones.
+// Exports hook_<hook> under the name <name>; used after the hook's definition, in the same file. The shared
+// library also has __wrap_<name>, for programs that are linked dynamically with the options for static ones.
 #define HYDRANT_EXPORT_HOOK_AS(name, hook)                              \
   extern "C" decltype(hook_##hook) wrap_##name __asm__("__wrap_" #name) \
       __attribute__((alias("hook_" #hook), visibility("default")));     \

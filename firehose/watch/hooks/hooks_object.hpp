@@ -1,4 +1,4 @@
-// hydrant_hooks_1, as the hooks themselves see it, and the three words that every hooked call reads.
+// hydrant_hooks_1 as the hooks see it, the monitor in it, and helpers that several hooks use.
 #pragma once
 
 #include <hydrant/monitor.h>
@@ -10,22 +10,22 @@
 
 namespace hydrant::hooks {
 
-// The exported object under a name that nothing outside can take the place of.
+// The exported object under a hidden name, which other objects cannot interpose.
 // NOLINTNEXTLINE(bugprone-dynamic-static-initializers): constants of the linker
 extern "C" hydrant_hooks_t hydrant_hooks_object __attribute__((visibility("hidden")));
 
-// Null until libfirehose has a monitor. Pairs with its release.
+// Null until libfirehose has a monitor. Acquire pairs with libfirehose's release.
 inline const hydrant_monitor_t* monitor() {
   return __atomic_load_n(&hydrant_hooks_object.monitor, __ATOMIC_ACQUIRE);
 }
 
-// A page that never was the program's and never will be; null where the kernel refuses. Threads: any, in any
-// state: only system calls. errno is kept.
+// A page that never belongs to the program; null if the kernel refuses. Threads: any, in any state: only
+// system calls. errno is kept.
 void* take_private_page();
 void drop_private_page(void* page);
 inline constexpr size_t kPrivatePageBytes = 4096;
 
-// Keeps errno through what the program did not ask for.
+// Restores errno after work that the program did not request.
 class ErrnoGuard {
  public:
   ErrnoGuard();

@@ -18,14 +18,14 @@ void set_block(uint64_t* blocks, uintptr_t addr) {
     __atomic_fetch_or(&blocks[block / 64], bit, __ATOMIC_ACQ_REL);
 }
 
-// Without touching it: an invalid request has the kernel read a signal set there first.
+// Does not touch the memory: an invalid request makes the kernel read a signal set there before it fails.
 bool is_readable(const HeapStart* start) {
   constexpr int kInvalid = -1;
   return syscall(SYS_rt_sigprocmask, kInvalid, start, nullptr, size_t{8}) == 0 || errno != EFAULT;
 }
 
-// Looks at the heap of a chunk that libc has just returned: does it begin with six words of which the
-// sixth is unused? The arena lies behind them in its first heap, and every heap names it.
+// True if the heap of a chunk that libc has just returned begins with six words of which the sixth is unused.
+// The arena lies behind them in its first heap, and every heap points to it.
 bool has_room_for_mark(const HeapStart* start, uintptr_t end) {
   if (!is_readable(start)) return false;
   const auto first = reinterpret_cast<uintptr_t>(start);
@@ -49,8 +49,9 @@ bool leaves_marks(const HeapStart* start, uintptr_t end) {
   return known == HeapMarks::kUsed;
 }
 
-// A heap that was not seen before: new memory as a whole. Two threads may get memory of it at once: each
-// syncs. The mark comes after the sync: another thread that finds it returns memory of the heap at once.
+// Notes a heap that was not seen before: all of it is new memory. Two threads may get memory of it at once:
+// each syncs. The mark comes after the sync, because another thread that finds it returns memory of the heap
+// at once.
 void note_heap(HeapStart* start) {
   const auto first = reinterpret_cast<uintptr_t>(start);
   set_block(libc_blocks, first);
@@ -58,10 +59,10 @@ void note_heap(HeapStart* start) {
   __atomic_store_n(&start->mark, kHeapMark, __ATOMIC_RELEASE);
 }
 
-// The blocks of [addr, end) are heaps from now on; those that were not known are new memory as a whole.
-// The bit comes after the sync: another thread that finds it set returns memory of the same block at once.
-// What was cached before the bit, of memory that reached into the block, would be hit without a check: it is
-// forgotten after the bit, and what is registered then is checked.
+// Notes the blocks of [addr, end) as heaps; a block that was not known is new memory as a whole. The bit is
+// set after the sync, because another thread that finds it returns memory of the block at once. A region that
+// was cached before, and reaches into the block, would be hit without a check. It is forgotten after the bit
+// is set; later registrations there are checked.
 void note_heaps(uintptr_t addr, uintptr_t end) {
   if (end > kEndOfAddresses) return acquired(addr, end - addr);  // no bit for it
   const uintptr_t last = (end - 1) >> HYDRANT_HOOKS_HEAP_SHIFT;
@@ -75,13 +76,13 @@ void note_heaps(uintptr_t addr, uintptr_t end) {
   }
 }
 
-// The break has moved up. It is read before the sync: what is below it then, the sync covers.
+// Notes that the break has moved up. The break is read before the sync, which so covers all memory below it.
 void note_main_arena(uintptr_t chunk, size_t size) {
   const uintptr_t top = current_break();
   const uintptr_t end = chunk + size;
   if (chunk < libc_heap.low || end > top) {
-    // Where the break cannot grow the main arena takes mappings. It never gives them back, but tells no more
-    // of them than of heaps.
+    // If the break cannot grow, the main arena takes mappings. It never unmaps them, but the hooks see them
+    // no better than heaps.
     note_heaps(chunk, end);
     acquired(chunk, size);
     return;

@@ -1,12 +1,12 @@
-// What the memory that libc's malloc returns says of where it comes from.
+// Finds out where a block from libc's malloc lies, and whether its memory is new.
 //
-// libc maps and unmaps inside, past every symbol; but the word below each block (size, and three flags) tells
-// whether the block is a mapping of its own, lies in the heap of another arena than the main one, or in the
-// main arena, that is at the break. Checked with glibc 2.36; allocator_check.cpp tries it when the library is
-// loaded, and the whole family is given up where it does not hold.
+// libc maps and unmaps by internal calls, which no hook sees. But the word below each block (size, and three
+// flags) shows whether the block is a mapping of its own, lies in a heap of a secondary arena, or lies in the
+// main arena, at the break. This was checked with glibc 2.36. allocator_check.cpp verifies it when the
+// library is loaded; if it does not hold, the malloc family counts as not hooked.
 //
-// Heaps come and go inside libc, and new ones may lie where old ones lay. Each that was seen is marked in its
-// own memory: a heap without the mark is new, whatever was at its address before.
+// Heaps come and go inside libc, and a new heap may lie where an old one lay. Each heap that was seen is
+// marked in its own memory: a heap without the mark is new, whatever was at its address before.
 #pragma once
 
 #include "firehose/watch/hooks/watched_call.hpp"
@@ -15,7 +15,7 @@ namespace hydrant::hooks {
 
 inline constexpr size_t kChunkMapped = 2;      // a mapping of its own
 inline constexpr size_t kChunkOtherArena = 4;  // in a heap, one of the blocks of 64 MiB
-inline constexpr size_t kChunkFlags = 7;       // the lowest says that the chunk before it is in use
+inline constexpr size_t kChunkFlags = 7;       // the lowest: the chunk before it is in use
 inline constexpr size_t kChunkHeaderBytes = 16;
 
 // Whether a heap has room for a mark: a word at its start that libc does not use.
@@ -36,8 +36,8 @@ extern constinit uint64_t heap_blocks[kBlockWords];
 // NOLINTNEXTLINE(bugprone-dynamic-static-initializers): constinit
 extern constinit uint64_t libc_blocks[kBlockWords];
 
-// What libc writes at the start of a heap (glibc 2.35 and later). The last word is padding, and holds our
-// mark. The mark disappears with the heap: new memory reads as 0 there.
+// The header that libc writes at the start of a heap (glibc 2.35 and later). Its last word is padding and
+// holds our mark. The mark disappears with the heap: new memory reads as 0 there.
 inline constexpr uintptr_t kHeapBytes = uintptr_t{1} << HYDRANT_HOOKS_HEAP_SHIFT;
 struct HeapStart {
   uintptr_t arena, previous;
@@ -62,22 +62,22 @@ inline bool is_known_heap(uintptr_t addr) {
   return __atomic_load_n(&heap_blocks[block / 64], __ATOMIC_RELAXED) >> block % 64 & 1;
 }
 
-// What libc unmaps or moves when it releases this block: the mapping, if the block is one of its own.
+// The mapping that libc unmaps or moves when it releases this block; empty if the block lies in a heap.
 inline Released own_mapping(const void* memory) {
   if (memory == nullptr || libc_heap.readable == 0) return {};
   const size_t* words = static_cast<const size_t*>(memory);
   if ((words[-1] & kChunkMapped) == 0) [[likely]]
     return {};
-  // An aligned block begins behind the start of its mapping; the word below the size says how far.
+  // An aligned block begins behind the start of its mapping; the word below the size is the distance.
   const uintptr_t chunk = reinterpret_cast<uintptr_t>(memory) - kChunkHeaderBytes;
   return {chunk - words[-2], words[-2] + (words[-1] & ~kChunkFlags)};
 }
 
-// Memory that libc has taken from the kernel since the last look, or that may be.
+// Handles a block whose memory libc may have taken from the kernel since the last call.
 void note_chunk(uintptr_t chunk, size_t word);
 
-// Everything that an allocating hook returns goes through this. Cost: a load of a word that the program is
-// about to share a line with, and two compares.
+// Each allocating hook returns its block through this. Cost: a load of a word in a line that the program is
+// about to use, and two compares.
 inline void* handed_out(void* memory) {
   if (memory == nullptr || libc_heap.readable == 0) return memory;
   const size_t word = chunk_word(memory);
@@ -96,7 +96,8 @@ inline void* handed_out(void* memory) {
   return memory;
 }
 
-// The same for a block that may have grown in place: of a mapping of its own, `before`, only the rest is new.
+// The same for a block that may have grown in place. If it is a mapping of its own, which was `before`, only
+// the added part is new.
 inline void* note_reuse(void* memory, Released before) {
   if (memory == nullptr || before.len == 0) return handed_out(memory);
   const Released now = own_mapping(memory);

@@ -1,7 +1,7 @@
-// Calls dlopen() as if somebody else did.
+// Calls dlopen() on behalf of another object.
 //
-// The loader looks at its return address: the library that the address lies in is the caller, whose RUNPATH
-// and $ORIGIN count. A hook that simply calls on would make every caller look like this library.
+// The loader takes the library that contains its return address for the caller, whose RUNPATH and $ORIGIN
+// count. If a hook simply called the loader, every caller would look like this library.
 #pragma once
 
 #include "firehose/watch/hooks/real_calls.hpp"
@@ -10,11 +10,11 @@
 
 namespace hydrant::hooks {
 
-// Up to three words of arguments and a result.
+// A loader function, with up to three arguments and a result that are passed as integers.
 using LoaderCall = uintptr_t (*)(uintptr_t, uintptr_t, uintptr_t);
 
-// Calls function(a, b, c) on behalf of the code at `caller`. Where that cannot be done (see the sources, one
-// for each kind of processor) the call is this library's own.
+// Calls function(a, b, c) on behalf of the code at `caller`. If that is not possible (see the sources, one
+// for each architecture), the call is this library's own.
 uintptr_t call_on_behalf(const void* caller, LoaderCall function, uintptr_t a, uintptr_t b,
                          uintptr_t c);
 

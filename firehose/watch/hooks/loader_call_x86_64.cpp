@@ -43,7 +43,7 @@ hydrant_hooks_call_returning_at:
 namespace hydrant::hooks {
 namespace {
 
-// The segment of code that an address lies in.
+// The code segment that contains an address.
 struct Code {
   const unsigned char* address = nullptr;
   const unsigned char* begin = nullptr;
@@ -65,7 +65,7 @@ int find_code(dl_phdr_info* object, size_t /*size*/, void* wanted) {
   return 0;
 }
 
-// Any byte of that value is the instruction `ret` to who returns to it.
+// Finds a `ret` instruction in the caller's code: any byte of that value, because a return to it executes it.
 const unsigned char* find_return(const void* caller) {
   constexpr unsigned char kReturn = 0xc3;
   Code code = {.address = static_cast<const unsigned char*>(caller)};
@@ -79,7 +79,7 @@ const unsigned char* find_return(const void* caller) {
   return nullptr;
 }
 
-// The register is read by an instruction that does nothing where there are none.
+// The instruction leaves the variable at 0 if there is no shadow stack.
 bool has_shadow_stack() {
   uintptr_t pointer = 0;
   __asm__ volatile("rdsspq %0" : "+r"(pointer));

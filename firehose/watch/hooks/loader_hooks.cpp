@@ -1,7 +1,8 @@
-// Hooks dlopen() and its relatives, which map and unmap inside the loader, past every symbol.
+// Hooks dlopen(), dlmopen() and dlclose(), which map and unmap memory by internal calls of the loader that no
+// hook sees.
 //
-// They run constructors and destructors of the program, whose own calls are hooked. The loader's calls are
-// unmappings, not removals, so a thread does not count as inside a release meanwhile. Its record says that
+// They run constructors and destructors of the program, whose own calls are hooked. The loader unmaps memory
+// but does not remove pages, so its thread does not count as inside a release meanwhile; its record says that
 // the loader may unmap something. Constructors that use new static memory through the cache run before the
 // sync.
 #include "firehose/watch/hooks/loader_call.hpp"
@@ -17,7 +18,8 @@ using hydrant::hooks::Thread;
 
 namespace {
 
-// During its life its thread is inside the loader; at its end every cache knows what the loader unmapped.
+// While it exists, its thread counts as inside the loader. Its destructor returns when every cache has
+// forgotten what the loader unmapped.
 class LoaderCallScope {
  public:
   LoaderCallScope() : thread_(this_thread()) { add(1); }
@@ -29,7 +31,7 @@ class LoaderCallScope {
   LoaderCallScope& operator=(const LoaderCallScope&) = delete;
 
  private:
-  // One writer: the thread itself.
+  // Only the thread itself writes it.
   void add(uint32_t n) {
     __atomic_store_n(&thread_->loading, __atomic_load_n(&thread_->loading, __ATOMIC_RELAXED) + n,
                      __ATOMIC_RELEASE);
@@ -46,7 +48,7 @@ LoaderCall as_loader_call(Function* function) {
 
 }  // namespace
 
-// A path with a slash in it depends on the caller, too: RPATHs are inherited by what is loaded.
+// The caller matters for paths with a slash, too: loaded objects inherit its RPATH.
 void* hook_dlopen(const char* file, int mode) {
   const LoaderCallScope loading;
   void* got = as_pointer(

@@ -21,8 +21,8 @@ using hydrant::hooks::replaced;
 
 namespace {
 
-// Of huge pages from a pool the kernel rounds the length up to whole ones, whose size is not known here. They
-// lie at multiples of it, and the smallest have 64 KiB.
+// The kernel rounds the length of a huge-page mapping up to whole huge pages, whose size is not known here.
+// Such mappings lie at multiples of that size, and the smallest size is 64 KiB.
 bool may_be_rounded_up(const void* addr, size_t len) {
   constexpr size_t kSmallestHugePage = size_t{64} << 10;
   return reinterpret_cast<uintptr_t>(addr) % kSmallestHugePage == 0 && len % kSmallestHugePage != 0;
@@ -38,7 +38,7 @@ void acquired_pages(const void* addr, size_t len, bool may_be_huge) {
 
 }  // namespace
 
-// With MAP_FIXED it also releases.
+// MAP_FIXED also releases memory.
 void* hook_mmap(void* addr, size_t len, int protection, int flags, int fd, off_t offset) {
   const bool may_be_huge = (flags & MAP_HUGETLB) != 0 || (flags & MAP_ANONYMOUS) == 0;
   const Released may = (flags & MAP_FIXED) != 0 ? mapped_over(addr, len, may_be_huge) : Released{};
@@ -56,7 +56,7 @@ HYDRANT_EXPORT_HOOK(munmap);
 
 namespace {
 
-// One note for a mapping that moves to a given address: both places, and what lies between them.
+// Returns one note for a mapping that moves to a given address: both ranges, and what lies between them.
 Released old_and_new(const void* old_addr, size_t old_len, const void* new_addr, size_t new_len) {
   const auto a = reinterpret_cast<uintptr_t>(old_addr);
   const auto b = reinterpret_cast<uintptr_t>(new_addr);
@@ -68,13 +68,13 @@ Released old_and_new(const void* old_addr, size_t old_len, const void* new_addr,
 }  // namespace
 
 void* hook_mremap(void* old_addr, size_t old_len, size_t new_len, int flags, void* new_addr) {
-  const bool is_told = (flags & MREMAP_FIXED) != 0;
+  const bool is_fixed = (flags & MREMAP_FIXED) != 0;
   const Released may =
-      is_told ? old_and_new(old_addr, old_len, new_addr, new_len) : released(old_addr, old_len);
+      is_fixed ? old_and_new(old_addr, old_len, new_addr, new_len) : released(old_addr, old_len);
   void* got =
       releasing(may, [&] { return real.mremap(old_addr, old_len, new_len, flags, new_addr); });
   if (got == MAP_FAILED) return got;
-  // In place only what lies behind the old end is new. Huge pages do not grow in place.
+  // If it has grown in place, only the part behind the old end is new. Huge pages do not grow in place.
   if (got != old_addr) {
     acquired_pages(got, new_len, true);
   } else if (new_len > old_len) {
@@ -102,12 +102,12 @@ int hook_posix_madvise(void* addr, size_t len, int advice) {
 }
 HYDRANT_EXPORT_HOOK(posix_madvise);
 
-// May be this process's own memory: newer kernels let a process drop its pages by this call.
+// The ranges may be this process's own memory: newer kernels let a process drop its own pages by this call.
 ssize_t hook_process_madvise(int pid_fd, const iovec* ranges, size_t count, int advice,
                              unsigned flags) {
   const ssize_t result = releasing(
       kAllMemory, [&] { return real.process_madvise(pid_fd, ranges, count, advice, flags); });
-  // Of another process it was in vain, and harmless.
+  // If the ranges are of another process this is unnecessary, and harmless.
   for (size_t i = 0; advice == kGuardInstall && i < count; ++i) {
     forgotten(ranges[i].iov_base, ranges[i].iov_len);
   }
@@ -126,16 +126,18 @@ HYDRANT_EXPORT_HOOK(remap_file_pages);
 
 namespace {
 
-// More than any segment has: everything is forgotten.
+// Longer than any segment: everything is forgotten.
 constexpr size_t kAnyLength = size_t{1} << 62;
 
-// What lay under a segment is gone, or may be where the call failed half way; userfaultfd does not report it.
+// Forgets the memory under a segment. SHM_REMAP has unmapped it, perhaps also if the call failed; userfaultfd
+// does not report that.
 void forget_under_segment(int id, uintptr_t addr, bool attached) {
   const ErrnoGuard keep;
   shmid_ds segment{};
   const bool known = shmctl(id, IPC_STAT, &segment) == 0;
-  if (!known && !attached) return;  // who may not read its size may not attach it
-  // A segment has whole pages, and one of huge pages lies at a multiple of theirs, whatever they are.
+  if (!known && !attached) return;  // a segment whose size may not be read cannot be attached
+  // A segment has whole pages, and a segment of huge pages lies at a multiple of their size. The lowest set
+  // bit of the address is a multiple of either size.
   const size_t page = addr & (~addr + 1);
   const size_t len = known ? (segment.shm_segsz + page - 1) & ~(page - 1) : kAnyLength;
   replaced(reinterpret_cast<const void*>(addr), len);
@@ -147,9 +149,9 @@ void* hook_shmat(int id, const void* addr, int flags) {
   void* got = releasing(kAllMemory, [&] { return real.shmat(id, addr, flags); });
   const bool attached = got != MAP_FAILED;
   if ((flags & SHM_REMAP) != 0 && addr != nullptr) {
-    const uintptr_t lowest = static_cast<uintptr_t>(SHMLBA);  // SHM_RND rounds down to it
-    const uintptr_t asked = reinterpret_cast<uintptr_t>(addr) & ~(lowest - 1);
-    forget_under_segment(id, attached ? reinterpret_cast<uintptr_t>(got) : asked, attached);
+    const uintptr_t boundary = static_cast<uintptr_t>(SHMLBA);  // SHM_RND rounds down to it
+    const uintptr_t requested = reinterpret_cast<uintptr_t>(addr) & ~(boundary - 1);
+    forget_under_segment(id, attached ? reinterpret_cast<uintptr_t>(got) : requested, attached);
   }
   if (attached) acquired_somewhere();
   return got;

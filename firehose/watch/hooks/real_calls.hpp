@@ -1,4 +1,4 @@
-// The functions behind the hooks: what the program would have called without them.
+// The real functions, which the program would call without the hooks.
 #pragma once
 
 #include "firehose/watch/hooks/hooked_calls.hpp"
@@ -20,9 +20,9 @@ struct RealLoaderCalls {
 // NOLINTNEXTLINE(bugprone-dynamic-static-initializers): constinit
 extern constinit RealCalls real;
 // NOLINTNEXTLINE(bugprone-dynamic-static-initializers): constinit
-extern constinit RealLoaderCalls real_loader;  // apart: most static programs have no loader
+extern constinit RealLoaderCalls real_loader;  // separate: most static programs have no loader
 
-// Finds all of them, if that has not been done. Threads: any. Not inside itself: see real_calls_dynamic.cpp.
+// Finds all of them, if that has not been done. Threads: any. Not reentrant: see real_calls_dynamic.cpp.
 void resolve_real_calls();
 
 // Whether real.malloc is libc's own, whose chunks libc_chunks.hpp can read.

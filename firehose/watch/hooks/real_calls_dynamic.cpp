@@ -1,8 +1,8 @@
 // Finds the real functions with dlsym(RTLD_NEXT): libc's, or those of an allocator or another library of
 // hooks that comes after this one.
 //
-// The first call of any of them finds all. Memory is therefore never taken from one allocator and given back
-// to another, however early the first call comes.
+// The first call of any of them finds all. Memory is therefore never taken from one allocator and freed by
+// another, however early the first call comes.
 #include "firehose/watch/hooks/libc_chunks.hpp"
 #include "firehose/watch/hooks/real_calls.hpp"
 
@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// glibc's allocator under the names that nobody replaces; absent from other C libraries.
+// glibc's allocator under names that no library replaces; absent from other C libraries.
 #define HYDRANT_LIBC_CALL(name, result, parameters) \
   extern "C" result libc_##name parameters __asm__("__libc_" #name) __attribute__((weak));
 HYDRANT_LIBC_CALL(malloc, void*, (size_t))
@@ -22,8 +22,8 @@ HYDRANT_LIBC_CALL(free, void, (void*))
 namespace hydrant::hooks {
 namespace {
 
-// This thread is looking the functions up, and what dlsym() itself allocates cannot wait for that. It
-// allocates only where a lookup fails; the names of malloc's family, which come first, do not.
+// Set while this thread looks the functions up; dlsym() itself must not wait for that when it allocates. It
+// allocates only if a lookup fails; the names of the malloc family, which come first, do not fail.
 constinit thread_local bool resolving = false;
 
 ssize_t raw_process_madvise(int pid_fd, const iovec* ranges, size_t count, int advice,
@@ -32,7 +32,7 @@ ssize_t raw_process_madvise(int pid_fd, const iovec* ranges, size_t count, int a
   return syscall(kNumber, pid_fd, ranges, count, advice, flags);
 }
 
-// What a call does that comes while its own thread resolves.
+// The functions that serve a thread's calls while it is resolving.
 constexpr RealCalls make_fallback() {
   RealCalls calls = {};
   calls.malloc = libc_malloc;
@@ -67,7 +67,7 @@ const RealLoaderCalls& fallback_in<RealLoaderCalls>() {
   return kNoLoaderFallback;
 }
 
-// The first value of each member of `real`.
+// The initial value of each member of `real`: resolves all functions, and calls the one.
 template <auto Member>
 struct First;
 template <typename Table, typename Result, typename... Parameters,
@@ -109,7 +109,7 @@ constinit RealLoaderCalls real_loader = {HYDRANT_HOOKED_LOADER_CALLS(HYDRANT_FIR
 
 bool malloc_is_libcs() { return libc_malloc != nullptr && real.malloc == libc_malloc; }
 
-// Two threads may do it at the same time: they find the same.
+// Two threads may do it at the same time: they find the same functions.
 void resolve_real_calls() {
   if (__atomic_load_n(&resolved, __ATOMIC_ACQUIRE)) return;
   resolving = true;

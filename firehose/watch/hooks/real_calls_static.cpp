@@ -21,8 +21,8 @@ constinit RealCalls real = {HYDRANT_HOOKED_CALLS(HYDRANT_REAL)};
 
 namespace {
 
-// Where the memory begins that ends at the break. libc has taken some of it before any constructor runs; a
-// libc that is loaded takes its first when the hooks are there.
+// The start of the heap that ends at the break. In a static program libc has taken some of it before any
+// constructor runs; a dynamic libc takes its first memory after the hooks are loaded.
 uintptr_t begin_of_heap(uintptr_t end) {
   constexpr uintptr_t kPage = 4096;
   unsigned char resident = 0;

@@ -41,7 +41,7 @@ int run_c11_thread(void* slot) {
 
 namespace {
 
-// Without a stack of its own an attribute's address is null, from which the size is subtracted.
+// If the attributes name no stack, pthread_attr_getstack() subtracts the size from a null address.
 bool names_stack(const pthread_attr_t* attributes) {
   void* lowest = nullptr;
   size_t bytes = 0;
@@ -51,7 +51,7 @@ bool names_stack(const pthread_attr_t* attributes) {
 
 }  // namespace
 
-// May unmap the stacks of threads that ended.
+// pthread_create() may unmap stacks of threads that have ended.
 int hook_pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
                         void* (*start_main)(void*), void* argument) {
   ThreadStart* slot = take_thread_start();

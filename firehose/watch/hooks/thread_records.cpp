@@ -20,14 +20,14 @@ namespace {
 
 static_assert(sizeof(Thread) == 64);
 
-// Looked at for one that is free again, before a record is taken that was never used.
+// Number of records that are tried for reuse before a record is taken that was never used.
 constexpr uint32_t kGlances = 8;
 
 alignas(64) constinit Thread shared_record = {};
-constinit uint32_t cursor = 0;      // where the next glance falls; a hint
-constinit uint32_t key_plus_1 = 0;  // the pthread key; 0 before the first thread asked for it
+constinit uint32_t cursor = 0;      // index of the record that is tried next; a hint
+constinit uint32_t key_plus_1 = 0;  // the pthread key; 0 before the first thread has created it
 
-// tid and ending: the word that a record is claimed by.
+// tid and ending: the 64-bit word by which a record is claimed.
 struct Claim {
   uint32_t tid, ending;
 };
@@ -39,34 +39,36 @@ uint64_t* claim_word(Thread& record) {
 
 bool is_gone(uint32_t tid) { return syscall(SYS_tgkill, getpid(), tid, 0) != 0 && errno == ESRCH; }
 
-// libc keeps stacks of ended threads, and unmaps them inside calls that are not hooked.
+// Keeps the stack of an ended thread in the table: libc may keep the stack mapped, and unmaps it inside calls
+// without hooks.
 void keep_ended_stack(uint64_t stack) {
   if (stack == 0) return;
   constexpr uint64_t kGolden = 0x9e37'79b9'7f4a'7c15;
   const uint64_t hash = (stack >> 12) * kGolden;
-  uint64_t* const places[2] = {&ended_stacks[hash >> 32 & (kEndedStacks - 1)],
-                               &ended_stacks[hash >> 48 & (kEndedStacks - 1)]};
-  for (uint64_t* place : places) {
+  uint64_t* const entries[2] = {&ended_stacks[hash >> 32 & (kEndedStacks - 1)],
+                                &ended_stacks[hash >> 48 & (kEndedStacks - 1)]};
+  for (uint64_t* entry : entries) {
     uint64_t found = 0;
-    if (__atomic_compare_exchange_n(place, &found, stack, false, __ATOMIC_RELEASE,
+    if (__atomic_compare_exchange_n(entry, &found, stack, false, __ATOMIC_RELEASE,
                                     __ATOMIC_RELAXED) ||
         found == stack) {
       return;
     }
   }
-  __atomic_store_n(places[0], stack, __ATOMIC_RELEASE);
+  __atomic_store_n(entries[0], stack, __ATOMIC_RELEASE);
 }
 
-// Nobody's record, or that of a thread that the kernel no longer knows, becomes the calling thread's.
+// Claims a record for the calling thread if it is free, or if its thread has exited.
 bool claim(Thread& record, uint32_t tid, bool only_ended) {
   uint64_t seen = __atomic_load_n(claim_word(record), __ATOMIC_ACQUIRE);
   const auto owner = __builtin_bit_cast(Claim, seen);
   if (owner.tid != 0) {
     if (only_ended && owner.ending == 0) return false;
-    // A thread with our own number that had a record is gone, whatever the kernel says of us.
+    // If the owner has the calling thread's tid, that thread has exited, whatever the kernel reports for the
+    // tid.
     if (owner.tid != tid && !is_gone(owner.tid)) return false;
   }
-  // Before the record is another's: a reader that misses the thread that ended finds another count.
+  // Counted before the record gets its new owner: a reader that misses the ended thread finds another count.
   const bool has_ended = owner.tid != 0 && owner.ending != 0;
   if (has_ended) __atomic_fetch_add(&hydrant_hooks_object.endings_over, 1, __ATOMIC_ACQ_REL);
   if (!__atomic_compare_exchange_n(claim_word(record), &seen,
@@ -85,7 +87,7 @@ bool claim(Thread& record, uint32_t tid, bool only_ended) {
   return true;
 }
 
-// One that a thread left behind: a few in turn, or all of them.
+// Reuses a record of an ended thread: tries `glances` records in turn.
 Thread* reuse_record(uint32_t tid, uint32_t glances, bool only_ended) {
   const uint32_t used = __atomic_load_n(&hydrant_hooks_object.thread_count, __ATOMIC_RELAXED);
   for (uint32_t i = 0; i < glances && i < used; ++i) {
@@ -102,11 +104,12 @@ Thread* unused_record(uint32_t tid) {
     if (used == kMaxThreads) return nullptr;
   } while (!__atomic_compare_exchange_n(count, &used, used + 1, true, __ATOMIC_ACQ_REL,
                                         __ATOMIC_RELAXED));
-  // Somebody else may have found it already, among those that are used and nobody's.
+  // Another thread may have claimed it already in reuse_record(), as a used record that is free.
   return claim(records[used], tid, true) ? &records[used] : unused_record(tid);
 }
 
-// Other destructors of the thread may still run; what they call finds the thread entered already.
+// The destructor of the pthread key. Other destructors of the thread may still run; their calls find the
+// thread entered already.
 void begin_end(void* own) {
   auto* record = static_cast<Thread*>(own);
   const hydrant_monitor_t* watching = monitor();
@@ -117,7 +120,8 @@ void begin_end(void* own) {
   __atomic_store_n(&record->ending, uint32_t{1}, __ATOMIC_RELEASE);
 }
 
-// Has begin_end() called when the calling thread ends. False: no key is left, its end would go unseen.
+// Registers begin_end() for the end of the calling thread. False: no key is left, and its end would go
+// unseen.
 bool watch_for_end(Thread* own) {
   uint32_t key_known = __atomic_load_n(&key_plus_1, __ATOMIC_ACQUIRE);
   if (key_known == 0) {
@@ -146,7 +150,7 @@ Thread* take_record() {
     own_record = &shared_record;
     return own_record;
   }
-  own_record = record;  // first: the next call may allocate, and comes back here through malloc
+  own_record = record;  // first: the next call may allocate, and malloc would come back here
   // The first thread's descriptor does not lie on its stack, and neither is ever unmapped.
   const bool is_first = tid == static_cast<uint32_t>(getpid());
   __atomic_store_n(&record->stack, is_first ? uint64_t{0} : uint64_t{pthread_self()},

@@ -1,8 +1,9 @@
-// A line per thread in which libfirehose sees whether the thread is inside a call that may release memory.
+// Records of threads, one per thread: they show libfirehose whether a thread is inside a call that may
+// release memory.
 //
-// A thread takes its record at its first hooked call and keeps it. It is marked as ending by the destructor
-// of a pthread key; libc goes on to release memory after that (the thread's cache of malloc, its stack), so
-// the record says "entered" from then on and is free again only when the kernel no longer knows the thread.
+// A thread takes its record at its first hooked call and keeps it. The destructor of a pthread key marks the
+// record as ending. libc goes on to release memory after that (the thread's cache of malloc, its stack), so
+// the record says "entered" from then on, and is free again only when the kernel no longer knows the thread.
 // A forked child has one thread, and forgets the others' records.
 //
 // Threads: no lock; a record is written by its thread, and claimed by compare-and-swap.
@@ -25,7 +26,7 @@ extern constinit uint64_t ended_stacks[kEndedStacks];
 // NOLINTNEXTLINE(bugprone-dynamic-static-initializers): constinit
 extern constinit thread_local Thread* own_record;
 
-// Gives the calling thread a record; one that all share, and that nobody reads, when there are no more.
+// Gives the calling thread a record. If all are used it is a shared one, which libfirehose does not read.
 // Cost: two or three system calls, once per thread. errno is kept.
 Thread* take_record();
 

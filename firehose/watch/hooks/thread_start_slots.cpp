@@ -1,5 +1,5 @@
 // Allocates, without a lock, the slots that carry a thread's start function and argument. thread_hooks.cpp
-// takes one at pthread_create() and gives it back in the new thread.
+// takes one at pthread_create() and releases it in the new thread.
 #include "firehose/watch/hooks/thread_start_slots.hpp"
 
 #include "firehose/watch/hooks/hooks_object.hpp"
@@ -7,7 +7,7 @@
 namespace hydrant::hooks {
 namespace {
 
-// guess: as many threads are created and have not run yet only where a program starts hundreds at once
+// guess: only a program that starts hundreds of threads at once has as many that have not run yet
 constexpr uint32_t kSlots = 256;
 
 constinit ThreadStart slots[kSlots] = {};

@@ -1,5 +1,5 @@
-// What a new thread is to run, from pthread_create() to the thread's first instruction of ours, without
-// allocating: some slots here, and a page of its own for each that does not fit.
+// Slots that carry a thread's start function and argument from pthread_create() to begin_thread() in the new
+// thread, without allocating. If all slots are taken, each further thread uses a page of its own.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct ThreadStart {
 ThreadStart* take_thread_start();
 void release_thread_start(ThreadStart* start);
 
-// In the child of a fork(): whoever was starting does not exist here.
+// In the child of a fork(): the threads that were starting do not exist there.
 void forget_thread_starts();
 
 }  // namespace hydrant::hooks

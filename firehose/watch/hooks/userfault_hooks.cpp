@@ -1,4 +1,5 @@
-// Hooks ioctl(), for two requests to another userfaultfd of the program.
+// Hooks ioctl() for two requests of the program to another userfaultfd: UFFDIO_REGISTER and
+// UFFDIO_UNREGISTER.
 #include "firehose/watch/hooks/hooks_object.hpp"
 #include "firehose/watch/hooks/real_calls.hpp"
 
@@ -14,7 +15,7 @@ namespace {
 
 constexpr uint64_t kPatienceNs = 200'000'000;
 
-// False if the memory stays watched, or was not watched.
+// Has the monitor stop watching the memory. False if it stays watched, or was not watched.
 [[gnu::cold]] bool makes_room(const uffdio_register& wanted) {
   const hydrant_monitor_t* found = monitor();
   if (found == nullptr || found->size <= offsetof(hydrant_monitor_t, unwatch_range)) return false;

@@ -9,7 +9,7 @@
 namespace hydrant::hooks {
 namespace {
 
-// More blocks than this are not looked at one by one: a sync costs no more.
+// If a range has more blocks, they are not tested one by one: a sync costs no more.
 constexpr uintptr_t kMaxBlocks = 4096;
 constexpr uintptr_t kEndOfBlocks = uintptr_t{1} << (47 - HYDRANT_MONITOR_BLOCK_SHIFT);
 

@@ -1,4 +1,4 @@
-// What surrounds the real call in a hook: the mark in the thread's record, and the monitor's calls.
+// The work around the real call in a hook: the mark in the thread's record, and the calls to the monitor.
 //
 // Threads: any, also while the program holds locks. Cost with a monitor, on memory never pinned: three loads
 // and two stores, all of lines that change seldom or belong to the thread.
@@ -16,7 +16,7 @@ void sync(const hydrant_monitor_t* watching, uintptr_t addr, size_t len);
 void check_acquired(const hydrant_monitor_t* watching, const uint64_t* blocks, uintptr_t addr,
                     size_t len);
 
-// What a call released that has returned is known to every cache afterwards.
+// Returns when every cache has forgotten what finished calls have released.
 inline void settle_if_needed() {
   const hydrant_monitor_t* watching = monitor();
   if (watching == nullptr) return;
@@ -24,7 +24,7 @@ inline void settle_if_needed() {
     settle(watching);
 }
 
-// What a call may release beside memory of libc's own heaps.
+// The memory that a call may release beside libc's own heaps.
 struct Released {
   uintptr_t addr = 0;
   size_t len = 0;
@@ -34,30 +34,30 @@ inline Released released(const void* addr, size_t len) {
   return {reinterpret_cast<uintptr_t>(addr), len};
 }
 
-// While it lives its thread is inside a call that may release memory; afterwards what was released is known
-// to every cache. Of calls inside calls the outermost counts: also of those that a signal handler makes. Each
-// notes what it may release.
+// While it exists, its thread counts as inside a call that may release memory. Its destructor returns when
+// every cache has forgotten what was released. The outermost of nested calls sets the mark, also for calls of
+// a signal handler. Each call notes what it may release.
 class HookedCallScope {
  public:
   explicit HookedCallScope(Released may)
       : thread_(this_thread()), is_outermost_(load(&thread_->entered) == 0), noted_(may.len != 0) {
-    // The reader of changes sees mark and note before it sees what the call does: the kernel's locks are
-    // between. The mark comes first: a signal handler that runs before the mark is set ends with the note
+    // The reader of changes sees mark and note before it sees what the call does: the kernel's locks order
+    // them. The mark comes first: a signal handler that runs before the mark is set ends with the note
     // erased, and one that runs after it notes its own calls as inner ones.
     if (is_outermost_) {
       __atomic_store_n(&thread_->entered, removals(), __ATOMIC_RELEASE);
       __atomic_signal_fence(__ATOMIC_SEQ_CST);
       if (noted_) note(&thread_->addr, may);
     } else if (noted_) {
-      // The length goes over "anything": a handler that interrupts this leaves the address alone, and no
-      // other thread combines words of two notes.
+      // The length is "anything" in between: a handler that interrupts this leaves the address alone, and no
+      // other thread combines the words of two notes.
       outer_len_ = load(&thread_->inner_len);
       __atomic_store_n(&thread_->inner_len, HYDRANT_HOOKS_ANYTHING, __ATOMIC_RELEASE);
       __atomic_signal_fence(__ATOMIC_SEQ_CST);
       if (outer_len_ == 0) note(&thread_->inner_addr, may);
     }
   }
-  // The mark goes last: until the reader is through with what it has read, it finds the caller's note.
+  // The mark is cleared after settling: the reader finds the caller's note until it has applied the changes.
   ~HookedCallScope() {
     settle_if_needed();
     if (is_outermost_) {
@@ -75,7 +75,7 @@ class HookedCallScope {
   static void store(uint64_t* word, uint64_t value) {
     __atomic_store_n(word, value, __ATOMIC_RELAXED);
   }
-  // Address and length lie side by side.
+  // Address and length are adjacent words.
   static void note(uint64_t* at, Released may) {
     store(at, may.addr);
     __atomic_store_n(at + 1, may.len, __ATOMIC_RELEASE);
@@ -91,7 +91,7 @@ class HookedCallScope {
   uint64_t outer_len_ = 0;
 };
 
-// Makes a call that may release memory: nothing but libc's own, or what `may` says.
+// Makes a call that may release memory of libc's own heaps, and `may`.
 template <typename Call>
 inline auto releasing(Released may, Call&& call) {
   const HookedCallScope inside(may);
@@ -115,10 +115,10 @@ inline void acquired(const void* addr, size_t len) {
   acquired(reinterpret_cast<uintptr_t>(addr), len);
 }
 
-// The same for memory whose place is not known here.
+// The same for memory at an unknown address.
 inline void acquired_somewhere() { acquired(uintptr_t{0}, SIZE_MAX); }
 
-// The pages of [addr, addr+len) have gone unreported, even if the call that did it failed half way.
+// The pages of [addr, addr+len) were dropped without a report; also called if the call failed half way.
 inline void forgotten(const void* addr, size_t len) {
   const hydrant_monitor_t* watching = monitor();
   if (watching != nullptr) watching->invalidate(reinterpret_cast<uintptr_t>(addr), len);
@@ -127,10 +127,10 @@ inline void forgotten(const void* addr, size_t len) {
 // The same if any 2-MiB block of the range was ever pinned.
 void forget_if_pinned(uintptr_t addr, size_t len);
 
-// Other memory was mapped over [addr, addr+len), and the kernel says nothing of that.
+// Other memory was mapped over [addr, addr+len), which the kernel does not report.
 void replaced(const void* addr, size_t len);
 
-// A file may become shorter or get holes; before the real call and after it.
+// A file may shrink or get holes. Called before the real call and after it.
 void file_changes();
 
 }  // namespace hydrant::hooks
