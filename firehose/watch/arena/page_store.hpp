@@ -7,14 +7,12 @@
 //
 // The rule for emptying a block. It makes pins of this memory safe to cache without any check:
 //   1. A block that any cache has registered stays. The next round checks it again. Peers that map a block
-//   own
-//      it until they release it, so too many kept blocks may accumulate: invalidate() alone recalls the
+//      own it until they release it, so too many kept blocks may accumulate: invalidate() alone recalls the
 //      excess over max_kept_bytes. Caches then end their registrations, after the uses of their peers; a
 //      later round empties the block.
-//   2. invalidate() runs before the block is emptied: afterwards no cache answers with the old pages.
-//   3. invalidate() runs again afterwards, because a cache may meanwhile have pinned a neighbour in use,
-//   rounded
-//      or extended into this block. Only then may the block be handed out.
+//   2. invalidate() runs before the block is emptied: afterwards no cache hits the old pages.
+//   3. invalidate() runs again afterwards: a cache may meanwhile have pinned memory beside the block, rounded
+//      or extended into it. Only then may the block be handed out.
 // Rule 1, and mappings that stay, make these kept arenas (monitor.h): no registration outlives its memory.
 // Before fresh address space is handed out, sync() makes caches forget earlier mappings at these addresses.
 //
@@ -68,7 +66,7 @@ class PageStore {
   void commit(MemoryRange range) noexcept HYDRANT_EXCLUDES(mu_);
   void decommit(MemoryRange range) noexcept HYDRANT_EXCLUDES(mu_);
 
-  // Empties every idle block that no cache has registered; answers the bytes. Cost: a check per block.
+  // Empties every idle block that no cache has registered; returns the bytes. Cost: a check per block.
   size_t trim() noexcept HYDRANT_EXCLUDES(mu_);
 
   void set_keep_bytes(size_t bytes) noexcept HYDRANT_EXCLUDES(mu_);

@@ -96,7 +96,7 @@ Span* SpanTable::find_free(size_t pages, size_t alignment) const noexcept {
   return nullptr;
 }
 
-// Shortens `span` to its first pages and answers a new span of the rest; null if out of memory.
+// Shortens `span` to its first pages and returns a new span of the rest; null if out of memory.
 Span* SpanTable::cut(Span* span, size_t pages) noexcept {
   Span* rest =
       make(span->reservation, span->addr + pages * kPageBytes, span->pages - pages, span->kind);

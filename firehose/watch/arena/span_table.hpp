@@ -1,4 +1,4 @@
-// PinCacheSpans: runs of pages of one reservation, in use or free. Free ones are binned by size. Not
+// SpanTable: runs of pages of one reservation, in use or free. Free ones are binned by size. Not
 // thread-safe: part of an ExtentHeap, under its mutex.
 #pragma once
 
