@@ -16,10 +16,10 @@
 namespace hydrant {
 namespace {
 
-// How far above the highest address known the main heap may have grown before libc gives back its end.
+// The main heap may have grown this far above main_heap_high when libc trims its end.
 constexpr uintptr_t kMainHeapGrowth = uintptr_t{1} << 30;
 constexpr size_t kPageBytes = 4096;
-// A range of more blocks counts as one of libc's heaps.
+// A range of more blocks counts as touching one of libc's heaps.
 constexpr uintptr_t kMaxBlocks = 4096;
 constexpr uintptr_t kEndOfBlocks = uintptr_t{1} << (47 - HYDRANT_HOOKS_HEAP_SHIFT);
 
@@ -28,7 +28,7 @@ Word load(const Word& word) {
   return __atomic_load_n(&word, __ATOMIC_ACQUIRE);
 }
 
-// The kernel rounds out to pages.
+// True if [addr, addr+len), rounded out to pages as the kernel does, covers the range.
 bool covers_pages(uint64_t addr, uint64_t len, MemoryRange range) {
   if (len == 0) return false;
   if (addr + len < addr)
@@ -38,7 +38,7 @@ bool covers_pages(uint64_t addr, uint64_t len, MemoryRange range) {
   return first <= range.addr && range.last() < end;
 }
 
-// Whether the call that has left this note may release any page of the range.
+// True if a call with this note may release a page of the range.
 bool may_touch(uint64_t addr, uint64_t len, MemoryRange range) {
   if (len == 0) return false;
   const uint64_t last = addr + (len - 1);
@@ -47,13 +47,13 @@ bool may_touch(uint64_t addr, uint64_t len, MemoryRange range) {
          last / kPageBytes >= range.addr / kPageBytes;
 }
 
-// The kernel no longer knows the thread.
+// True if the thread has exited: the kernel does not know its tid.
 bool is_gone(uint32_t tid) {
   return syscall(SYS_tgkill, getpid(), static_cast<pid_t>(tid), 0) != 0 && errno == ESRCH;
 }
 
-// Frees the record of a thread that the kernel no longer knows; any thread may take it. False if it is known,
-// or the record is another's by now.
+// Frees the record of a thread that has exited; any thread may then claim it. False if the thread still runs,
+// or another thread has claimed the record.
 bool free_if_exited(hydrant_hooks_thread_t& thread, uint32_t tid) {
   static_assert(offsetof(hydrant_hooks_thread_t, ending) ==
                 offsetof(hydrant_hooks_thread_t, tid) + sizeof thread.tid);
@@ -67,8 +67,8 @@ bool free_if_exited(hydrant_hooks_thread_t& thread, uint32_t tid) {
                                      __ATOMIC_RELAXED);
 }
 
-// Whether the thread sleeps in the kernel so that no signal wakes it, as the caller of a change does from the
-// moment in which the change can be seen. True where that cannot be known.
+// True if the thread sleeps in the kernel and no signal wakes it, or if its state cannot be read. The caller
+// of a change sleeps like this from the moment at which the change is visible.
 bool may_be_asleep(uint32_t tid) {
   char path[64];
   (void)std::snprintf(path, sizeof path, "/proc/self/task/%u/stat", tid);
@@ -86,7 +86,7 @@ bool may_be_asleep(uint32_t tid) {
 
 }  // namespace
 
-// The largest extent that this thread may be releasing now, seen from `range`.
+// The largest extent that the thread's calls may be releasing now, as far as it concerns `range`.
 HookedCallsUnderWay::Extent HookedCallsUnderWay::extent_of(hydrant_hooks_thread_t& thread,
                                                            MemoryRange range) const noexcept {
   const uint32_t tid = load(thread.tid);
@@ -169,7 +169,7 @@ bool HookedCallsUnderWay::explain(MemoryRange range) noexcept {
     last_found_ = i;
     return true;
   }
-  // The caller may have ended, and a new thread may have its record.
+  // The caller may have exited, and a new thread may have claimed its record.
   return load(hooks_->endings_over) != endings_over_;
 }
 
@@ -209,10 +209,9 @@ bool HookedCallsUnderWay::reaches_heap(MemoryRange range) const noexcept {
   return false;
 }
 
-// A call that has released part of the range did so before the wait began, and noted it before. So this finds
-// mark and note as they were, or later values of a thread whose call has returned. A thread that is ending
-// stays entered until the kernel no longer knows it, and what it releases is not noted. Nor is that of the
-// loader.
+// A call that released a part of the range before the wait began had noted the range before that. So this
+// finds that mark and note, or later values of a thread whose call has returned. A thread that is ending
+// stays entered until it has exited. It does not note what it releases, and neither does the loader.
 bool HookedCallsUnderWay::have_returned(Wait& wait) const noexcept {
   const bool heap = reaches_heap(wait.range);
   const uint32_t count = load(hooks_->thread_count);
@@ -235,10 +234,10 @@ bool HookedCallsUnderWay::have_returned(Wait& wait) const noexcept {
   return true;
 }
 
-uintptr_t HookedCallsUnderWay::next_stack(MemoryRange range, uint32_t* place) const noexcept {
+uintptr_t HookedCallsUnderWay::next_stack(MemoryRange range, uint32_t* position) const noexcept {
   const uint32_t records = load(hooks_->thread_count);
-  while (*place < records + hooks_->ended_stack_count) {
-    const uint32_t i = (*place)++;
+  while (*position < records + hooks_->ended_stack_count) {
+    const uint32_t i = (*position)++;
     const uintptr_t stack =
         load(i < records ? hooks_->threads[i].stack : hooks_->ended_stacks[i - records]);
     if (stack != 0 && stack >= range.addr && stack <= range.last()) return stack;

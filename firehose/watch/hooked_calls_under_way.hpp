@@ -1,5 +1,5 @@
-// Which changes of memory the hooks account for: those whose caller has noted them in its thread's record
-// (hooks_abi.h). Doubtful cases count as accounted for, such as a thread that is ending, and all that the
+// Decides which changes of memory the hooks account for: those that a thread's record (hooks_abi.h) notes.
+// Doubtful cases count as accounted for, such as the changes of a thread that is ending, and all that the
 // loader does.
 //
 // Threads: the monitor's reader only, except the const functions. No lock, no allocation.
@@ -18,37 +18,39 @@ class HookedCallsUnderWay {
   constexpr HookedCallsUnderWay() noexcept = default;
   void set_hooks(hydrant_hooks_t* hooks) noexcept { hooks_ = hooks; }
 
-  // Before changes are read: frees the records of threads that are gone. One whose thread goes later explains
-  // what is read then. Cost: a load and a compare; after a thread's end a look at each record.
+  // Called before changes are read: frees the records of threads that have exited. If another record is freed
+  // or reused after this, explain() returns true, because its thread may be the caller. Cost: a load and a
+  // compare; after a thread's end a look at each record.
   void begin_reading() noexcept;
-  // Before a change is read: whether its caller may be inside a hooked call. A call that notes watched memory
-  // may be the caller. A call that may release memory without a note, as any of malloc's family, may be the
-  // caller only if its thread sleeps in the kernel. Cost: a look at each record until one is found (1 us for
-  // 500), and 2 to 5 us for each call without a note.
+  // Called before a change is read: true if its caller may be inside a hooked call. A call that notes watched
+  // memory may be the caller. A call that may release memory without a note, such as free(), may be the
+  // caller only while its thread sleeps in the kernel. Cost: a look at each record until a caller is found
+  // (1 us for 500), and 2 to 5 us for each call without a note.
   bool may_have_caller(const RangeSet& watched) noexcept;
-  // The same, later: whether one of the calls that the last look has found may be the caller after all. A
-  // call that began since cannot be.
+  // Repeats the check for the calls without a note that may_have_caller() found. A call that began since then
+  // cannot be the caller.
   bool may_still_have_caller() noexcept;
-  // Whether one of them may have released this range.
+  // True if a hooked call under way may have released this range.
   bool explain(MemoryRange range) noexcept;
-  // Whether one of them has noted that it releases this range: doubtful cases do not count.
+  // True if a hooked call under way has noted that it releases this range. Doubtful cases do not count.
   bool name(MemoryRange range) noexcept;
-  // A wait for the calls that were under way when it began: those that may release any of this range.
+  // A wait for the hooked calls that were under way when it began and may release a part of `range`.
   struct Wait {
-    uint64_t number;  // of the wait: calls that have noted it, or a later one, began later
+    // The wait's number: calls with this number or a higher one in their records began later.
+    uint64_t number;
     MemoryRange range;
-    uint32_t but;       // a thread to leave out, or 0
+    uint32_t but;       // tid of a thread to leave out, or 0
     bool loader;        // also for the loader's calls, which unmap but do not remove
-    uint32_t done = 0;  // the calls in the records before this one have returned
+    uint32_t done = 0;  // the calls of all records below this index have returned
   };
-  // Whether they have returned. Any thread may ask.
+  // True once those calls have returned. Threads: any.
   bool have_returned(Wait& wait) const noexcept;
-  // The next thread descriptor (pthread_self()) in this range, of a thread that lives or has ended: memory
-  // that libc may use as a stack, or did. *place is where the search begins, at first 0. 0: there is none.
-  uintptr_t next_stack(MemoryRange range, uint32_t* place) const noexcept;
+  // Returns the next thread descriptor (pthread_self()) in this range, of a running or an ended thread: libc
+  // uses memory there as a stack, or did. *position: where to search from; 0 at first. Returns 0 at the end.
+  uintptr_t next_stack(MemoryRange range, uint32_t* position) const noexcept;
 
  private:
-  // Threads whose state is read; beyond that number a thread counts as a possible caller.
+  // At most this many threads' states are read from /proc; a further thread counts as a possible caller.
   static constexpr uint32_t kMaxCandidates = 16;
   enum class Extent { kNothing, kHeaps, kRange, kAllMemory };
   bool names_any_of(const RangeSet& watched, const hydrant_hooks_thread_t& thread) const noexcept;
@@ -58,10 +60,10 @@ class HookedCallsUnderWay {
   bool reaches_heap(MemoryRange range) const noexcept;
 
   hydrant_hooks_t* hooks_ = nullptr;
-  uint32_t last_found_ = 0;  // where the next look begins
+  uint32_t last_found_ = 0;  // index of the record where the next search begins
   uint32_t candidates_[kMaxCandidates] = {};
   uint32_t candidate_count_ = 0;
-  uint32_t endings_over_ = 0;  // the count when the reading began
+  uint32_t endings_over_ = 0;  // hooks_->endings_over when the reading began
 };
 
 }  // namespace hydrant

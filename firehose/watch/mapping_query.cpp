@@ -58,10 +58,10 @@ bool parse_line(const char* line, Mapping* out) {
   return numbers[1] > numbers[0];
 }
 
-// Calls more(mapping) for each line of /proc/self/maps until it answers false. False without /proc.
+// Calls more(mapping) for each line of /proc/self/maps until it returns false. Returns false without /proc.
 template <class More>
 bool read_text(More more) noexcept {
-  // A descriptor of its own, because reading moves the position that all threads share.
+  // Uses its own descriptor, because reads move the file position, which all threads would share.
   const int fd = ::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;
   char buffer[8192];
@@ -87,7 +87,7 @@ bool read_text(More more) noexcept {
   return true;
 }
 
-// Joins neighbours of `within` and passes each run on once.
+// Joins adjacent mappings inside `within`, and reports each run once.
 class RunReporter {
  public:
   RunReporter(MemoryRange within, MappedRun each, void* context) noexcept
@@ -96,7 +96,7 @@ class RunReporter {
   RunReporter(const RunReporter&) = delete;
   RunReporter& operator=(const RunReporter&) = delete;
 
-  // Mappings come in address order. False when no further one can be of interest.
+  // Mappings come in address order. False when no later mapping can lie in `within`.
   bool add(MemoryRange mapping) noexcept {
     if (mapping.addr > within_.last()) return false;
     if (mapping.last() < within_.addr) return true;
@@ -122,7 +122,7 @@ class RunReporter {
   MemoryRange run_;
 };
 
-// 0, or the errno by which the kernel says that it has no such question.
+// Returns 0, or the errno of open() or of the ioctl, which kernels before 6.11 lack.
 int query_runs(MemoryRange within, RunReporter& runs) noexcept {
   const int fd = ::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
   if (fd < 0) return errno;
@@ -133,7 +133,7 @@ int query_runs(MemoryRange within, RunReporter& runs) noexcept {
     query.query_flags = kContainingOrNext;
     query.query_addr = at;
     if (ioctl(fd, kProcmapQuery, &query) != 0) {
-      error = errno == ENOENT ? 0 : errno;  // nothing lies behind
+      error = errno == ENOENT ? 0 : errno;  // no mapping at `at` or above
       break;
     }
     if (!runs.add({query.vma_start, query.vma_end - query.vma_start})) break;
@@ -161,7 +161,7 @@ bool MappingQuery::open() noexcept {
 }
 
 void MappingQuery::close() noexcept {
-  if (identity_.is(fd_)) ::close(fd_);  // not what somebody else has opened under its number
+  if (identity_.is(fd_)) ::close(fd_);  // unless the number is another file's by now
   fd_ = -1;
 }
 
@@ -170,7 +170,7 @@ bool MappingQuery::find_quickly(uintptr_t addr, Mapping* out) const noexcept {
   query.size = sizeof query;
   query.query_addr = addr;
   const int error = ioctl(fd_, kProcmapQuery, &query) == 0 ? 0 : errno;
-  // Another process's maps may have come under the number.
+  // The number may be another file's by now, such as the maps of another process.
   errno = identity_.has_mark(fd_) ? error : EBADF;
   if (errno != 0) return false;
   out->range = {query.vma_start, query.vma_end - query.vma_start};

@@ -1,4 +1,4 @@
-// What is mapped where, from the kernel: one ioctl where it has that (Linux 6.11), else /proc/self/maps.
+// Queries the kernel for the mappings of this process: by an ioctl (Linux 6.11), else from /proc/self/maps.
 #pragma once
 
 #include "firehose/base/machine/file_identity.hpp"
@@ -8,8 +8,8 @@ namespace hydrant {
 
 struct Mapping {
   MemoryRange range;
-  bool anonymous_private;  // no file behind it, not shared: nobody else can change or shrink it
-  bool file_private;       // of a file, but what is written to it is this process's alone
+  bool anonymous_private;  // no file, not shared: no other process can change or shrink it
+  bool file_private;       // of a file, but writes to it stay in this process
 };
 
 // Receives a run: memory that is mapped without a gap.
@@ -32,10 +32,10 @@ class MappingQuery {
   void close() noexcept;
 
   // The mapping that contains addr; false if there is none, or /proc cannot be read. Does not allocate.
-  // Where the program has closed the descriptor, the text of /proc/self/maps is read.
+  // Reads the text of /proc/self/maps if the program has closed the descriptor.
   // Threads: any. Cost: 0.4 us, or 0.2 us per mapping of the process on kernels before 6.11.
   bool find(uintptr_t addr, Mapping* out) const noexcept;
-  // The same, but false where the kernel has no such question. Cost: 0.4 us.
+  // The same, but false if the kernel lacks the ioctl. Cost: 0.4 us.
   bool find_quickly(uintptr_t addr, Mapping* out) const noexcept;
 
  private:

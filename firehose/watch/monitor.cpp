@@ -22,8 +22,8 @@ constexpr size_t kPageBytes = 4096;
 constexpr int kYields = 16;
 constexpr long kMinSleepNs = 20'000;
 constexpr long kMaxSleepNs = 2'000'000;
-// Where a yield takes longer, other threads wanted the processor. Many that wait there and look often would
-// leave none to those that they wait for.
+// A yield that takes longer shows that other threads need the processor. Many waiters that poll often would
+// leave no time to the threads that they wait for.
 constexpr uint64_t kCrowdedYieldNs = 20'000;
 constexpr long kCrowdedSleepNs = 100'000;
 
@@ -66,25 +66,26 @@ bool Monitor::settle(uint64_t timeout_ns) noexcept {
   const uint64_t seen = sequence_.load(std::memory_order_acquire);
   if ((seen & 1) == 0) return true;
   Pause pause(timeout_ns);
-  // Another odd number is other changes than those that had been taken when we came.
+  // Another odd number belongs to a later reading: the changes that had been read before this call are done.
   while (sequence_.load(std::memory_order_acquire) == seen) {
     if (!pause.again()) return false;
   }
   return true;
 }
 
-// Where many threads release memory, some change is always under way. A grace period waits only for the
-// changes that have begun, by calls that are inside a hook now. The number separates them from calls that
-// begin later. It is 0 where changes may come from outside all hooks: raw calls, and joining a thread whose
-// stack is watched.
+// If many threads release memory, some change is always under way. A grace period waits only for the changes
+// that have begun, by calls that are inside a hook now; its number separates them from calls that begin
+// later. Returns 0 if changes may come from outside all hooks: raw system calls, and pthread_join() of a
+// thread whose stack is watched.
 uint64_t Monitor::begin_grace_period() noexcept {
   if (!looks_for_raw_changes() || has_stacks_.load(std::memory_order_relaxed)) return 0;
   return removals_.fetch_add(1, std::memory_order_seq_cst) + 1;
 }
 
-// The sequence when all changes that are pending now have been read, up to a reading's fill, and told.
+// The value of the sequence at which the changes that are pending now, up to kAtOnce of them, have been read
+// and passed to the caches.
 uint64_t Monitor::next_reading_done() const noexcept {
-  // A reading that is under way may have begun before they were pending.
+  // A reading that is under way may have begun before they were pending: this waits for the next one.
   return (sequence_.load(std::memory_order_seq_cst) + 3) & ~uint64_t{1};
 }
 
@@ -92,20 +93,21 @@ bool Monitor::quiet(MemoryRange range, uint64_t timeout_ns) noexcept {
   if (running_.load(std::memory_order_acquire) && userfault_.change_under_way()) {
     Pause pause(timeout_ns);
     const uint64_t number = begin_grace_period();
-    // A signal handler that comes here has interrupted a call that waits for nothing in the kernel.
+    // The own thread is left out: in a signal handler, the interrupted call has no change pending in the
+    // kernel.
     const auto own = static_cast<uint32_t>(syscall(SYS_gettid));
     HookedCallsUnderWay::Wait wait{number, range, own, true};
-    // When the calls have returned, what is under way belongs to later calls, or is the first raw change:
-    // that is read next. 0: they have not returned.
+    // The sequence to wait for once the calls have returned; 0: they have not. Any change under way is then
+    // of a later call, or is the first raw change, and the next reading gets it.
     uint64_t done = 0;
     do {
       if (number != 0 && done == 0 && hooked_calls_.have_returned(wait)) done = next_reading_done();
       if (done != 0 && sequence_.load(std::memory_order_acquire) >= done) return true;
       if (!pause.again()) return false;
-      // When its descriptor was closed, change_under_way() is true until the reader notices.
+      // If the descriptor was closed, change_under_way() is true until the reader notices.
     } while (running_.load(std::memory_order_acquire) && userfault_.change_under_way());
   }
-  // In this order: what is no longer under way was taken, and was taken with an odd sequence.
+  // In this order: a change that is no longer under way has been read, and the sequence was odd at that time.
   return settle(timeout_ns);
 }
 
@@ -120,10 +122,10 @@ void Monitor::sync() noexcept {
   forget(kAllMemory);
 }
 
-// Entries of these addresses are of an earlier life, whose release has begun: it is under way, or has been
-// read, or the caches know. In the first two cases the range is no longer taken for watched, and then
-// forgotten, so that the caller need not wait for the report, which does no harm when it comes.
-// unwatch_unused() goes by the set, and does not let the reader read: beside it the caller waits.
+// Cached regions at these addresses belong to an earlier mapping, whose release has begun: it is under way,
+// or has been read, or the caches have forgotten it. In the first two cases the range is removed from
+// watched_ and then forgotten. So the caller need not wait for the report, which does no harm when it comes.
+// unwatch_unused() relies on watched_ and keeps the reader from reading: while it runs, the caller waits.
 void Monitor::sync(MemoryRange range) noexcept {
   if (is_mutant(Mutant::kNoSync)) return;
   if (!range.valid() || range.last() > kAllMemory.last()) return sync();
@@ -132,7 +134,7 @@ void Monitor::sync(MemoryRange range) noexcept {
   const CancellationDisabled guard;
   const MemoryRange pages = round_out(range, kPageBytes);
   drop_watched(pages);
-  // Where a mapping grew within a page that page is an old one.
+  // A range that begins inside a page extends an older mapping: that page was not unmapped.
   const bool is_whole = pages.addr == range.addr;
   if (!is_whole) forget({pages.addr, kPageBytes});
   const uintptr_t first = is_whole ? pages.addr : pages.addr + kPageBytes;
@@ -140,7 +142,8 @@ void Monitor::sync(MemoryRange range) noexcept {
   if (unwatching_.load(std::memory_order_seq_cst)) sync();
 }
 
-// seq_cst, as in unsubscribe(): either this sees that the client leaves, or it is waited for.
+// seq_cst pairs with unsubscribe(): either this sees that the client is leaving, or unsubscribe() waits for
+// the call.
 template <class Call>
 void Monitor::each_client(const Call& call) noexcept {
   for (Client& client : clients_) {
@@ -169,18 +172,18 @@ void Monitor::invalidate(MemoryRange range) noexcept {
   forget(range);
 }
 
-// What is registered with the kernel has changed, and that could not be entered.
+// Records that the registrations with the kernel have changed and watched_ could not be updated.
 void Monitor::note_lost_events() noexcept {
   changes_.fetch_add(1, std::memory_order_seq_cst);
   events_lost_.store(true, std::memory_order_seq_cst);
 }
 
 void Monitor::drop_watched_after_loss_locked() {
-  if (!events_lost_.load(std::memory_order_seq_cst)) return;  // after unwatching_, in sync()
+  if (!events_lost_.load(std::memory_order_seq_cst)) return;  // pairs with sync(): unwatching_
   if (events_lost_.exchange(false, std::memory_order_seq_cst)) watched_.clear();
 }
 
-// A hook may run in a handler that interrupts the holder of the mutex.
+// The mutex is only tried: a hook may run in a signal handler that interrupted its holder.
 void Monitor::drop_watched(MemoryRange range) noexcept {
   if (lock_briefly(ranges_mu_)) {
     drop_watched_after_loss_locked();
@@ -252,7 +255,7 @@ Monitor::Client* Monitor::find_client(int number) noexcept {
 }
 
 bool Monitor::set_unmapped(int number,
-                            void (*unmapped)(void* context, uintptr_t addr, size_t len)) noexcept {
+                           void (*unmapped)(void* context, uintptr_t addr, size_t len)) noexcept {
   Client* const client = find_client(number);
   if (client != nullptr) client->unmapped.store(unmapped, std::memory_order_release);
   return client != nullptr;
@@ -275,7 +278,7 @@ bool Monitor::add_arena(MemoryRange range, bool kept) noexcept {
   if (!range.valid()) return false;
   for (uint32_t i = 0; i < kMaxArenas; ++i) {
     uintptr_t free = 0;
-    // Claimed with an address that covers nothing, so that nobody sees the length of another range.
+    // The claim's address covers nothing, so that no reader combines it with the length of another range.
     if (!arenas_[i].addr.compare_exchange_strong(free, UINTPTR_MAX, std::memory_order_acq_rel))
       continue;
     Arena& arena = arenas_[i];
@@ -304,7 +307,7 @@ void Monitor::drop_arena(MemoryRange range) noexcept {
   if (range.valid() && !is_mutant(Mutant::kIgnoreArenas)) forget_unmapped(range);
 }
 
-// A pin of a whole arena may cross two of its ranges; that one is treated as any other memory.
+// A pin that crosses two ranges of one arena is treated as any other memory.
 bool Monitor::in_arena(MemoryRange range, bool only_kept) const noexcept {
   for (uint32_t i = 0; i < arena_high_.load(std::memory_order_acquire); ++i) {
     const Arena& arena = arenas_[i];
@@ -314,14 +317,14 @@ bool Monitor::in_arena(MemoryRange range, bool only_kept) const noexcept {
     const bool kept = arena.kept.load(std::memory_order_acquire);
     if (addr == 0 || addr == UINTPTR_MAX || !MemoryRange{addr, len}.covers(range)) continue;
     if (only_kept && !kept) continue;
-    // Another version is another range, which was not there when we came: "no" is a good answer.
+    // Another version means another range, which was not there when this call began: false is correct.
     if (version % 2 == 0 && arena.version.load(std::memory_order_relaxed) == version) return true;
   }
   return false;
 }
 
 void Monitor::note_pinned(MemoryRange range) noexcept {
-  // Before anything was watched: an arena's memory needs no mark.
+  // No memory has been watched so far, so the range lies in an arena, which needs no mark.
   if (!tables_mapped_.load(std::memory_order_acquire)) return;
   const size_t most = blocks_.size() * 64 - 1;
   size_t block = range.addr >> HYDRANT_MONITOR_BLOCK_SHIFT;
@@ -353,7 +356,7 @@ void Monitor::reset_in_child() noexcept HYDRANT_NO_TSA {
   ranges_mu_.reset_in_child();
   for (Client& client : clients_) {
     client.inside.store(0, std::memory_order_relaxed);
-    // The thread that was about to enter or remove it does not exist in the child.
+    // The thread that was subscribing or unsubscribing it does not exist in the child.
     if (client.state.load(std::memory_order_relaxed) != kUsed)
       client.state.store(kFree, std::memory_order_relaxed);
   }
@@ -369,7 +372,7 @@ void Monitor::reset_in_child() noexcept HYDRANT_NO_TSA {
   g_watch_windows.reset_in_child();
   is_behind_.store(false, std::memory_order_relaxed);
   stacks_.clear();
-  // The reader may have been at work when its process was copied.
+  // The reader may have been at work during the fork: an odd sequence becomes even.
   const uint64_t sequence = sequence_.load(std::memory_order_relaxed);
   sequence_.store((sequence + 1) & ~uint64_t{1}, std::memory_order_release);
 }

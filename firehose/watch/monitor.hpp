@@ -1,28 +1,27 @@
-// The process's monitor of memory that goes away: a userfaultfd, a thread that reads it, and the caches
-// to tell. include/hydrant/monitor.h is its interface, for all copies of the library, for allocators and for
+// The process's monitor of released memory: a userfaultfd, a thread that reads its events, and the caches to
+// notify. include/hydrant/monitor.h is its interface for other copies of the library, for allocators and for
 // the hooks.
 //
-// Why what it says can be relied on, layer by layer: docs/pin_cache.md, "Coherence". In short:
-//  - The reader makes `sequence_` odd before it takes changes from the kernel and even when every cache
-//    has forgotten them. A call that released memory returns after its change was read; so whoever
-//    returned from it, or was told by who did, and then sees an even sequence, looks into caches that
-//    know.
-//  - Memory can be mapped again before the change that freed it was read. While such a change is under
-//    way the kernel answers EAGAIN (userfault.hpp): quiet() waits for that to end, and then for the
-//    reader.
-//  - A removal is reported before it happens: what was removed is not cacheable until its caller has
-//    returned, which only the hooks can tell (removed_ranges.hpp).
-//  - Hits without a check rest on every acquisition passing a hook. A change that no hooked call explains
+// docs/pin_cache.md, "Coherence", explains layer by layer why its reports can be relied on. In short:
+//  - The reader makes `sequence_` odd before it reads changes, and even when every cache has forgotten them.
+//    A call that released memory returns after its change was read. So a thread that returned from the call,
+//    or was notified by a thread that did, and then sees an even sequence, finds caches that have forgotten
+//    the memory.
+//  - Memory can be mapped again before the change that freed it was read. While such a change is under way
+//    the kernel returns EAGAIN (userfault.hpp): quiet() waits for that to end, and then for the reader.
+//  - The kernel reports a removal before it happens. Removed memory is not cacheable until the call that
+//    removed it has returned, which only the hooks can see (removed_ranges.hpp).
+//  - Free hits require that every acquisition of memory passes a hook. A change that no hooked call explains
 //    proves that some do not: from then on hits are checked (monitor_raw.cpp).
 //
 // Locks: a thread that releases memory sleeps in the kernel until the reader has read, and may do so in a
-// signal handler, whatever the interrupted code holds. So the reader waits for no mutex that a handler
-// can find held:
+// signal handler, whatever the interrupted code holds. So the reader waits for no mutex that a handler can
+// find held:
 //  - The reader calls the caches without a lock, and they work without their own mutex (the client's
 //    functions, monitor.h).
 //  - The reader tries ranges_mu_ (a leaf) for a short time, and postpones a change that it cannot enter:
-//    `is_behind_` keeps memory from being cached meanwhile, and `events_lost_` makes the next holder drop the
-//    set.
+//    `is_behind_` keeps memory from being cached meanwhile, and `events_lost_` makes the next holder clear
+//    `watched_`.
 //  - start_mu_ and the mutexes of unwatch_unused() are held with all signals blocked.
 #pragma once
 
@@ -52,7 +51,7 @@ class Monitor {
   // This copy's monitor, which may not be the one that serves the process (find_monitor()).
   static Monitor& own() noexcept;
 
-  // Starts the reader, once. False, and reason() says why, if the kernel's reports are not to be had.
+  // Starts the reader, once. False if the kernel's reports are not available; reason() then holds the cause.
   bool start() noexcept HYDRANT_EXCLUDES(start_mu_);
   const char* reason() const noexcept {
     const char* reason = reason_.load(std::memory_order_acquire);
@@ -73,32 +72,34 @@ class Monitor {
   bool settle(uint64_t timeout_ns) noexcept;
   // Waits for releases that may be of this range.
   bool quiet(MemoryRange range, uint64_t timeout_ns) noexcept;
-  // quiet(), or everything is forgotten.
+  // quiet() for all memory; if it fails, the caches forget everything.
   void sync() noexcept;
-  // The range is new to the caller. Waits for no call: if a release is under way, the range is forgotten.
+  // For a range that the caller has just got from the kernel. Does not wait for calls that release memory: if
+  // one is under way, the caches forget the range.
   void sync(MemoryRange range) noexcept HYDRANT_EXCLUDES(ranges_mu_);
 
   void invalidate(MemoryRange range) noexcept;
   void replaced(MemoryRange range) noexcept HYDRANT_EXCLUDES(ranges_mu_);
   void forget_vouched() noexcept;
   bool pinned(MemoryRange range) noexcept;
-  // Stops watching what no cache has any more (monitor_unwatch.cpp).
+  // Stops watching memory that no cache uses any more (monitor_unwatch.cpp).
   void unwatch_unused() noexcept HYDRANT_EXCLUDES(ranges_mu_);
-  // The same for memory that another userfaultfd is to have: caches forget it first. False if a part of it
-  // is still watched at the deadline.
+  // The same for memory that the program registers with another userfaultfd; caches forget it first. False if
+  // a part of it is still watched at the deadline.
   bool unwatch_range(MemoryRange range, uint64_t timeout_ns) noexcept HYDRANT_EXCLUDES(ranges_mu_);
-  // Of its own accord, so only what costs little: nothing where hooks make room, else small mappings.
+  // The same without a request, so only for small mappings; does nothing if complete hooks make room on
+  // demand.
   void unwatch_idle() noexcept HYDRANT_EXCLUDES(ranges_mu_);
-  // Something else may have ended the kernel's reports: caches forget the range.
+  // The kernel's reports on the range may have ended: caches forget it.
   void not_watched(MemoryRange range) noexcept HYDRANT_EXCLUDES(ranges_mu_);
   // `kept`: pinned memory stays in place.
   bool add_arena(MemoryRange range, bool kept) noexcept;
   void drop_arena(MemoryRange range) noexcept;
 
-  // For the only thread of a new process: no reader, nothing watched; arenas and caches stay.
+  // For the child of a fork(): no reader runs and nothing is watched; arenas and clients stay.
   void reset_in_child() noexcept;
 
-  // Removals are counted from 1, so that 0 can mean none. Before anybody may look.
+  // Starts the count of removals at 1, so that 0 can mean none. Called before other threads see the counter.
   void begin_counting() noexcept;
   const uint64_t* blocks() const noexcept;
   const uint64_t* sequence() const noexcept;
@@ -116,7 +117,7 @@ class Monitor {
     std::atomic<uintptr_t> addr{0};  // 0: free
     std::atomic<size_t> len{0};
     std::atomic<bool> kept{false};
-    std::atomic<uint64_t> version{0};  // odd while the others are being written
+    std::atomic<uint64_t> version{0};  // odd while the other fields are being written
   };
 
   bool map_tables() noexcept;
@@ -193,33 +194,34 @@ class Monitor {
   hydrant_hooks_t* hooks_ = nullptr;  // set before running_
   // 1 bit per 2 MiB of user addresses; never cleared.
   MappedArray<std::atomic<uint64_t>> blocks_;
-  std::atomic<bool> tables_mapped_{false};  // blocks_ may be looked at, and stays
+  std::atomic<bool> tables_mapped_{false};  // blocks_ is mapped; never reset
 
-  // Odd while changes were taken and not everybody has forgotten. Written by the reader alone.
+  // Odd from before changes are read until every cache has forgotten them. Written by the reader only.
   alignas(64) std::atomic<uint64_t> sequence_{0};
-  // Nonzero, for good: no hit on memory that the kernel watches is free.
+  // Nonzero: each hit on memory that the kernel watches is checked. Never reset.
   std::atomic<uint32_t> checked_{0};
   std::atomic<uint64_t> raw_changes_{0};  // seen while hits were free
   HookedCallsUnderWay hooked_calls_;      // used by the reader only, except next_stack()
 
-  // Number of the newest removal taken, or of the newest grace period, from 1.
+  // Number of the newest removal read, or of the newest grace period; counted from 1.
   alignas(64) std::atomic<uint64_t> removals_{0};
 
-  // Registrations with the userfaultfd, and their end: see unwatch_unused(). Order: watching_mu_,
-  // reading_mu_, ranges_mu_. The reader takes only reading_mu_, to read and apply; other threads take it with
-  // signals blocked.
+  // Guard registering and unregistering with the userfaultfd (monitor_unwatch.cpp). Order: watching_mu_,
+  // reading_mu_, ranges_mu_. Of the first two, the reader takes only reading_mu_, to read and apply; other
+  // threads take them with signals blocked.
   Mutex watching_mu_, reading_mu_;
 
   alignas(64) Mutex ranges_mu_;
   RangeSet watched_ HYDRANT_GUARDED_BY(ranges_mu_);  // registered with the userfaultfd
   RemovedRanges removed_ HYDRANT_GUARDED_BY(ranges_mu_);
-  // Changes applied so far. Without the mutex the reader writes this first and events_lost_ second, so that
-  // a miss that has dropped the set sees that its earlier answers may be outdated.
+  // Number of changes applied. If the reader cannot take the mutex, it increments this first and sets
+  // events_lost_ second, so that a miss that has cleared the set sees that its earlier queries may be
+  // outdated.
   std::atomic<uint64_t> changes_{0};
-  // unwatch_unused() goes on, and may stop watching what it found in watched_ before.
+  // Set while unwatch_unused() is at work: it may stop watching ranges that it found in watched_ before.
   std::atomic<bool> unwatching_{false};
-  std::atomic<bool> events_lost_{false};  // watched_ has ranges too many: the next holder drops it
-  // Changes that the reader could not enter yet, for the reader only; is_behind_: there are some.
+  std::atomic<bool> events_lost_{false};  // watched_ is outdated: the next holder clears it
+  // Changes that the reader could not enter yet; used by the reader only. is_behind_: there are some.
   struct DeferredRemoval {
     MemoryChange change;
     uint64_t removal;
@@ -227,11 +229,11 @@ class Monitor {
   DeferredRemoval deferred_[kMaxDeferred] = {};
   size_t deferred_count_ = 0;
   std::atomic<bool> is_behind_{false};
-  // Mappings in which threads were found to live: libc unmaps them in whatever thread joins another.
-  RangeSet stacks_ HYDRANT_GUARDED_BY(ranges_mu_);  // the thread descriptors in watched memory
+  // Thread descriptors in watched memory. libc unmaps their stacks in any thread that calls pthread_join().
+  RangeSet stacks_ HYDRANT_GUARDED_BY(ranges_mu_);
   std::atomic<bool> has_stacks_{false};
 
-  // Without a lock: any number of threads call a client, and so do handlers that interrupt them.
+  // No lock: several threads, and signal handlers that interrupt them, may call a client at once.
   enum ClientState : uint32_t { kFree, kBeingWritten, kUsed, kLeaving };
   struct Client {
     hydrant_monitor_client_t is;
@@ -239,13 +241,13 @@ class Monitor {
     std::atomic<void (*)(void* context, uintptr_t addr, size_t len)> unmapped{nullptr};  // the same
     std::atomic<void (*)(void* context)> wanted{nullptr};                                // the same
     std::atomic<uint32_t> state{kFree};
-    std::atomic<uint32_t> inside{0};  // calls of its functions; counted before `state` is looked at
+    std::atomic<uint32_t> inside{0};  // calls of its functions; incremented before `state` is read
   };
   // Null if `number` is not subscribed.
   Client* find_client(int number) noexcept;
   Client clients_[kMaxClients] = {};
 
-  // Without a lock: allocators add and drop under locks of their own, also while somebody forks.
+  // No lock: allocators add and drop arenas under their own locks, also while another thread forks.
   Arena arenas_[kMaxArenas];
   std::atomic<uint32_t> arena_high_{0};
 };

@@ -163,7 +163,7 @@ const hydrant_monitor_t* find_monitor() noexcept {
 
 extern "C" const hydrant_monitor_t* hydrant_monitor(uint32_t version) {
   if (version != HYDRANT_MONITOR_VERSION) return nullptr;
-  hydrant::stay_loaded();  // allocators and hooks keep the answer
+  hydrant::stay_loaded();  // allocators and hooks keep the pointer
   pthread_once(&hydrant::g_once, &hydrant::complete_interface);
   return &hydrant::g_interface;
 }

@@ -1,4 +1,4 @@
-// Decides whether memory may be cached, and registers its mapping with the userfaultfd. WatchLink asks in
+// Decides whether memory may be cached, and registers its mapping with the userfaultfd. WatchLink calls it in
 // step 5 of "Tour: a miss with eviction".
 #include "firehose/base/brief_lock.hpp"
 #include "firehose/base/table_space.hpp"
@@ -10,11 +10,12 @@ namespace hydrant {
 namespace {
 
 constexpr int kTries = 8;
-// How long a miss waits for the reader to enter what it had to put off: some polls of its.
+// A miss waits this long for the reader to enter postponed changes: several of the reader's polls.
 constexpr int kCatchUpNaps = 100;
 constexpr long kCatchUpNapNs = 50'000;
 
-// The time in which a new table must not be mapped into what was looked up and is not registered yet.
+// The time between looking a mapping up and registering it. The library must not map its own tables into that
+// mapping meanwhile (watch_windows.hpp).
 class WatchWindow {
  public:
   WatchWindow() noexcept { g_watch_windows.open(); }
@@ -25,24 +26,23 @@ class WatchWindow {
 
 }  // namespace
 
-// Looks up the mapping at addr and registers it, where that is needed. False if it cannot be watched.
+// Looks up the mapping at addr and registers it if needed. False if it cannot be watched.
 bool Monitor::register_mapping(uintptr_t addr, Mapping* found, bool* needed) noexcept {
   const WatchWindow window;
   if (!mappings_.find(addr, found)) return false;
   // The program's initialised variables: no report will come, and none is needed.
   *needed = !(found->file_private && statics_.valid() && statics_.covers(found->range));
   if (!*needed) return true;
-  // Tables would be watched for their neighbour's sake.
+  // The library's own tables must not be watched.
   if (!found->anonymous_private || g_table_space.overlaps(found->range)) return false;
   g_watch_windows.announce(found->range);
   if (is_mutant(Mutant::kNone)) mutant_delay();  // another thread may map a table here
   return userfault_.watch(found->range);
 }
 
-// Registers the mapping at addr, where that is needed; *end is where it ends. False if it cannot be watched,
-// or changes all the time.
+// Registers the mapping at addr if needed; *end: its end. False if it cannot be watched, or keeps changing.
 bool Monitor::watch_mapping(uintptr_t addr, uintptr_t* end) noexcept {
-  // What is registered here is not unwatched before it is known as watched: see unwatch_unused().
+  // Keeps unwatch_unused() from unregistering the mapping before watched_ has it.
   const MutexLock watching(watching_mu_);
   for (int tries = 0; tries < kTries; ++tries) {
     const uint64_t changes_before = changes_.load(std::memory_order_seq_cst);
@@ -51,7 +51,7 @@ bool Monitor::watch_mapping(uintptr_t addr, uintptr_t* end) noexcept {
     if (!register_mapping(addr, &before, &needed)) return false;
     *end = before.range.end();
     if (!needed) return true;
-    // Once it is registered every change of it is reported; what was found before may have been replaced.
+    // Changes are reported only after the registration: the mapping found before may have been replaced.
     Mapping after{};
     if (!mappings_.find(addr, &after) || !after.anonymous_private) return false;
     MutexLock lock(ranges_mu_);
@@ -62,8 +62,8 @@ bool Monitor::watch_mapping(uintptr_t addr, uintptr_t* end) noexcept {
     }
     note_stacks(before.range);
     if (watched_.add(before.range)) return true;
-    watched_.clear();  // full of fragments: what is still used will be entered again
-    // The set is a memory of what was registered; when it is full, that is done again.
+    watched_.clear();  // full of fragments: ranges in use will be entered again
+    // The set only saves registrations: without an entry they are repeated.
     if (!watched_.add(before.range)) watched_.clear();
     return true;
   }
@@ -76,7 +76,7 @@ bool Monitor::watch(MemoryRange range) noexcept {
     drop_watched_after_loss_locked();
     if (watched_.covers(range)) return true;
   }
-  // Several mappings side by side, as the kernel sees them, may be one buffer to the program.
+  // A buffer of the program may span several adjacent mappings.
   for (uintptr_t at = range.addr; at <= range.last();) {
     uintptr_t end = 0;
     if (!watch_mapping(at, &end)) return false;
@@ -124,7 +124,7 @@ bool Monitor::hooks_complete() const noexcept {
          __atomic_load_n(&hooks_->overflowed, __ATOMIC_ACQUIRE) == 0;
 }
 
-// Memory of libc's malloc that is mapped and unmapped inside libc, past every hook, and cannot be marked.
+// True for memory of libc's malloc that libc maps and unmaps without a hook, and that cannot be marked.
 bool Monitor::in_libc_heap(MemoryRange range) const noexcept {
   const uint64_t* heaps = hooks_->heap_blocks;
   if (heaps == nullptr) return true;

@@ -1,12 +1,12 @@
-// Detects raw releases: memory that is released without a hook. Hits are free only until the first of them is
-// seen.
+// Detects raw releases: memory that is released without a hook. Hits are free of checks until the first raw
+// release is seen.
 //
 // A hooked call notes in its thread's record what it may release, before the kernel can report it. The caller
 // of a change sleeps in the kernel until the change is read. So a change that is pending while no thread is
-// inside a hooked call is raw: free hits end before it is read, and its caller, the first thread that can use
-// the addresses again, finds nothing there that was cached before. While another thread may be releasing
-// memory, too, the change must be read to find its caller: a note of that thread covers it, or free hits end
-// then, a moment late.
+// inside a hooked call is raw. Free hits then end before the change is read: its caller, the first thread
+// that can use the addresses again, finds nothing there that was cached before. If another thread may be
+// releasing memory at the same time, the change must be read to find its caller. Either that thread's note
+// covers the change, or free hits end then, a moment late.
 #include "firehose/base/config/config.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/watch/monitor.hpp"
@@ -21,7 +21,7 @@
 namespace hydrant {
 namespace {
 
-// Before free hits end for good. A look costs up to 10 us.
+// Number of looks for a hooked caller before free hits end for good. A look costs up to 10 us.
 constexpr int kLooksForCaller = 4;
 
 const char* text_of(MemoryChange::Kind kind) {
@@ -33,8 +33,8 @@ const char* text_of(MemoryChange::Kind kind) {
   return "changed";
 }
 
-// Whether a thread's descriptor is there: libc keeps its address in its first word on this architecture, also
-// after the thread's end. True where that cannot be known.
+// True if a thread's descriptor may be at addr. On x86-64 libc keeps a descriptor's address in its first
+// word, also after the thread's end.
 bool may_be_descriptor(uintptr_t addr) {
 #ifdef __x86_64__
   uintptr_t found = 0;
@@ -62,19 +62,19 @@ bool Monitor::set_end_free_hits(int number, void (*end)(void* context)) noexcept
   return client != nullptr;
 }
 
-// False without the hooks, where hits are checked anyway, and with too few records for all threads.
+// False if the hooks are incomplete or have too few records for all threads: hits are checked anyway.
 bool Monitor::looks_for_raw_changes() const noexcept {
   return checked_.load(std::memory_order_relaxed) == 0 && hooks_complete();
 }
 
-// A mapping that is watched from now on. libc unmaps stacks inside calls that are not hooked, as
-// pthread_join(), and empties them when their threads end. Of a stack the thread's descriptor is noted:
-// memory of the program may lie in the same mapping. A full set drops one: the end of that stack then counts
-// as a raw release.
+// Notes the thread stacks in a mapping that is watched from now on. libc unmaps stacks inside calls without
+// hooks, such as pthread_join(), and empties them when their threads end. Only the thread's descriptor is
+// noted, because the mapping may contain memory of the program, too. If the set is full a stack is not noted,
+// and its end counts as a raw release.
 void Monitor::note_stacks(MemoryRange mapping) noexcept {
   if (hooks_ == nullptr) return;
-  uint32_t place = 0;
-  while (const uintptr_t stack = hooked_calls_.next_stack(mapping, &place)) {
+  uint32_t position = 0;
+  while (const uintptr_t stack = hooked_calls_.next_stack(mapping, &position)) {
     if (may_be_descriptor(stack) && stacks_.add({stack, 1}))
       has_stacks_.store(true, std::memory_order_relaxed);
   }
@@ -92,9 +92,9 @@ bool Monitor::is_of_stack(const MemoryChange& change) const noexcept {
   return false;
 }
 
-// Before anything is read. The holder of the mutex may wait for the reader in a signal handler: in doubt the
-// change is read. Free hits end for good, so one look is not enough: the caller's thread may be between two
-// states, and a change whose caller has just been woken is still reported as pending.
+// Called before a change is read. Returns true in doubt: if the mutex is held, its holder may wait for the
+// reader in a signal handler. Free hits end for good, so one look is not enough: the caller's thread may be
+// between two states, and a change whose caller has just been woken is still reported as pending.
 bool Monitor::may_be_hooked() noexcept {
   if (has_stacks_.load(std::memory_order_relaxed) || !ranges_mu_.try_lock()) return true;
   bool may_be = hooked_calls_.may_have_caller(watched_);
@@ -116,8 +116,8 @@ bool Monitor::is_explained(const MemoryChange& change) noexcept {
   return is_stack;
 }
 
-// Whether the hooks will see the return of the caller of a removal that was just read. After the first raw
-// release doubtful cases count as raw.
+// True if the hooks will show when the caller of this removal, which was just read, has returned. After the
+// first raw release doubtful cases count as raw.
 bool Monitor::knows_caller(const MemoryChange& removal) noexcept {
   return hooks_ == nullptr || checked_.load(std::memory_order_relaxed) == 0 ||
          hooked_calls_.name(removal.range);
@@ -130,8 +130,9 @@ void Monitor::check_all_hits() noexcept {
   end_free_hits();
 }
 
-// The first raw change among those that were just read, whose callers may be running; or null. If no caller
-// was found before, the first one is raw: a call that began later may explain it only by accident.
+// Returns the first raw change among those just read, or null. Their callers may be running again. If no
+// caller was found before the reading, the first change is raw: a call that began later explains it only by
+// accident.
 const MemoryChange* Monitor::look_for_raw(const MemoryChange* changes, size_t n,
                                           bool caller_found) noexcept {
   for (size_t i = 0; i < n; ++i) {

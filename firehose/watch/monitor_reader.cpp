@@ -27,10 +27,10 @@ constexpr uint64_t kReaderSliceNs = 100'000;
 constexpr uint64_t kBeginDeadlineNs = 5'000'000'000;
 constexpr size_t kMaxRemoved = 16384;
 constexpr size_t kMaxStacks = 4096;
-// How long a release may stand still after somebody has closed the descriptor and opened something idle
-// under its number: poll() looks the number up again when it wakes, and sleeps on.
+// A release waits at most this long after the program closed the descriptor and opened an idle file under its
+// number: the reader checks the number only when poll() returns.
 constexpr int kMaxPollMs = 200;
-// While postponed changes wait to be entered.
+// The same while postponed changes wait to be entered.
 constexpr int kBehindPollMs = 1;
 
 bool drops(MemoryChange::Kind kind) {
@@ -47,7 +47,7 @@ bool drops(MemoryChange::Kind kind) {
 extern "C" __attribute__((weak)) hydrant_hooks_t hydrant_hooks_1;
 
 bool Monitor::map_tables() noexcept {
-  if (tables_mapped_.load(std::memory_order_relaxed)) return true;  // a child's, who keeps them
+  if (tables_mapped_.load(std::memory_order_relaxed)) return true;  // kept over a fork()
   MutexLock lock(ranges_mu_);
   if (watched_.map(kMaxRanges) && removed_.map(kMaxRemoved) && stacks_.map(kMaxStacks) &&
       blocks_.map(kBlockWords)) {
@@ -58,7 +58,8 @@ bool Monitor::map_tables() noexcept {
   return false;
 }
 
-// Tables, userfaultfd, view of the mappings and reader, in that order. False with a reason: static text.
+// Creates tables, userfaultfd, mapping query and reader, in that order. On failure sets *reason to a static
+// text and returns false.
 bool Monitor::start_parts(const char** reason) noexcept {
   if (!map_tables()) {
     *reason = "no address space was left for the monitor's tables: raise ulimit -v";
@@ -99,20 +100,21 @@ bool Monitor::start() noexcept {
   }
   hydrant_hooks_t* hooks = &hydrant_hooks_1;
   if (hooks != nullptr && hooks->version == HYDRANT_HOOKS_VERSION && hooks->size >= sizeof *hooks) {
-    const hydrant_monitor_t* nobody = nullptr;
+    const hydrant_monitor_t* expected = nullptr;
     const hydrant_monitor_t* own = hydrant_monitor(HYDRANT_MONITOR_VERSION);
-    if (__atomic_compare_exchange_n(&hooks->monitor, &nobody, own, false, __ATOMIC_ACQ_REL,
+    if (__atomic_compare_exchange_n(&hooks->monitor, &expected, own, false, __ATOMIC_ACQ_REL,
                                     __ATOMIC_ACQUIRE) ||
-        nobody == own) {
+        expected == own) {
       hooks_ = hooks;
       hooked_calls_.set_hooks(hooks);
     }
   }
   statics_ = find_static_memory();
-  const bool asked = knob_choice(Knob::kHits) == "checked";
-  if (asked) checked_.store(1, std::memory_order_seq_cst);
+  const bool wants_checks = knob_choice(Knob::kHits) == "checked";
+  if (wants_checks) checked_.store(1, std::memory_order_seq_cst);
   running_.store(true, std::memory_order_release);
-  const char* why = asked ? "FIREHOSE_HITS is checked" : hit_check_reason(hooks, hooks_ != nullptr);
+  const char* why =
+      wants_checks ? "FIREHOSE_HITS is checked" : hit_check_reason(hooks, hooks_ != nullptr);
   log_info("watching memory with userfaultfd, one reader thread; %s%s",
            why == nullptr ? "the hooks are in force: hits are free of checks"
                           : "each use of cached memory asks the kernel (0.3 us): ",
@@ -129,7 +131,7 @@ bool Monitor::start_reader() noexcept {
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
-  // The program's handlers run in its own threads.
+  // The program's signal handlers must run in its own threads.
   pthread_sigmask(SIG_SETMASK, &all, &before);
   pthread_t thread;
   const bool started = pthread_create(&thread, &attributes, &reader_main, this) == 0;
@@ -137,7 +139,8 @@ bool Monitor::start_reader() noexcept {
   pthread_attr_destroy(&attributes);
   if (!started) return false;
   (void)pthread_setname_np(thread, "hydrant-watch");
-  // What the hooks make every new thread do first must be over before there is something to wait for.
+  // The hook of pthread_create() makes each new thread sync first. Memory must not be watched before that is
+  // over: the sync would wait for this reader.
   const uint64_t deadline = now_ns() + kBeginDeadlineNs;
   while (!reader_begun_.load(std::memory_order_acquire)) {
     if (now_ns() > deadline) return false;
@@ -148,7 +151,8 @@ bool Monitor::start_reader() noexcept {
 
 void* Monitor::reader_main(void* self) {
   auto* monitor = static_cast<Monitor*>(self);
-  // Callers of munmap() sleep until it has read: it does not wait for the end of other threads' slices.
+  // Callers of munmap() sleep until the reader has read. A short time slice lets it run before other threads'
+  // slices end.
   shorten_time_slice(kReaderSliceNs);
   monitor->reader_begun_.store(true, std::memory_order_release);
   monitor->read_forever();
@@ -160,7 +164,7 @@ void Monitor::read_forever() noexcept {
     pollfd reports{userfault_.descriptor(), POLLIN, 0};
     const int ready = ::poll(&reports, 1, deferred_count_ != 0 ? kBehindPollMs : kMaxPollMs);
     if (ready < 0 && errno != EINTR) return;
-    // Before anything is read: the number may be another file's by now.
+    // Checked before the reading: the number may be another file's by now.
     if (!userfault_.usable()) return stop_watching();
     if (deferred_count_ != 0) (void)add_deferred(false);
     if (ready > 0) take_changes();
@@ -176,8 +180,8 @@ void Monitor::stop_watching() noexcept {
     MutexLock lock(start_mu_);
     refused_ = true;
     reason_.store(
-        "the userfaultfd was closed by somebody who closes all descriptors: create domains after "
-        "that",
+        "the program closed the userfaultfd, perhaps with all its descriptors: create domains "
+        "after that",
         std::memory_order_release);
     userfault_.abandon();
     running_.store(false, std::memory_order_release);
@@ -218,13 +222,13 @@ void Monitor::enter_locked(const MemoryChange& change, uint64_t removal) {
   // The set only saves registrations: without it they are repeated.
   if (!watched_.remove(change.range)) watched_.clear();
   // The addresses may have a new owner: a removal in its memory is over when its caller has returned, which
-  // the hooks tell.
+  // the hooks show.
   hooks_complete() ? removed_.forget_unknown(change.range) : removed_.forget(change.range);
   if (!stacks_.remove(change.range)) stacks_.clear();
   if (change.kind == MemoryChange::Kind::kMoved && !watched_.remove(change.to)) watched_.clear();
 }
 
-// The mutex's holder is interrupted, and its handler may wait for this thread.
+// Postpones a change: a signal handler may have interrupted the mutex's holder and wait for this thread.
 void Monitor::defer_removal(const MemoryChange& change, uint64_t removal) noexcept {
   if (change.kind != MemoryChange::Kind::kRemoved) note_lost_events();
   if (deferred_count_ < kMaxDeferred) {

@@ -21,11 +21,11 @@
 namespace hydrant {
 namespace {
 
-// Ranges between two moments in which the reader may read.
+// Number of ranges that are handled before the reader may read again.
 constexpr int kBatch = 16;
 constexpr int kMaxFailures = 100;
-// Unasked only mappings up to this size: the kernel walks the page tables of a whole mapping, while no thread
-// can map or unmap (50 ms for 1 GiB of small pages), and the next miss may register it again.
+// unwatch_idle() only handles mappings up to this size: the kernel walks the page tables of a whole mapping,
+// while no thread can map or unmap (50 ms for 1 GiB of small pages), and the next miss may register it again.
 constexpr size_t kMaxIdleBytes = size_t{16} << 20;
 
 class UnwatchScope {
@@ -48,10 +48,9 @@ void nap() noexcept {
 
 }  // namespace
 
-// The next watched range from *from on, and before `end`, that has no removal in it; or only *from goes on,
-// over a removal.
-// Without the hooks a removal ends when its memory is unmapped, which has to be reported: the memory stays
-// watched.
+// Finds the next watched range between *from and `end` that contains no removal, and moves *from behind it.
+// The range is empty if a removal was skipped instead. Without the hooks a removal ends when its memory is
+// unmapped, which the kernel must report: that memory stays watched.
 bool Monitor::next_to_unwatch_locked(uintptr_t* from, uintptr_t end, MemoryRange* range) {
   if (!watched_.next(*from, range) || range->addr >= end) return false;
   const uintptr_t range_end = std::min(range->end(), end);
@@ -63,17 +62,17 @@ bool Monitor::next_to_unwatch_locked(uintptr_t* from, uintptr_t end, MemoryRange
   return true;
 }
 
-// Asks the kernel. It goes mapping by mapping, and may fail in the middle: where the range ends inside a
-// mapping that it cannot split for want of mappings. The part before is then registered again; that needs no
-// split. False: the whole range is watched as before.
+// Unregisters the range from the userfaultfd. The kernel proceeds mapping by mapping, and fails in the middle
+// if the range ends inside a mapping that it cannot split (too many mappings). The part before is then
+// registered again, which needs no split. False: the whole range is watched as before.
 bool Monitor::unwatch(MemoryRange range) noexcept {
   return userfault_.unwatch(range) || !userfault_.watch(range);
 }
 
-// Stops watching the range, which the set has. The set forgets it first, and `changes_` says whether the
-// range may be entered again. False: try again.
+// Stops watching a range of watched_. The set forgets it first; if the kernel refuses, the range is entered
+// again unless `changes_` shows changes meanwhile. False: try again.
 bool Monitor::unwatch_one(MemoryRange range) noexcept {
-  if (pinned(range)) return true;  // before the set is edited, which costs more the more it has
+  if (pinned(range)) return true;  // first: editing a large set is costly
   if (!lock_briefly(ranges_mu_)) return false;
   const bool taken = watched_.covers(range) && watched_.remove(range);
   const uint64_t changes = changes_.fetch_add(1, std::memory_order_seq_cst) + 1;
@@ -85,7 +84,7 @@ bool Monitor::unwatch_one(MemoryRange range) noexcept {
   return true;
 }
 
-// The next of the watched ranges from *from on. True if there may be more, or it has to be tried again.
+// Handles the next watched ranges from *from on. True if there may be more, or a range has to be tried again.
 bool Monitor::unwatch_some_locked(uintptr_t* from, const UnwatchRequest& what) noexcept {
   const MutexLock reading(reading_mu_);
   if (!userfault_.usable()) return false;
@@ -105,14 +104,15 @@ bool Monitor::unwatch_some_locked(uintptr_t* from, const UnwatchRequest& what) n
 
 bool Monitor::unwatch_some(uintptr_t* from, const UnwatchRequest& what) noexcept {
   const SignalsBlocked blocked;
-  // A handler may have interrupted a miss that holds it.
+  // Only tried: this may run in a signal handler that interrupted a miss which holds the mutex.
   if (!lock_briefly(watching_mu_)) return true;
   const bool goes_on = unwatch_some_locked(from, what);
   watching_mu_.unlock();
   return goes_on;
 }
 
-// With the hooks: drops the removals that are over. A handler may have interrupted the mutex's holder.
+// With the hooks: drops the removals whose callers have returned. The mutex is only tried: this may run in a
+// signal handler that interrupted its holder.
 void Monitor::forget_ended_removals(MemoryRange range) noexcept {
   if (is_behind_.load(std::memory_order_acquire) || !lock_briefly(ranges_mu_)) return;
   const uint64_t newest = removed_.newest(range);
@@ -123,7 +123,7 @@ void Monitor::forget_ended_removals(MemoryRange range) noexcept {
   ranges_mu_.unlock();
 }
 
-// One pass over the range. False if it could not be ended.
+// Makes one pass over the range. False if it ended at the deadline or after too many failures.
 bool Monitor::unwatch_all(const UnwatchRequest& what) noexcept {
   forget_ended_removals(what.range);
   uintptr_t from = what.range.addr;
@@ -150,7 +150,7 @@ void Monitor::unwatch_unused() noexcept {
   if (running_.load(std::memory_order_acquire)) (void)unwatch_all({kAllMemory});
 }
 
-// The hooks make room when another userfaultfd wants it.
+// Complete hooks make room when another userfaultfd needs it; then this does nothing.
 void Monitor::unwatch_idle() noexcept {
   if (!running_.load(std::memory_order_acquire) || hooks_complete()) return;
   (void)unwatch_all({kAllMemory, kMaxIdleBytes});
@@ -161,7 +161,7 @@ bool Monitor::unwatch_range(MemoryRange range, uint64_t timeout_ns) noexcept {
   const uint64_t deadline = now_ns() + timeout_ns;
   for (;;) {
     invalidate(range);  // each time: another thread may have pinned it meanwhile
-    // The answer is the same whatever could be unwatched beside what is held.
+    // While a part is pinned the call fails, so the rest is not unwatched for nothing.
     if (!pinned(range) && unwatch_all({range, SIZE_MAX, deadline}) && !watches_any(range))
       return true;
     if (now_ns() >= deadline) return false;
@@ -170,7 +170,8 @@ bool Monitor::unwatch_range(MemoryRange range, uint64_t timeout_ns) noexcept {
   }
 }
 
-// Another userfaultfd has ended its registrations there. Kernels before 6.17 end the monitor's with them.
+// The program has unregistered the range from another userfaultfd. Kernels before 6.17 then end the monitor's
+// registrations, too.
 void Monitor::not_watched(MemoryRange range) noexcept {
   if (!range.valid()) return;
   drop_watched(range);

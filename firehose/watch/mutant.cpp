@@ -13,31 +13,32 @@ namespace hydrant {
 const MutantInfo& mutant_info(Mutant mutant) noexcept {
   static constexpr std::array<MutantInfo, static_cast<size_t>(Mutant::kCount)> kTable = {{
       {"none", "the library as it is"},
-      {"drop-unmap", "the reader takes UNMAP events and tells nobody"},
-      {"drop-remove", "the reader takes REMOVE events and tells nobody"},
-      {"drop-remap", "the reader takes REMAP events and tells nobody"},
-      {"late-reader", "the reader lets changes return before it has marked that it is at work"},
-      {"no-settle", "nobody waits for the reader"},
-      {"no-sync", "the hooks ask the kernel for no changes in flight"},
+      {"drop-unmap", "the reader drops UNMAP events"},
+      {"drop-remove", "the reader drops REMOVE events"},
+      {"drop-remap", "the reader drops REMAP events"},
+      {"late-reader", "the reader wakes callers before it makes the sequence odd"},
+      {"no-settle", "no thread waits for the reader"},
+      {"no-sync", "the hooks do not check for changes under way"},
       {"no-checked-lookup",
-       "memory without hooks is looked up without asking for changes in flight"},
+       "memory without hooks is looked up without a check for changes under way"},
       {"no-checked-try",
-       "a look that registers nothing takes checked memory without asking for changes in flight"},
-      {"no-publish-check", "a registration is published without asking for changes in flight"},
-      {"removed-cacheable", "removed memory is cacheable before the remover has returned"},
-      {"deaf-to-arenas", "what an arena announces is not passed on"},
-      {"unwatched", "memory that nobody watches is said to be watched"},
-      {"drop-recall", "peers are not told that memory they use is gone"},
-      {"ignore-generation", "a firehose that comes back is taken for whoever has its number now"},
+       "a try (no registration) hits checked memory without a check for changes under way"},
+      {"no-publish-check", "a registration is published without a check for changes under way"},
+      {"removed-cacheable",
+       "removed memory is cacheable before the call that removed it has returned"},
+      {"deaf-to-arenas", "announcements of arenas are not passed to caches"},
+      {"unwatched", "unwatched memory is reported as watched"},
+      {"drop-recall", "peers are not notified that memory they use was released"},
+      {"ignore-generation", "a returned firehose is taken for the one that has its number now"},
       {"early-acknowledgement", "a recall is acknowledged while operations are under way"},
-      {"no-quarantine", "memory that peers use is deregistered before they have given it back"},
+      {"no-quarantine", "memory that peers use is deregistered before they have returned it"},
       {"keep-pending", "an invalidation forgets registrations that are under way"},
-      {"forget-awaiting", "a peer that waits for room is not remembered"},
-      {"deaf-to-room", "a peer that is told of room passes it over"},
-      {"no-marks", "what is told without the mutex leaves the gates open"},
-      {"read-first", "a release past the hooks is read before free hits end"},
-      {"hits-stay-free", "a release past the hooks leaves free what may be hit"},
-      {"open-free", "regions are opened for free hits after those have ended"},
+      {"forget-awaiting", "the target does not remember peers that wait for room"},
+      {"deaf-to-room", "the initiator ignores room notices"},
+      {"no-marks", "an invalidation without the mutex leaves gates open"},
+      {"read-first", "a raw release is read before free hits end"},
+      {"hits-stay-free", "a raw release does not end free hits"},
+      {"open-free", "regions are opened for free hits after free hits have ended"},
   }};
   return kTable[static_cast<size_t>(mutant)];
 }
@@ -50,7 +51,7 @@ std::atomic<unsigned> g_blind_looks{0};
 std::atomic<unsigned> g_patience{1};
 std::atomic<uint64_t> g_rule_time_ns{0};
 
-// In short steps: it ends when the delay is taken back.
+// Sleeps in short steps, so that it ends soon after a test resets the delay.
 void mutant_delay() noexcept {
   constexpr unsigned kStepUs = 1000;
   for (unsigned slept = 0, us = 0;

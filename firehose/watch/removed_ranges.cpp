@@ -1,5 +1,5 @@
 // Keeps a bounded, sorted array of removed ranges, and merges the closest two when it is full. The reader
-// thread adds removals; monitor_cover.cpp asks before a miss may cache memory.
+// thread adds removals; monitor_cover.cpp queries them before a miss may cache memory.
 #include "firehose/watch/removed_ranges.hpp"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ size_t RemovedRanges::first_ending_after(uintptr_t addr) const noexcept {
   return low;
 }
 
-// Entries [from, to) become the n of `with`. Requires room.
+// Replaces entries [from, to) by the n of `with`. Requires room.
 void RemovedRanges::replace(size_t from, size_t to, const Entry* with, size_t n) noexcept {
   std::memmove(entries_.data() + from + n, entries_.data() + to, (count_ - to) * sizeof(Entry));
   for (size_t i = 0; i < n; ++i) entries_[from + i] = with[i];

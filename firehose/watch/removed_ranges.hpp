@@ -21,7 +21,7 @@ class RemovedRanges {
   // The number of a removal with an unknown caller: it is over when other memory is mapped there.
   static constexpr uint64_t kCallerUnknown = UINT64_MAX;
   void add(MemoryRange range, uint64_t number) noexcept;
-  // The memory is another one now, or not there.
+  // Other memory is mapped there now, or none.
   void forget(MemoryRange range) noexcept { forget_where(range, false); }
   // The same, but only of removals with an unknown caller.
   void forget_unknown(MemoryRange range) noexcept { forget_where(range, true); }

@@ -1,6 +1,6 @@
-// The clock of rules about time: how often holds of peers and room for them are looked at, when a reduced
-// budget grows again, how long a refusal is remembered. In builds with mutants a test may stop it and move it
-// on, so that what it sees does not depend on the machine; elsewhere it is now_ns().
+// The clock of rules about time: how often holds of peers and room for them are checked, when a reduced
+// budget grows again, how long a refusal is remembered. In builds with mutants a test may stop the clock and
+// set it, so that results do not depend on the machine; elsewhere it is now_ns().
 #pragma once
 
 #include "firehose/base/thread.hpp"
@@ -11,7 +11,7 @@
 namespace hydrant {
 
 #if HYDRANT_MUTANTS
-extern std::atomic<uint64_t> g_rule_time_ns;  // where the clock stands; 0: it runs
+extern std::atomic<uint64_t> g_rule_time_ns;  // the time at which the clock is stopped; 0: it runs
 inline void set_rule_time(uint64_t ns) noexcept {
   g_rule_time_ns.store(ns, std::memory_order_relaxed);
 }

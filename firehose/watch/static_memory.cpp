@@ -11,7 +11,7 @@
 namespace hydrant {
 
 MemoryRange find_static_memory() noexcept {
-  // From what the kernel told the process: dl_iterate_phdr() would take the loader's lock.
+  // Reads the auxiliary vector: dl_iterate_phdr() would take the loader's lock.
   const auto at = static_cast<uintptr_t>(getauxval(AT_PHDR));
   const auto count = static_cast<size_t>(getauxval(AT_PHNUM));
   if (at == 0 || getauxval(AT_PHENT) != sizeof(ElfW(Phdr))) return {};

@@ -22,8 +22,7 @@ const char* reason_of(int error) {
   switch (error) {
     case EPERM:
       return "userfaultfd is not permitted here (a container's seccomp profile?): allow the system "
-             "call "
-             "userfaultfd";
+             "call userfaultfd";
     case ENOSYS:
       return "this kernel has no userfaultfd (CONFIG_USERFAULTFD), or a sandbox hides it";
     case EMFILE:
@@ -36,7 +35,7 @@ const char* reason_of(int error) {
 }  // namespace
 
 Status Userfault::open(const char** reason) noexcept {
-  // Never for faults of the kernel: unprivileged processes may have that, and it is all that is needed.
+  // UFFD_USER_MODE_ONLY: unprivileged processes may open it, and the monitor handles no faults of the kernel.
   const long fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
   if (fd < 0) {
     *reason = reason_of(errno);
@@ -56,7 +55,7 @@ Status Userfault::open(const char** reason) noexcept {
 }
 
 void Userfault::close() noexcept {
-  if (usable()) ::close(descriptor());  // not what somebody else has opened under its number
+  if (usable()) ::close(descriptor());  // unless the number is another file's by now
   abandon();
 }
 
@@ -66,26 +65,26 @@ bool Userfault::watch(MemoryRange range) const noexcept {
   request.range.start = range.addr;
   request.range.len = range.len;
   request.mode = UFFDIO_REGISTER_MODE_WP;
-  // Past the hook of ioctl(), which asks the monitor to make room when a registration is refused.
+  // syscall() bypasses the hook of ioctl(), which has the monitor make room if a registration is refused.
   return syscall(SYS_ioctl, descriptor(), UFFDIO_REGISTER, &request) == 0 &&
          identity_.has_mark(descriptor());
 }
 
 bool Userfault::unwatch(MemoryRange range) const noexcept {
   uffdio_range request{range.addr, range.len};
-  // Past the hook, which has the caches forget the range.
+  // Bypasses the hook, which has the caches forget the range.
   return syscall(SYS_ioctl, descriptor(), UFFDIO_UNREGISTER, &request) == 0;
 }
 
-// Asks for what is impossible: the kernel looks for changes first (EAGAIN), and then refuses (EINVAL).
+// Makes an invalid request: the kernel checks for changes first (EAGAIN), and then refuses it (EINVAL).
 int Userfault::probe() const noexcept {
   uffdio_writeprotect request{};
   request.range.start = 1;
   return ioctl(descriptor(), UFFDIO_WRITEPROTECT, &request) == 0 ? 0 : errno;
 }
 
-// A userfaultfd of the program's gives the same answer. The mark is read after the probe: a descriptor that
-// is ours now was ours then.
+// Another userfaultfd of the program would give the same result, so the mark is checked. It is read after the
+// probe: a descriptor that is ours now was ours then.
 bool Userfault::change_under_way() const noexcept {
   return probe() != EINVAL || !identity_.has_mark(descriptor());
 }

@@ -4,7 +4,7 @@
 // What the events mean (measured, Linux 6.1 to 6.18): the call that releases memory returns only after
 // its event was read. UNMAP comes after the unmapping, REMOVE before the pages go; a freed range can be
 // mapped again by another thread before its event is read. While any change is under way,
-// UFFDIO_WRITEPROTECT on whatever range answers EAGAIN; poll() does not tell as early.
+// UFFDIO_WRITEPROTECT on any range fails with EAGAIN; poll() reports the change only later.
 //
 // Threads: every function from any thread; read() from one at a time.
 #pragma once
@@ -36,32 +36,32 @@ class Userfault {
   void close() noexcept;
   int descriptor() const noexcept { return fd_.load(std::memory_order_relaxed); }
 
-  // Has the kernel report changes of the mappings in this page-aligned range; holes in it are passed
-  // over. False: another monitor owns some of it, or the kernel cannot watch mappings of that kind.
-  // Cost: 0.3 us when it is watched already, else a few us.
+  // Has the kernel report changes of the mappings in this page-aligned range; holes in it are skipped. False:
+  // another userfaultfd owns a part of it, or the kernel cannot watch mappings of that kind. Cost: 0.3 us if
+  // it is watched already, else a few us.
   bool watch(MemoryRange range) const noexcept;
-  // Ends that. False: something in the range is of a kind that cannot be watched.
+  // Ends the reports on the range. False: something in the range is of a kind that cannot be watched.
   bool unwatch(MemoryRange range) const noexcept;
-  // False when the descriptor is not, or not any more, this userfaultfd: somebody closed what he did
-  // not know.
+  // False if the descriptor is not this userfaultfd, or no longer: the program has closed it.
   bool usable() const noexcept;
-  // Forgets the descriptor without closing it; reports have ended. For the reader alone.
+  // Forgets the descriptor without closing it, after the reports have ended. For the reader only.
   void abandon() noexcept { fd_.store(-1, std::memory_order_relaxed); }
   // True while some change has begun and has not been read, or its caller has not yet noticed that it was.
   // Also true when usable() is false: then nothing is known. Cost: two system calls, 0.2 to 0.4 us.
   bool change_under_way() const noexcept;
   // Whether a change is pending, or its caller has been woken and has not run yet. Cost: one system call.
   bool has_reports() const noexcept;
-  // Each reading wakes all callers of changes that are pending, and those not read sleep again: few readings
-  // of many changes cost less.
+  // A read wakes the callers of all pending changes; a caller whose change was not read sleeps again. A few
+  // reads of many changes each cost less.
   static constexpr size_t kAtOnce = 256;
   // Takes up to n changes, kAtOnce at most; 0 when there are none.
   size_t read(MemoryChange* changes, size_t n) const noexcept;
 
  private:
   int probe() const noexcept;
-  FileIdentity identity_;  // written before others know of this object
-  // Relaxed: who calls with an old value is told by the kernel.
+  FileIdentity identity_;  // written before other threads use this object
+  // Relaxed: a thread that uses an outdated value gets an error from the kernel or fails the check of the
+  // mark.
   std::atomic<int> fd_{-1};
 };
 
