@@ -33,7 +33,7 @@ struct CacheParts {
   // Level 2 (after registry_mutex()). Held for short and bounded work only; not while the registrar, a
   // callback or malloc is called.
   mutable Mutex mu;
-  PendingRanges pending_ranges;  // told without the mutex, to be forgotten by its next holder
+  PendingRanges pending_ranges;  // added without the mutex; its next holder forgets them
   CacheTotals totals;
   RegionStore store;
   HoldCounts holds;
@@ -57,10 +57,10 @@ struct CacheParts {
   Publisher publisher;
   ThreadStates threads;
   RefusalTexts texts;
-  std::atomic<uint64_t> budget_shortages{0};  // pins that failed because what is registered is held
+  std::atomic<uint64_t> budget_shortages{0};  // pins that failed because regions are held
 };
 
-// A phase of an operation: takes the mutex, and forgets first what was told without it.
+// A phase of an operation: takes the mutex, and first forgets the pending ranges.
 class CachePhase : public CacheLock {
  public:
   explicit CachePhase(CacheParts& parts) noexcept : CacheLock(parts.mu) {
@@ -68,8 +68,8 @@ class CachePhase : public CacheLock {
   }
 };
 
-// A call that may register the range, which has begun. Costs something only where the registrar must unpin
-// before memory goes away.
+// Lists a call that has begun and may register the range. Has a cost only if the registrar must unpin before
+// memory is released.
 class BegunPin {
  public:
   BegunPin(CacheParts& parts, MemoryRange range) noexcept : parts_(parts) {

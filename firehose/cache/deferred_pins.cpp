@@ -22,7 +22,7 @@ struct AsyncRegistration {
   Plan plan;
   Status status = Status::kOk;    // written before `left` is
   RegionIndex held = kNoRegion;   // written before `left`: a hold for the deferred pin
-  std::atomic<bool> left{false};  // one of the two is through with it
+  std::atomic<bool> left{false};  // one of the two has finished with it
 
   // True for the second of the two.
   bool leave() noexcept { return left.exchange(true, std::memory_order_acq_rel); }
@@ -30,15 +30,15 @@ struct AsyncRegistration {
 
 namespace {
 
-// Each deferred pin is one: a call that has begun until it is answered.
+// A deferred pin, listed as a call that has begun until it completes.
 struct CountedPin : DeferredPin {
   std::optional<BegunPin> begun;
 };
 
 CountedPin* counted(DeferredPin* pin) noexcept { return static_cast<CountedPin*>(pin); }
 
-// Was something tried whose failure does not answer the request? Then the synchronous way goes down the
-// ladder: exact range, fewer rights, eviction.
+// True if an attempt for less may still succeed: then the synchronous path tries the exact range, fewer
+// rights, and an eviction.
 bool may_be_granted_less(const PinRequest& request, const Plan& plan, Status status) noexcept {
   if (status == Status::kNotReady) return true;
   return (status == Status::kRefused || status == Status::kResource) &&
@@ -47,7 +47,7 @@ bool may_be_granted_less(const PinRequest& request, const Plan& plan, Status sta
 
 }  // namespace
 
-// In whichever thread the registrar completes it.
+// Runs in the thread in which the registrar completes the registration.
 void DeferredPins::on_async_registered(void* context, Status status, const std::byte* key) {
   const CancellationDisabled guard;
   auto* async = static_cast<AsyncRegistration*>(context);
@@ -101,7 +101,7 @@ Status DeferredPins::start_async(DeferredPin& pin, const PinRequest& request,
   status = parts_.registrar->pin_async(plan.range, plan.access, parts_.store.key(plan.region),
                                        &on_async_registered, async);
   if (status == Status::kNotReady) return status;
-  // Done at once, or failed at once: it will not be completed.
+  // The registrar has finished at once: there will be no completion.
   under_way_.fetch_sub(1, std::memory_order_release);
   pin.async = nullptr;
   bool again = false;
@@ -112,7 +112,7 @@ Status DeferredPins::start_async(DeferredPin& pin, const PinRequest& request,
   return may_be_granted_less(request, plan, status) ? Status::kNotReady : status;
 }
 
-// A registration that was started: kNotReady until it has completed.
+// Finishes a registration that was started. kNotReady until it has completed.
 Status DeferredPins::finish_async(DeferredPin& pin, PinRequest& request,
                                   const RegionSlot** out) noexcept {
   if (!pin.async->left.load(std::memory_order_acquire)) return Status::kNotReady;
@@ -124,7 +124,7 @@ Status DeferredPins::finish_async(DeferredPin& pin, PinRequest& request,
     *out = &parts_.store.slot(held);
     return Status::kOk;
   }
-  // (With kHitOnly: the next poll begins again.)
+  // With kHitOnly this registers no memory: the next poll begins again.
   if (may_be_granted_less(request, plan, status)) return miss_.pin(request, out);
   return fail(status, "domain %s: registrar %s completed the pin of [%#zx, +%zu) with %s: %s",
               parts_.config.name, parts_.traits.name, static_cast<size_t>(pin.range.addr),
@@ -194,11 +194,12 @@ void DeferredPins::cancel() noexcept {
   while (DeferredPin* pin = queue_.pop()) {
     queue_.finish();
     forget_async(*pin);
-    pin->done(pin->context, failed_pin(fail_literal(
-                                Status::kNotInit, "the domain ended before the pin's turn came")));
+    pin->done(pin->context,
+              failed_pin(fail_literal(Status::kNotInit,
+                                      "the domain ended before the deferred pin completed")));
     delete counted(pin);
   }
-  // The registrar promised to complete each; without that their memory may not go away.
+  // The registrar must complete each of them; until then the domain may not be freed.
   const uint64_t warn_at = now_ns() + parts_.config.wait_warn_ns;
   bool warned = false;
   while (under_way_.load(std::memory_order_acquire) != 0) {

@@ -1,9 +1,9 @@
-// Deferred pins: "not now" kept in a queue and tried again by poll(); and registrations that the registrar
+// Deferred pins: requests that do not fit now, which poll() tries again; and registrations that the registrar
 // completes later, from a thread of its own.
 //
 // Invariant: each deferred pin's callback runs once, with no lock held. A registration that its registrar
-// completes later is freed by the second of the two that use it: the registrar's completion and the
-// deferred pin.
+// completes later is freed by the second of the two that use it: the registrar's completion and the deferred
+// pin.
 #pragma once
 
 #include "firehose/cache/deferred_queue.hpp"
@@ -19,10 +19,10 @@ class DeferredPins {
   // kOk: done, or deferred: `done` will be called.
   Status pin(MemoryRange range, Access need, hydrant_pinned_fn done, void* context) noexcept;
   // Tries every deferred pin once, oldest first. With kHitOnly it registers nothing; at the deadline it
-  // leaves the rest. Answers how many callbacks it ran.
+  // leaves the rest. Returns the number of callbacks that it ran.
   int run(MissPolicy policy, uint64_t deadline_ns) noexcept;
   bool looks_idle() const noexcept { return queue_.empty(); }
-  // Answers all with kNotInit, and waits for the registrations that are under way.
+  // Completes all with kNotInit, and waits for the registrations that are under way.
   void cancel() noexcept;
   void reset_in_child() noexcept;
 

@@ -74,7 +74,7 @@ class DeferredQueue {
     const MutexLock lock(mu_);
     out->append(pins_);
   }
-  // First come, first served.
+  // Puts the pins back before newer ones.
   void requeue(DeferredList* pins) noexcept {
     if (pins->empty()) return;
     const MutexLock lock(mu_);
@@ -86,7 +86,7 @@ class DeferredQueue {
     const MutexLock lock(mu_);
     return pins_.pop();
   }
-  // A pin that was taken is answered.
+  // A pin that was taken has completed.
   void finish() noexcept { count_.fetch_sub(1, std::memory_order_relaxed); }
   // A hint.
   bool empty() const noexcept { return count_.load(std::memory_order_relaxed) == 0; }

@@ -11,7 +11,7 @@
 namespace hydrant {
 namespace {
 
-// Page mode: regions' and spans' slots together, unless the address space is limited. Address space only.
+// Number of slots in page mode, for regions and spans together, unless the address space is limited.
 constexpr size_t kPageModeSlots = size_t{1} << 22;
 constexpr size_t kMinSpans = 1024;
 
@@ -91,13 +91,14 @@ Status Domain::start_watching() noexcept {
   more.wanted = [](void*) { Upkeep::own().wake_at_once(); };
   const Status status = parts_.watch.start(find_monitor(), client, more);
   if (status != Status::kOk || parts_.config.watch != HYDRANT_WATCH_AUTO) return status;
-  (void)Upkeep::own().start();  // here and not in a pin, as the reader
+  (void)Upkeep::own().start();  // here and not in a pin: see WatchLink::start()
   upkeep_ = Upkeep::own().enlist([](void* self) { return static_cast<Releases*>(self)->keep_up(); },
                                  &releases_);
   return status;
 }
 
-// In this order a domain that has a place with the monitor finds one in Upkeep, which has as many.
+// In this order, because Upkeep has as many places as the monitor: a domain that the monitor serves always
+// finds a place in Upkeep.
 void Domain::stop_watching() noexcept {
   Upkeep::own().leave(upkeep_);
   upkeep_ = -1;
@@ -180,9 +181,9 @@ void Domain::shut_down(bool unpin) noexcept {
   parts_.threads.detach_all();
 }
 
-// Called by the only thread of a new process. A change that was being made under the mutex goes on in the
-// parent alone. So the parts forget their links without following them; only the list of threads is walked,
-// which can be at each step of its changes.
+// Called by the only thread of a forked child. A change that was under way under the mutex goes on in the
+// parent only. So the parts reset their links without following them; only the list of threads is walked,
+// which is valid at each step of its changes.
 void Domain::reset_in_child() noexcept {
   parts_.mu.reset_in_child();
   deferred_.reset_in_child();
@@ -201,7 +202,7 @@ void Domain::reset_in_child() noexcept {
   spans_.reset_in_child(lock);
   parts_.epoch.advance(lock);
   parts_.pending_ranges.reset_in_child();
-  parts_.holds.reset_in_child(lock);  // the threads' memory is left to this copy of the process
+  parts_.holds.reset_in_child(lock);  // leaks the threads' memory in the child
   parts_.budget.reset_in_child(lock);
   parts_.totals.reset(lock);
   parts_.store.mark_live();

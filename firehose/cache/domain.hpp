@@ -60,7 +60,7 @@ class Domain {
   const SlotArena& arena() const noexcept { return arena_; }
 
   // --- pins (domain_pins.cpp) ---
-  // One region that covers `range`; its hold is the caller's. *out is unchanged on failure.
+  // Holds one region that covers `range`, for the caller. *out is unchanged on failure.
   // The deadline (now_ns()) bounds the wait for another thread's registration of the same memory.
   Status pin(MemoryRange range, Access need, MissPolicy policy, const RegionSlot** out,
              uint64_t deadline_ns = UINT64_MAX) noexcept;
@@ -94,7 +94,7 @@ class Domain {
   PeerRegions& peer_regions() noexcept { return peer_regions_; }
 
   // --- fork (domain.cpp) ---
-  // True unless this process is a child that was forked without our handlers having run.
+  // False in a child that was forked without running the fork handlers.
   bool alive() const noexcept { return parts_.store.alive(); }
   void lock_for_fork() noexcept HYDRANT_NO_TSA { parts_.mu.lock(); }
   void unlock_after_fork() noexcept HYDRANT_NO_TSA { parts_.mu.unlock(); }

@@ -1,5 +1,5 @@
 // Describes a pin to the target of a remote miss: step 4 of "Tour: a remote miss". It also estimates whether
-// a pin may fit, and reports exported memory that is gone.
+// a pin may fit, and reports exported memory that was released.
 #include "firehose/cache/domain_exports.hpp"
 
 #include <algorithm>
@@ -72,7 +72,7 @@ bool ExportView::may_fit(MemoryRange range, Access need) noexcept {
       static_cast<uint32_t>(in_buckets ? whole.len / config.granule_bytes : size_t{1});
   const CachePhase lock(parts_);
   if (parts_.tables.find(lock, range, need) != kNoRegion) return true;
-  // How much the registrar would take now it alone knows.
+  // Only the registrar knows how much it would take now.
   if (parts_.budget.in_force(lock) < config.budget_bytes) return true;
   Budget::Share lack = parts_.budget.shortage(lock, {whole.len, regions});
   if (lack.bytes == 0 && !parts_.budget.has_room(lock, whole.len + pending)) return false;

@@ -1,7 +1,7 @@
 // The view of a domain for peers that use its memory (export_table.hpp).
 //
 // Invariant: an export that describe() has described as cached is found in invalidation_log() when its memory
-// goes away.
+// is released.
 #pragma once
 
 #include "firehose/cache/cache_parts.hpp"
@@ -15,8 +15,8 @@ class ExportView {
   struct ExportInfo {
     MemoryRange range;
     const std::byte* key = nullptr;  // null where there is none, or several
-    bool cached = false;             // its end is reported
-    bool checked = false;            // by the kernel alone: sync_invalidations(true)
+    bool cached = false;             // its release is reported
+    bool checked = false;            // by the kernel only: sync_invalidations(true)
   };
 
   ExportView(CacheParts& parts, const SpanPins& spans) noexcept : parts_(parts), spans_(spans) {}
@@ -26,19 +26,19 @@ class ExportView {
     return parts_.limits.without_untouched(needed, wanted);
   }
   bool describe(const RegionSlot* slot, MemoryRange asked, ExportInfo* out) noexcept;
-  // Unpins the regions that are not held, if there is no room for `bytes`: they were released because of
-  // that. (Among many that are held the policy would have to look for them.)
+  // Unpins those of the regions that are not held, if there is no room for `bytes`: the caller has released
+  // them for that. Among many held regions the policy would have to search for them.
   void evict_if_short(const RegionSlot* const* slots, size_t n, uint64_t bytes) noexcept;
-  // A pin of the range might find budget now, or finds it registered. Looks only; nothing is promised.
+  // True if a pin of the range may find budget now, or a region. A hint: reserves no budget.
   bool may_fit(MemoryRange range, Access need) noexcept;
-  // Ranges of registered memory that went away.
+  // Ranges of registered memory that were released.
   const InvalidationLog& invalidation_log() noexcept;
   // Releases before the call are in invalidation_log() afterwards; false if that takes too long. `checked`:
-  // also where only the kernel reports them, which costs a system call.
+  // also those that only the kernel reports, which costs a system call.
   bool sync_invalidations(bool checked) const noexcept {
     return parts_.watch.sync_invalidations(checked);
   }
-  // Pins that failed because what is registered is held.
+  // Pins that failed because registered regions are held.
   uint64_t budget_shortages() const noexcept {
     return parts_.budget_shortages.load(std::memory_order_relaxed);
   }

@@ -15,9 +15,9 @@
 namespace hydrant {
 namespace {
 
-constexpr int kMaxSpoiled = 256;  // then the client invalidates faster than it can be registered
-constexpr uint32_t kMaxNoBudget = 32;  // evictions for one request that the registrar turned down
-constexpr size_t kNoBudgetDead = 32;   // dead regions looked at for each of them
+constexpr int kMaxSpoiled = 256;       // more: the client invalidates faster than this registers
+constexpr uint32_t kMaxNoBudget = 32;  // evictions per request after refusals of the registrar
+constexpr size_t kNoBudgetDead = 32;   // dead regions examined for each of them
 constexpr size_t kReserveDead = 64;    // and for a reservation
 
 // The share of the budget that a list of victims frees.
@@ -30,7 +30,7 @@ Budget::Share share_of(const MappedArray<RegionInfo>& infos, const RegionQueue& 
   return share;
 }
 
-// Once per process: what comes next lacks it as well.
+// Logged once per process: later attempts lack address space as well.
 void log_missing_index(const char* domain) noexcept {
   static constinit std::atomic<bool> is_said{false};
   if (!log_enabled(LogLevel::kInfo) || is_said.exchange(true, std::memory_order_relaxed)) return;
@@ -76,11 +76,11 @@ Status MissPath::pin(PinRequest& request, const RegionSlot** out) noexcept {
   return status;
 }
 
-// The thread's own table, then the shared tables. Null: look under the mutex. Requires: a thread with a
-// state.
+// Looks in the thread's own table, then in the shared tables. Null: look under the mutex. Requires: a thread
+// with a state.
 const RegionSlot* MissPath::hold_without_lock(const PinRequest& request) noexcept {
   ThreadDomain& thread = *request.thread;
-  // A registrar that uses another domain leaves that one's context behind.
+  // A registrar that uses another domain leaves the hit context of that domain in place.
   if (thread.thread->current != &thread) load_hit_context(thread);
   const uintptr_t first = request.range.addr;
   const uintptr_t last = request.range.last();
@@ -102,14 +102,14 @@ const RegionSlot* MissPath::hold_shared(const PinRequest& request) noexcept {
   return slot;
 }
 
-// The hit of memory whose acquisition is not reported. The caller owned its memory before this call; a
-// release of what these addresses were before had then begun, so that it is under way, or was read and
-// told.
+// Makes a checked hit: the acquisition of this memory is not reported. The caller owned its memory before
+// this call. So a release of earlier memory at these addresses had begun by then: it is under way, or was
+// read and passed to the caches.
 bool MissPath::find_checked(PinRequest& request, const RegionSlot** out) noexcept {
   ThreadDomain& thread = *request.thread;
   const uintptr_t first = request.range.addr;
   const uintptr_t last = request.range.last();
-  // Asked only for what would be a hit: the slot is looked at again afterwards.
+  // Queries only for a slot that would be hit; find_and_hold() checks the slot again afterwards.
   const auto would_hit_and_quiet = [&](const RegionSlot& slot) {
     return first >= slot.addr.load(std::memory_order_relaxed) &&
            last < slot.checked_gate.load(std::memory_order_relaxed) &&
@@ -163,7 +163,7 @@ Status MissPath::acquire_uncounted(PinRequest& request, const RegionSlot** out) 
 // First and second phase: look and plan; look again, reserve and claim. Then the victims are unpinned.
 MissPath::Step MissPath::prepare(PinRequest& request, Plan* plan, UnsettledRange* unsettled,
                                  Status* status, RegionIndex* held) noexcept {
-  // A call that will not register asks only once there is something to take.
+  // A call that does not register queries the monitor only once a region to take was found.
   if ((request.policy != MissPolicy::kHitOnly || request.must_query) &&
       parts_.checks.must_query()) {
     (void)parts_.watch.wait_until_quiet(request);
@@ -174,7 +174,7 @@ MissPath::Step MissPath::prepare(PinRequest& request, Plan* plan, UnsettledRange
     if (step != Step::kRegister) return step;
     parts_.planner.plan(lock, request, plan);
   }
-  // The kernel and the registrar's own functions, so without the mutex; then look again.
+  // The kernel and the registrar are called without the mutex; then the cache is searched again.
   parts_.limits.keep_to_mapping(request, plan);
   plan->charge = parts_.registrar->charge(plan->range);
   parts_.limits.widen_to_huge_pages(request, plan);
@@ -198,7 +198,7 @@ MissPath::Step MissPath::prepare(PinRequest& request, Plan* plan, UnsettledRange
       if (parts_.traits.wants_unmap_reports) parts_.watch.set_unmap_reports(request, *plan);
       return Step::kRegister;
     }
-    paid = Status::kNotReady;  // not so much: then exactly what was asked for
+    paid = Status::kNotReady;  // try again with exactly the requested range
   }
   if (claimed) *status = paid;
   if (claimed || plan->stream) {
@@ -214,7 +214,7 @@ MissPath::Step MissPath::prepare(PinRequest& request, Plan* plan, UnsettledRange
   return Step::kAgain;
 }
 
-// Answers the request from what is there, waits, or says that it must be registered.
+// Serves the request from an open region, waits for a pending one, or returns kRegister.
 MissPath::Step MissPath::look(const CacheLock& lock, PinRequest& request, Status* status,
                               RegionIndex* held) noexcept {
   *status = Status::kOk;
@@ -232,7 +232,7 @@ MissPath::Step MissPath::look(const CacheLock& lock, PinRequest& request, Status
   } else {
     const RegionIndex pending = parts_.pending.find(lock, request.range, request.need);
     if (pending == kNoRegion) return Step::kRegister;
-    // To wait for a registration that this very thread may have to make progress on would be a deadlock.
+    // Waiting would be a deadlock if this thread itself has to make progress on the registration.
     const uint32_t starter = parts_.store.infos(lock)[pending].starter;
     const bool own = starter != 0 && starter == thread_mark();
     if (request.may_wait && !own && now_ns() < request.deadline_ns) {
@@ -245,17 +245,17 @@ MissPath::Step MissPath::look(const CacheLock& lock, PinRequest& request, Status
   return Step::kDone;
 }
 
-// True: *step says what is next. False: the region may not be used, because releases go on and on.
+// True: *step is the next step. False: the region may not be used, because releases do not cease.
 bool MissPath::use_found(const CacheLock& lock, PinRequest& request, RegionIndex found, Step* step,
                          RegionIndex* held) noexcept {
   const RegionInfo& info = parts_.store.infos(lock)[found];
   parts_.gates.check_from_now_on(lock, found);
-  const bool unasked =
+  const bool unqueried =
       !request.quiet && !request.restless &&
       !(request.policy == MissPolicy::kHitOnly && is_mutant(Mutant::kNoCheckedTry));
-  if (info.checked && unasked) {
+  if (info.checked && unqueried) {
     request.must_query = true;
-    *step = Step::kAgain;  // it was opened since this call began, or was not asked for yet
+    *step = Step::kAgain;  // opened since this call began, or not queried for yet
     return true;
   }
   if (info.checked && request.restless) return false;
@@ -292,7 +292,7 @@ Status MissPath::claim(const CacheLock& lock, PinRequest& request, uint64_t kern
   const Budget::Share share{plan->charge, 1};
   // A reservation made in advance is too small only after an invalidation spoiled a registration.
   if (request.prepaid == nullptr || !request.prepaid->consume(share)) {
-    // Under pressure what is registered beyond need is evicted before it is used.
+    // Under memory pressure, memory beyond the request would be evicted before it is used.
     if (Planner::is_beyond_need(request, *plan) &&
         !parts_.budget.has_room(lock, kernel_pending + plan->charge)) {
       return Status::kNotReady;
@@ -306,7 +306,7 @@ Status MissPath::claim(const CacheLock& lock, PinRequest& request, uint64_t kern
     parts_.budget.release(lock, share);
     return parts_.texts.no_free_slot(request.range);
   }
-  plan->vouched = parts_.vouched.covers(lock, plan->range);  // what joined in may not be
+  plan->vouched = parts_.vouched.covers(lock, plan->range);  // a joined neighbour may not be
   plan->request_vouched = plan->vouched || parts_.vouched.covers(lock, request.pages);
   RegionInfo& info = parts_.store.infos(lock)[plan->region];
   info = {};
@@ -340,7 +340,7 @@ Status MissPath::reserve(const CacheLock& lock, MemoryRange asked, Budget::Share
     payment->reservation.take(lock, share);
     return Status::kOk;
   }
-  // Dead regions that lost their last holder come first: they are of no use.
+  // Dead regions whose last hold was released come first: they are of no use.
   const auto& infos = parts_.store.infos(lock);
   RegionQueue& victims = payment->victims;
   parts_.retirement.drain(lock, kReserveDead, &victims);
@@ -372,7 +372,7 @@ Status MissPath::pay(MemoryRange asked, uint64_t charge, Payment* payment,
   }
   if (payment->victims.empty()) return Status::kOk;
   const Unpinner::Outcome outcome = parts_.unpinner.deregister(payment->victims);
-  // A single victim that leaves nothing to give back: its slot can wait for the publication.
+  // A single victim without excess: its slot can be returned by the publication.
   if (unsettled != nullptr && !outcome.kernel_keeps() && payment->victims.size() == 1 &&
       !payment->reservation.has_excess()) {
     *unsettled = {std::exchange(payment->victims, {}), outcome};
@@ -425,7 +425,7 @@ Status MissPath::finish(const PinRequest& request, const Plan& plan, Status stat
     RegionInfo& info = parts_.store.infos(lock)[plan.region];
     if (status != Status::kOk) {
       ++totals.pin_failures;
-      // The failure may mean that the memory has gone: look again at what is mapped now.
+      // The memory may have been unmapped meanwhile: try again with what is mapped now.
       *again = info.poisoned;
       abandon(lock, request, plan);
       parts_.planner.note_abandoned(lock, request, plan, status == Status::kRefused && !*again);

@@ -39,7 +39,7 @@ class MissPath {
     if (status == Status::kRefused) ThreadCounters::add(thread->counters.refusals);
   }
 
-  // The whole way. kOk: *out is held.
+  // The complete path of a pin. kOk: *out is held.
   Status pin(PinRequest& request, const RegionSlot** out) noexcept;
 
   // Its steps, for registrations that complete later.
@@ -59,7 +59,7 @@ class MissPath {
   Status reserve(const CacheLock&, MemoryRange asked, Budget::Share share, uint64_t pending,
                  Payment* payment) noexcept;
   // Unpins the victims before the pin that they pay for. kNotReady: the kernel still charges them, and
-  // there is no room beside.
+  // there is no other room.
   Status pay(MemoryRange asked, uint64_t charge, Payment* payment,
              UnsettledRange* unsettled) noexcept;
 
@@ -86,7 +86,7 @@ class MissPath {
   CacheParts& parts_;
 };
 
-// Identifies the calling thread: where its static TLS lies.
+// Identifies the calling thread by the address of its static TLS.
 inline uint32_t thread_mark() noexcept {
   return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(&t_hit_context) >> 4);
 }

@@ -23,7 +23,7 @@ Status PeerRegions::begin(MemoryRange range, Access need, PeerPin* pin,
   while (step == MissPath::Step::kAgain) {
     step = miss_.prepare(request, &pin->plan, nullptr, &status, &held);
   }
-  request.thread = nullptr;  // another one may end it
+  request.thread = nullptr;  // another thread may end it
   if (step == MissPath::Step::kRegister) {
     pin->has_begun = true;
     return Status::kNotReady;
@@ -60,10 +60,10 @@ Status PeerRegions::end(PeerPin& pin, Status status, const PeerGrant& grant,
   RegionIndex held = kNoRegion;
   status = miss_.finish(pin.request, plan, status, nullptr, &again, &held);
   if (status == Status::kOk && again)
-    return fail(
-        Status::kNotReady,
-        "%s: [%#zx, +%zu) was taken back by the peer while it was being asked for: ask again",
-        parts_.config.name, static_cast<size_t>(pin.request.range.addr), pin.request.range.len);
+    return fail(Status::kNotReady,
+                "%s: the peer recalled [%#zx, +%zu) while it was being requested: try again",
+                parts_.config.name, static_cast<size_t>(pin.request.range.addr),
+                pin.request.range.len);
   if (status == Status::kOk) *out = &parts_.store.slot(held);
   return status;
 }

@@ -1,5 +1,5 @@
-// Registrations that a peer makes: begun here, and ended with its answer. The budget is what the peer lends.
-// Everything else, hits above all, is as for memory of this process.
+// Registrations that a peer makes for this process: begun here, and ended with its reply. The budget is the
+// peer's lease. All else, hits included, is as for memory of this process.
 //
 // Invariant: each registration that begin() began is ended once.
 #pragma once
@@ -12,13 +12,13 @@ namespace hydrant {
 // A registration that a peer makes.
 struct PeerPin {
   bool is_open() const noexcept { return has_begun; }
-  // Not begun, because another one that covers it is under way.
+  // Not begun, because a pending registration covers it.
   bool joins() const noexcept { return has_joined; }
-  MemoryRange least() const noexcept { return request.pages; }  // is asked for
-  MemoryRange wanted() const noexcept { return plan.range; }    // would be welcome
+  MemoryRange least() const noexcept { return request.pages; }  // required
+  MemoryRange wanted() const noexcept { return plan.range; }    // requested
   Access access() const noexcept { return plan.access; }
   uint64_t charge() const noexcept { return plan.charge; }
-  bool evicted() const noexcept { return plan.evicted; }  // others were given up for it
+  bool evicted() const noexcept { return plan.evicted; }  // other regions were evicted for it
 
   PinRequest request{};
   Plan plan{};
@@ -30,7 +30,7 @@ struct PeerGrant {
   MemoryRange range;
   uint64_t charge = 0;  // of the lease: at most pin.charge()
   const std::byte* key = nullptr;
-  bool once = false;  // for this use alone: it is not cached
+  bool once = false;  // for this use only: it is not cached
 };
 
 class PeerRegions {
@@ -38,17 +38,17 @@ class PeerRegions {
   PeerRegions(CacheParts& parts, MissPath& miss, Releases& releases) noexcept
       : parts_(parts), miss_(miss), releases_(releases) {}
 
-  // kOk: *out is held. kNotReady: pin->is_open(), and the caller asks the peer and calls end() once; or not,
-  // and pin->joins() tells why.
+  // kOk: *out is held. kNotReady with pin->is_open(): the caller sends the request to the peer, and calls
+  // end() once. kNotReady otherwise: pin->joins() gives the cause.
   Status begin(MemoryRange range, Access need, PeerPin* pin, const RegionSlot** out) noexcept;
-  // `status` is the peer's answer. kOk: *out is held. kNotReady also where it was taken back meanwhile.
+  // `status` is the peer's reply. kOk: *out is held. kNotReady also if the peer recalled it meanwhile.
   Status end(PeerPin& pin, Status status, const PeerGrant& grant, const RegionSlot** out) noexcept;
-  // The budget in force, from now on. What is beyond it and not held goes at once.
+  // Sets the budget in force. Unheld regions beyond it are unpinned at once.
   void set_lease(uint64_t bytes) noexcept;
-  // Gives up regions that are not held, worth so much if there are as many.
+  // Evicts unheld regions worth `bytes`; all of them if they are worth less.
   void evict_unheld(uint64_t bytes) noexcept;
-  // Is there a region that was taken back and is held, not there yet, or not given to unpin() yet? Looks at
-  // all.
+  // True if some region is dead, being unpinned, or pending and invalidated, as recalled ones are. Cost:
+  // linear in the regions.
   bool has_pending_unpins() noexcept;
 
  private:

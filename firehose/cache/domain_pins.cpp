@@ -1,5 +1,5 @@
 // Implements the client's calls on a domain and routes each to the operation that does the work. Partial pins
-// and queries about pins are answered here.
+// and queries about pins are done here.
 #include "firehose/api/failure_texts.hpp"
 #include "firehose/base/cancellation.hpp"
 #include "firehose/cache/domain.hpp"
@@ -12,8 +12,8 @@ namespace {
 
 constexpr uint64_t kFirstPauseNs = 20'000;
 constexpr uint64_t kMaxPauseNs = 1'000'000;
-// A thread that waits for budget looks through the regions under the mutex: it rests so many times as long
-// as it looked.
+// A thread that waits for budget searches the regions under the mutex. It then rests this many times as long
+// as the attempt took.
 constexpr uint64_t kRestPerTry = 16;
 constexpr uint64_t kMaxRestNs = 20'000'000;
 
@@ -34,8 +34,7 @@ Status Domain::pin(MemoryRange range, Access need, MissPolicy policy, const Regi
   status = spans_.needs_span(range) ? spans_.pin(request, out) : miss_.pin(request, out);
   MissPath::count_outcome(request.thread, status);
   if (status == Status::kNotReady && policy == MissPolicy::kHitOnly) {
-    return fail_literal(status,
-                        "nothing that is pinned covers the range; hydrant_pin() registers it");
+    return fail_literal(status, "no pinned region covers the range; hydrant_pin() registers it");
   }
   if (status == Status::kRefused && parts_.config.mode == HYDRANT_MODE_PAGE) {
     return add_context(status, "asked for [%#zx, +%zu), whose buckets are pinned whole",
@@ -77,7 +76,7 @@ RegionIndex Domain::find_partial(const CacheLock& lock, const PinRequest& reques
   RegionIndex best = kNoRegion;
   uint32_t classes = parts_.tables.classes(lock) & kClassesIncluding[bits(request.need)];
   while (classes != 0) {
-    // any_overlap() answers in this order.
+    // any_overlap() prefers regions in this order.
     const RegionIndex r =
         parts_.tables.table(lock, take_lowest(&classes)).any_overlap(range.addr, range.last());
     if (r == kNoRegion) continue;
@@ -123,7 +122,7 @@ Status Domain::release(const RegionSlot* slot) noexcept {
 }
 
 Status Domain::invalidate(MemoryRange range) noexcept {
-  // "Everything" is a good request here: no region reaches into what is cut off.
+  // A range up to the end of memory is valid here: no region reaches into the part that is cut off.
   const uintptr_t most = UINTPTR_MAX - 2 * parts_.config.granule_bytes;
   if (range.valid() && range.last() > most && range.addr <= most) range.len = most - range.addr + 1;
   const Status status = miss_.check_range(range);
@@ -135,7 +134,7 @@ Status Domain::vouch(MemoryRange range, bool on) noexcept {
   if (status != Status::kOk) return status;
   {
     const CachePhase lock(parts_);
-    // Memory comes and goes by the page, so a promise for a byte is one for its page.
+    // Memory is mapped and unmapped in pages, so vouching for a byte vouches for its page.
     const MemoryRange pages = round_out(range, parts_.config.granule_bytes);
     VouchedRanges& vouched = parts_.vouched;
     if (!(on ? vouched.add(lock, pages) : vouched.remove(lock, pages))) {
@@ -163,7 +162,7 @@ Status Domain::coverage(MemoryRange range, uint32_t* out) noexcept {
 }
 
 int Domain::poll() noexcept {
-  // The reader may not have told this cache yet what the caller has just released.
+  // The reader may not have passed the caller's last release to this cache yet.
   parts_.watch.settle();
   if (releases_.looks_idle() && deferred_.looks_idle()) return 0;
   const CancellationDisabled guard;
@@ -171,8 +170,8 @@ int Domain::poll() noexcept {
   return deferred_.looks_idle() ? 0 : deferred_.run(MissPolicy::kRegister, UINT64_MAX);
 }
 
-// For a thread that waits until its deadline: the registrations of other threads' deferred pins, which have
-// no bound, are left to poll().
+// Polls for a thread that waits until its deadline. The registrations of other threads' deferred pins, which
+// have no bound, are left to poll().
 void Domain::poll_briefly(uint64_t deadline_ns) noexcept {
   if (releases_.looks_idle() && deferred_.looks_idle()) return;
   const CancellationDisabled guard;

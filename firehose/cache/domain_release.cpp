@@ -59,7 +59,7 @@ void Releases::close(const CacheLock& lock, RegionIndex region, RegionQueue* clo
   closed->push(parts_.store.infos(lock), region);
 }
 
-// Looks at every region: the tables name prepinned ones first, for ever. True if any was closed.
+// Searches all regions, because the tables return the prepinned ones first each time. True if any was closed.
 bool Releases::close_beside_prepinned(const CacheLock& lock, MemoryRange range,
                                       RegionQueue* closed) noexcept {
   const auto& infos = parts_.store.infos(lock);
@@ -72,8 +72,8 @@ bool Releases::close_beside_prepinned(const CacheLock& lock, MemoryRange range,
 }
 
 // Closes up to kInvalidateBatch regions of the range; true if there may be more. Prepinned memory is the
-// client's: it stays registered, and is hit, until the domain ends. *unpinning: another thread unpins some of
-// the range.
+// client's: it stays registered, and is hit, until the domain ends. *unpinning: another thread is unpinning
+// part of the range.
 bool Releases::invalidate_some(MemoryRange range, bool first, bool* unpinning) noexcept {
   RegionIndex found[kInvalidateBatch];
   RegionQueue retired;
@@ -82,8 +82,8 @@ bool Releases::invalidate_some(MemoryRange range, bool first, bool* unpinning) n
     const CachePhase lock(parts_);
     const auto& infos = parts_.store.infos(lock);
     if (first) parts_.invalidator.note_forgotten(lock, range);
-    // Memory of a registrar that must unpin first stays until nothing is pending: the registration is good.
-    // Dropping it would have each of the client's calls spoil the attempt that it waits for.
+    // With a registrar that must unpin first, memory stays until no registration is pending, so a pending one
+    // is valid. Poisoning it would make each of the client's calls spoil the attempt that it waits for.
     if (!parts_.traits.unpin_before_release) parts_.pending.poison(lock, range);
     RegionQueue closed;
     bool kept = false;
@@ -98,12 +98,12 @@ bool Releases::invalidate_some(MemoryRange range, bool first, bool* unpinning) n
           close(lock, found[i], &closed);
         }
       }
-      // In region mode one pass may miss ranges that begin before the last one that does.
+      // In region mode one pass may miss regions that begin before the range: it finds only the last of them.
       more = !closed.empty();
     }
     // Prepinned regions stay, and may have filled the whole batch.
     if (kept && !more) more = close_beside_prepinned(lock, range, &closed);
-    // Smaller regions that merging left dead are of the range, too.
+    // Regions that died when they were merged may overlap the range, too.
     parts_.retirement.take_dead(lock, range, &closed);
     if ((first || more) && !closed.empty()) {
       (void)parts_.invalidator.log_invalidation(lock, range, true);
@@ -115,21 +115,21 @@ bool Releases::invalidate_some(MemoryRange range, bool first, bool* unpinning) n
   return more;
 }
 
-// In pieces, so that others get the mutex in between. A registration made meanwhile is of new memory or is
-// poisoned; a client that goes on pinning what it invalidates meets the bound.
+// Works in batches, so that other threads get the mutex in between. A registration made meanwhile is of new
+// memory or is poisoned. The bound is for a client that goes on pinning what it invalidates.
 Status Releases::invalidate(MemoryRange range) noexcept {
   bool unpinning = false;
   bool more = invalidate_some(range, true, &unpinning);
   for (uint64_t rounds = 16 + parts_.store.count(); more && rounds > 0; --rounds) {
     more = invalidate_some(range, false, &unpinning);
   }
-  // For keep_up(): this may have been the last region.
+  // Runs keep_up() later: this may have been the last region.
   if (parts_.config.watch == HYDRANT_WATCH_AUTO) Upkeep::own().wake();
   if (parts_.traits.unpin_before_release) return finish_unpins(range);
   return unpinning && parts_.traits.wants_unmap_reports ? wait_for_unpins(range) : Status::kOk;
 }
 
-// Such a registrar undoes pins by address, and other memory may be there when the caller goes on. Its
+// For registrars that undo pins by address: other memory may be there when the caller goes on. Their
 // functions call no domain, so this waits for no thread that waits for this one.
 Status Releases::wait_for_unpins(MemoryRange range) noexcept {
   const uint64_t deadline_ns = now_ns() + kUnpinPatienceNs;
@@ -147,8 +147,8 @@ Status Releases::wait_for_unpins(MemoryRange range) noexcept {
   return Status::kOk;
 }
 
-// What was dead before, or is not held any more; then says whether something is left. Each way in which a
-// registration can outlive the call is listed: held, being made, being undone, or a call that makes it again.
+// Unpins regions that were dead before, or are no longer held; then checks whether any registration is left.
+// A registration can outlive the call if it is held, being made, being undone, or made again by another call.
 Status Releases::finish_unpins(MemoryRange range) noexcept {
   RegionQueue retired;
   {
@@ -161,7 +161,8 @@ Status Releases::finish_unpins(MemoryRange range) noexcept {
     const auto& infos = parts_.store.infos(lock);
     bool left = parts_.begun.any_overlap(lock, range) || parts_.pending.any_overlap(lock, range) ||
                 parts_.retirement.has_retiring(lock, range);
-    // Registered since, by a pin that had begun before; the tables name prepinned ones first.
+    // A pin that had begun before may have registered since. All regions are searched, because the tables
+    // return the prepinned ones first.
     const RegionIndex high =
         parts_.tables.any_overlap(lock, range) ? parts_.store.high(lock) : kNoRegion;
     for (RegionIndex r = 1; r <= high && !left; ++r) {
@@ -174,8 +175,8 @@ Status Releases::finish_unpins(MemoryRange range) noexcept {
       Status::kNotReady,
       "domain %s: part of [%#zx, +%zu) is still registered, because it is held, or is being "
       "pinned or unpinned by another thread, or waits in hydrant_pin_async(), and registrar %s "
-      "must unpin before the memory goes away: release the pins, poll, and invalidate again until "
-      "the answer is OK",
+      "must unpin before the memory is released: release the pins, poll, and invalidate again "
+      "until that returns OK",
       parts_.config.name, static_cast<size_t>(range.addr), range.len, parts_.traits.name);
 }
 
@@ -220,9 +221,9 @@ void Releases::drain_some_dead(uint64_t deadline_ns) noexcept {
     parts_.retirement.drain(lock, kDrainAtOnce, &retired);
   }
   (void)parts_.unpinner.unpin(&retired, Unpinner::Charge::kReleased);
-  // The rest of the memory that was released, with a bound where other threads go on releasing.
-  size_t pieces = parts_.store.count() / kDrainAtOnce;
-  while (pieces-- > 0 && now_ns() < deadline_ns && drain_released()) {
+  // Unpins the rest of the released memory; bounded, because other threads may go on releasing.
+  size_t batches = parts_.store.count() / kDrainAtOnce;
+  while (batches-- > 0 && now_ns() < deadline_ns && drain_released()) {
   }
 }
 

@@ -1,10 +1,10 @@
-// Takes holds and regions away at the client's request: releases, invalidation, flush.
+// Removes holds and regions at the client's request: releases, invalidation, flush.
 //
 // Invariant: when invalidate() has returned, no pin finds a region that overlapped the range before, except
-// the client's own registrations; what was not held is unpinned, regions that were dead before included. With
-// a registrar that undoes pins by address, kOk also means that no other thread is unpinning any of the range.
-// If the registrar must unpin before memory goes away, it means that none of the range is registered, being
-// registered or being unpinned, and that no call that began before will register any.
+// the client's own registrations. Unheld regions are unpinned, also those that were dead before. With a
+// registrar that undoes pins by address, kOk also means that no other thread is unpinning any of the range.
+// If the registrar must unpin before memory is released, kOk means more: none of the range is registered,
+// being registered or being unpinned, and no call that began before will register any of it.
 #pragma once
 
 #include "firehose/cache/cache_parts.hpp"
@@ -20,16 +20,16 @@ class Releases {
   Status invalidate(MemoryRange range) noexcept;
   // Evicts everything that is not held.
   void flush() noexcept;
-  // Nothing is dead, and nothing was told that a drain would find dead. Without the mutex: a hint.
+  // True if no region is dead and no pending range would make one dead. Without the mutex: a hint.
   bool looks_idle() const noexcept {
     return parts_.retirement.looks_idle() && !parts_.invalidator.has_pending();
   }
-  // Unpins some dead regions that are not held any more, and all of released memory, one bounded piece of it
-  // after the other until the deadline.
+  // Unpins some dead regions that are no longer held, and all unheld regions of released memory, in bounded
+  // batches until the deadline.
   void drain_some_dead(uint64_t deadline_ns) noexcept;
-  // Unpins those of released memory that are not held, one bounded piece of them; true if more remain.
+  // Unpins unheld regions of released memory, one bounded batch of them; true if more remain.
   bool drain_released() noexcept;
-  // One piece of upkeep (upkeep.hpp): the same; at its end a domain that caches nothing has no memory
+  // Does one batch of upkeep (upkeep.hpp): the same. At its end a domain that caches no region has no memory
   // watched.
   bool keep_up() noexcept;
 

@@ -9,7 +9,7 @@ bool Publisher::publish(const CacheLock& lock, const Plan& plan, bool cacheable)
   slot.len.store(plan.range.len, std::memory_order_relaxed);
   slot.key.store(parts_.store.shown_key(r), std::memory_order_relaxed);
   slot.denied.store(~bits(plan.access), std::memory_order_relaxed);  // unknown bits too
-  // Release: a teller without the mutex that sees it sees the length, too.
+  // Release: an invalidation without the mutex that sees the address sees the length, too.
   slot.addr.store(plan.range.addr, std::memory_order_release);
   Extensions::note_all_reached(slot);
   const bool superfluous = parts_.tables.find(lock, plan.range, plan.access) != kNoRegion;
@@ -34,8 +34,9 @@ bool Publisher::publish(const CacheLock& lock, const Plan& plan, bool cacheable)
   return true;
 }
 
-// The smaller regions that the new one makes superfluous get no new hits, and go when they are not held.
-// False when one of them is the client's own: it must stay, and then the new one cannot enter the table.
+// Closes the smaller regions that the new one makes superfluous: they get no new hits, and are unpinned when
+// they are not held. False if one of them is prepinned: it must stay, and then the new one cannot enter the
+// table.
 bool Publisher::replace_covered(const CacheLock& lock, const Plan& plan) noexcept {
   const auto& infos = parts_.store.infos(lock);
   bool room = true;
@@ -43,7 +44,8 @@ bool Publisher::replace_covered(const CacheLock& lock, const Plan& plan) noexcep
   while (classes != 0) {
     const uint32_t c = take_lowest(&classes);
     if (!includes(plan.access, static_cast<Access>(c))) continue;
-    // By start, and from the same place again after each: ranges may overlap without containing each other.
+    // Searches by start, and from the same address again after each: ranges may overlap without containing
+    // each other.
     uintptr_t from = plan.range.addr;
     for (;;) {
       const RegionIndex r = parts_.tables.table(lock, c).first_start(from, plan.range.last());
@@ -63,8 +65,8 @@ bool Publisher::replace_covered(const CacheLock& lock, const Plan& plan) noexcep
   return room;
 }
 
-// Registered for its holders alone. Its gate was never open: only holds taken under the mutex count, and no
-// fence is needed to sum them.
+// Keeps the region for its holders only. Its gate was never open: only holds taken under the mutex count, and
+// no fence is needed to sum them.
 void Publisher::keep_uncached(const CacheLock& lock, const Plan& plan, bool cacheable) noexcept {
   RegionInfo& info = parts_.store.infos(lock)[plan.region];
   info.state = RegionState::kDead;

@@ -29,8 +29,8 @@ class Publisher {
   };
   explicit Publisher(const Parts& parts) noexcept : parts_(parts) {}
 
-  // Not published when it may not be cached, or something larger has come first. False: nor because the
-  // index had no memory.
+  // Publishes the region, or keeps it uncached: it may not be cached, or a larger region has come first.
+  // False: uncached because the index had no memory.
   bool publish(const CacheLock&, const Plan& plan, bool cacheable) noexcept;
 
  private:

@@ -11,7 +11,8 @@ namespace {
 
 unsigned long long ull(uint64_t value) noexcept { return value; }
 
-// What makes the budget larger: a larger one than the memlock limit allows is refused by the kernel.
+// The remedy for a budget that is too small. If the memlock limit sets the budget, that limit must be raised:
+// the kernel refuses to lock more.
 class Remedy {
  public:
   explicit Remedy(const DomainConfig& config) noexcept {

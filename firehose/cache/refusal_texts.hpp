@@ -1,6 +1,6 @@
 // The texts of refused pins: the domain, the request, the limit, and the remedy.
 //
-// Invariant: no state beside the domain's constant settings; each function records one text and answers its
+// Invariant: no state beside the domain's constant settings; each function records one text and returns its
 // status.
 #pragma once
 

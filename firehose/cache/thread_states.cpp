@@ -10,7 +10,8 @@
 namespace hydrant {
 namespace {
 
-// Blocks in which a thread's table tells regions apart: the bucket, or 64 KiB while regions are that large.
+// Block size by which a thread's table distinguishes regions: the bucket, or 64 KiB if regions have any
+// length.
 uint32_t first_shift(const DomainConfig& config) {
   if (config.mode != HYDRANT_MODE_PAGE) return 16;
   return std::min(static_cast<uint32_t>(__builtin_ctzll(config.granule_bytes)), 40u);
@@ -22,7 +23,7 @@ ThreadDomain* ThreadStates::current_thread_state() noexcept {
   Thread* thread = this_thread();
   if (thread == nullptr) {
     const CancellationDisabled guard;
-    parts_.watch.sync_new_memory();  // it may not have done so
+    parts_.watch.sync_new_memory();  // the thread may not have done so
     return nullptr;
   }
   ThreadDomain* state =

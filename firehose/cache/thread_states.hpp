@@ -30,7 +30,7 @@ class ThreadStates {
 
   // The calling thread's state, in the hit context; null for a thread past its end or without memory.
   ThreadDomain* current_thread_state() noexcept;
-  // Remembers in the thread's table that the slot answers for the address.
+  // Enters in the thread's table that the slot covers the address.
   void remember(ThreadDomain& thread, uintptr_t addr, const RegionSlot* slot) const noexcept {
     thread.remember(addr, slot, &parts_.store.slot(kNoRegion), parts_.config.thread_table_bytes);
   }

@@ -43,7 +43,7 @@ Unpinner::Outcome Unpinner::deregister(const RegionQueue& retired) noexcept {
     if (n == 0) continue;
     const UnpinResult result = n == 1 ? parts_.registrar.unpin(ranges[0], keys[0])
                                       : parts_.registrar.unpin_many(ranges, keys, n);
-    // Which ones of a batch could not be undone is not known: all of it counts as failed.
+    // The registrar does not report which pins of a batch failed: all of it counts as failed.
     (result == UnpinResult::kBroken ? outcome.failures : outcome.unpinned) += n;
     if (result == UnpinResult::kBroken) warn_of_broken_unpin(parts_.name, ranges[0], n);
     outcome.worst = std::max(outcome.worst, result);

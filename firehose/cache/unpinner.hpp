@@ -37,7 +37,7 @@ class Unpinner {
 
   explicit Unpinner(const Parts& parts) noexcept : parts_(parts) {}
 
-  // The whole way. True if the kernel still charges some of it.
+  // Both steps. True if the kernel still charges some of it.
   bool unpin(RegionQueue* retired, Charge charge) noexcept {
     return !retired->empty() && unpin_all(retired, charge);
   }

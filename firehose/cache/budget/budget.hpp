@@ -47,11 +47,12 @@ class Budget {
     used_.regions -= share.regions;
   }
 
-  // The registrar had no room for `refused` bytes beside what is charged and what the kernel has not given
-  // back. That alone is proved. One granule is always worth asking for.
+  // Lowers the budget in force: the registrar had no room for `refused` bytes beside those that are charged
+  // and the `pending` ones that the kernel still charges. No more than that is proved. At least one granule
+  // stays.
   void shrink(const CacheLock&, uint64_t refused, uint64_t pending, uint64_t now_ns) noexcept;
-  // Grows back by the time that has passed; true if it did. While nothing is charged, the whole is tried:
-  // what was learnt beside other registrations does not apply.
+  // Lets the budget in force grow back with the time that has passed; true if it did. While no region is
+  // charged, it becomes the whole budget: limits learnt beside other registrations do not apply.
   bool regrow(const CacheLock&, uint64_t now_ns) noexcept;
   // Sets the budget that a peer lends, in bytes.
   void set_in_force(const CacheLock&, uint64_t bytes) noexcept;
@@ -65,9 +66,9 @@ class Budget {
   uint64_t shrunk_at_ns_ = 0;
 };
 
-// A share of the budget for registrations that have not begun, which goes back unless they begin.
+// A share of the budget for registrations that have not begun; released unless they begin.
 //
-// Invariant: share() and excess() are part of what is charged. The destructor gives both back.
+// Invariant: share() and excess() are part of what is charged. The destructor releases both.
 class Reservation {
  public:
   Reservation(Budget& budget, Mutex& mu) noexcept : budget_(budget), mu_(mu) {}
@@ -101,7 +102,7 @@ class Reservation {
     share_.regions -= part.regions;
     return true;
   }
-  // The registration that drew this part did not come about.
+  // Takes back a part whose registration was abandoned.
   void refund(Budget::Share part) noexcept {
     share_.bytes += part.bytes;
     share_.regions += part.regions;

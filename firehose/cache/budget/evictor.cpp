@@ -8,7 +8,7 @@ namespace hydrant {
 namespace {
 
 constexpr size_t kEvictionBatch = 64;  // regions examined per fence, at most
-constexpr size_t kFirstBatch = 4;      // asked of the policy at first: mostly one is enough
+constexpr size_t kFirstBatch = 4;      // requested from the policy at first: mostly one is enough
 
 }  // namespace
 
@@ -31,8 +31,8 @@ void Evictor::watch_more(const CacheLock& lock) noexcept {
   }
 }
 
-// Drops what cannot be a victim before a fence is paid for it. The sums are approximate here: a region that
-// is dropped was held a moment ago, which is a use.
+// Drops regions that cannot be victims before a fence is issued for them. The sums are approximate here: a
+// region that is dropped was held a moment ago, which counts as a use.
 size_t Evictor::keep_likely(const CacheLock& lock, RegionIndex* batch, size_t n) noexcept {
   uint32_t sums[kEvictionBatch];
   size_t candidates = 0;
@@ -51,8 +51,8 @@ size_t Evictor::keep_likely(const CacheLock& lock, RegionIndex* batch, size_t n)
   return kept;
 }
 
-// Puts the regions first that cost least if they are used after all, where that is not known yet: one that
-// suffices, the smaller the better, or the largest. Answers how many there are.
+// Sorts regions that may still be in use by what a wrong eviction costs: first those that suffice alone,
+// smallest first, then the others, largest first. Returns how many there are.
 size_t Evictor::sort_smallest_first(const CacheLock& lock, RegionIndex* batch, size_t n,
                                     uint64_t bytes) noexcept {
   const size_t more = parts_.policy.evict(batch, kEvictionBatch / 2);
@@ -67,8 +67,8 @@ size_t Evictor::sort_smallest_first(const CacheLock& lock, RegionIndex* batch, s
   return n;
 }
 
-// Pays for a fence, and lets it serve as many other regions as the policy will have watched. Answers the
-// size of the batch.
+// Issues a fence, and lets it serve as many other regions as the policy wants watched. Returns the size of
+// the batch.
 size_t Evictor::fence_for(const CacheLock& lock, RegionIndex* batch, size_t n,
                           uint64_t bytes) noexcept {
   if (smallest_first_) n = sort_smallest_first(lock, batch, n, bytes);
@@ -84,12 +84,12 @@ void Evictor::choose(const CacheLock& lock, Budget::Share lack, RegionQueue* cho
   auto& infos = parts_.store.infos(lock);
   RegionIndex batch[kEvictionBatch];
   size_t examined = 0;
-  size_t ask = kFirstBatch;
+  size_t batch_size = kFirstBatch;
   const size_t most = parts_.budget.regions(lock) + kEvictionBatch;
   while ((*got < lack.bytes || chosen->size() < lack.regions) && examined < most) {
-    size_t n = parts_.policy.evict(batch, ask);
+    size_t n = parts_.policy.evict(batch, batch_size);
     if (n == 0) return;
-    ask = std::min(2 * ask, kEvictionBatch / 2);
+    batch_size = std::min(2 * batch_size, kEvictionBatch / 2);
     examined += n;
     n = keep_likely(lock, batch, n);
     if (n == 0) continue;
@@ -119,8 +119,8 @@ void Evictor::choose(const CacheLock& lock, Budget::Share lack, RegionQueue* cho
   }
 }
 
-// Asked before anything is shut, so that a request that cannot be served costs no thread a hit. It goes on
-// where it stopped the last time, or the same held regions would be passed over by each eviction.
+// Called before any gate is shut, so that a request that cannot be served costs no thread a hit. The search
+// goes on where it stopped the last time; otherwise each eviction would pass over the same held regions.
 bool Evictor::may_suffice(const CacheLock& lock, Budget::Share lack, Budget::Share* idle) noexcept {
   if (lack.bytes > parts_.budget.charged(lock) || lack.regions > parts_.budget.regions(lock)) {
     return false;

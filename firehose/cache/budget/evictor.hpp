@@ -1,4 +1,4 @@
-// Chooses victims: open regions that are not held, worst use first by the policy's judgement.
+// Chooses victims: open regions that are not held, the least used first in the policy's judgement.
 //
 // Invariant: evict() retires regions worth at least the shortage, or none at all; a region that it examined
 // and left is open again. The policy lists exactly the open regions that are not the client's own, and some
@@ -31,16 +31,16 @@ class Evictor {
   void list(const CacheLock&, RegionIndex region) noexcept;
   // Opens a region again that was shut because it was watched or examined: it is in use.
   void reopen(const CacheLock&, RegionIndex region) noexcept;
-  // May be evicted if it is not held. A client's policy may name regions that are gone: they are passed
-  // over.
+  // True if the region may be evicted when it is not held. A client's policy may name regions that no longer
+  // exist: they are skipped.
   bool evictable(const CacheLock& lock, RegionIndex region) const noexcept {
     if (region == kNoRegion || region > parts_.store.high(lock)) return false;
     const RegionInfo& info = parts_.store.infos(lock)[region];
     return info.state == RegionState::kOpen && !info.prepinned;
   }
 
-  // Are there unheld regions worth so much? The sums are approximate, and what it promises may be gone.
-  // Leaves in `idle` what it found: all of it where that is too little.
+  // True if there seem to be unheld regions worth the lack: the sums are approximate. Sets `idle` to what was
+  // found; if that is too little, to all there is.
   bool may_suffice(const CacheLock&, Budget::Share lack, Budget::Share* idle) noexcept;
   // Retires unheld regions worth at least the lack, or none at all.
   bool evict(const CacheLock&, Budget::Share lack, RegionQueue* victims,

@@ -25,7 +25,8 @@ void Retirement::unlist(const CacheLock& lock, RegionIndex region) noexcept {
 }
 
 void Retirement::close(const CacheLock& lock, RegionIndex region) noexcept {
-  // In this order: a teller without the mutex finds it in the table while its gate may be open.
+  // In this order: an invalidation without the mutex finds the region in the table while its gate may be
+  // open.
   parts_.gates.shut(lock, region);
   parts_.tables.erase(lock, region);
   parts_.store.slot(region).tag.store(0, std::memory_order_release);
@@ -83,7 +84,7 @@ bool Retirement::wait_for_unpin(const CacheLock& lock, uint64_t deadline_ns) noe
   return in_time;
 }
 
-// A list beside the queues, which belong to the threads that unpin.
+// Uses a list of its own: the queues belong to the threads that unpin.
 bool Retirement::is_retiring(const CacheLock& lock, MemoryRange range) const noexcept {
   const auto& infos = parts_.store.infos(lock);
   for (RegionIndex r = retiring_; r != kNoRegion; r = infos[r].retiring.next) {

@@ -32,9 +32,10 @@ class Retirement {
   bool looks_idle() const noexcept { return dead_.looks_empty(); }
   bool may_have_released() const noexcept { return !dead_.looks_unreleased(); }
 
-  // The policy does not know it any more.
+  // Removes the region from the policy.
   void unlist(const CacheLock&, RegionIndex region) noexcept;
-  // Out of its table and shut, for good. The policy may go on naming it until it is retired.
+  // Removes the region from its table and shuts it, for good. The policy may still name it until it is
+  // retired.
   void close(const CacheLock&, RegionIndex region) noexcept;
   void add_dead(const CacheLock&, RegionIndex region) noexcept;
   // Closes a region whose memory has been released, and leaves it dead.
@@ -45,7 +46,7 @@ class Retirement {
   void retire(const CacheLock&, RegionIndex region, RegionQueue* retired) noexcept;
   // The same for a region that was never open, or at the domain's end.
   void begin_unpin(const CacheLock&, RegionIndex region, RegionQueue* retired) noexcept;
-  // A region of such a queue leaves the state, unless the child of a fork has forgotten it.
+  // Ends the unpinning of a region of such a queue, unless the child of a fork has forgotten it.
   void end_unpin(const CacheLock&, RegionIndex region) noexcept;
   // Waits until some region was unpinned; false at the deadline.
   bool wait_for_unpin(const CacheLock& lock, uint64_t deadline_ns) noexcept;
@@ -63,11 +64,11 @@ class Retirement {
   void take_dead(const CacheLock& lock, MemoryRange range, RegionQueue* list) noexcept {
     if (!dead_.empty()) dead_.take(parts_.store.infos(lock), range, list);
   }
-  // The same for those that have not been looked at yet, in one bounded piece. True if some of released
+  // The same for regions that have not been examined yet, in one bounded batch. True if regions of released
   // memory remain.
   bool drain_released(const CacheLock&, RegionQueue* retired) noexcept;
-  // The same if memory of some was released, or if so many have died, or so much, that they are worth a
-  // fence: every miss asks.
+  // The same if the memory of some was released, or if the dead regions are so many, or so large, that they
+  // are worth a fence. Called by every miss.
   void drain_many(const CacheLock&, uint64_t budget_bytes, RegionQueue* retired) noexcept;
   void reset_in_child(const CacheLock&) noexcept {
     dead_.clear();

@@ -1,6 +1,7 @@
-// Which unheld region to give up next: a small interface, so that policies can be measured and replaced.
+// Decides which unheld region to evict next: a small interface, so that policies can be measured and
+// replaced.
 //
-// Hits cost nothing and therefore tell nothing. Instead the domain *watches* some regions: it shuts their
+// Hits cost nothing and therefore record nothing. Instead the domain *watches* some regions: it shuts their
 // gates, so that the next hit on one takes the slow path, reopens it and reports it with touch(). A region
 // that is still shut when a victim is wanted has not been used since it was watched, and evicting it needs
 // no further fence. This is a page table's accessed bit, sampled by the slow path of each thread.
@@ -27,10 +28,10 @@ class VictimPolicy {
   virtual void touch(RegionIndex region) noexcept = 0;
   // A region is no longer there (evicted, invalidated, merged).
   virtual void erase(RegionIndex region) noexcept = 0;
-  // Up to n regions to watch from now on; answers how many.
+  // Writes up to n regions to watch from now on; returns how many.
   virtual size_t watch(RegionIndex* regions, size_t n) noexcept = 0;
-  // Up to n victims, best first; answers how many. The domain answers those it tried with erase() or
-  // touch(); the others may be proposed again.
+  // Writes up to n victims, best first; returns how many. The domain calls erase() or touch() for those it
+  // tried; the others may be proposed again.
   virtual size_t evict(RegionIndex* regions, size_t n) noexcept = 0;
   // As Registrar::adopt().
   virtual void adopt() noexcept {}
@@ -54,7 +55,7 @@ class ClockPolicy final : public VictimPolicy {
   void reset_in_child() noexcept override;
 
  private:
-  // Queues are rings through links_; their heads sit behind the last region's place.
+  // Queues are rings through links_; their heads lie behind the last region's entry.
   struct Link {
     RegionIndex previous, next;  // 0, 0: in no queue
   };

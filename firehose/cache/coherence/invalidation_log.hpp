@@ -1,8 +1,8 @@
-// A numbered ring of the last ranges of registered memory that went away. A target of remote pins reads it to
-// find the grants that it has to revoke.
+// A numbered ring of the last ranges of registered memory that were released. A target of remote pins reads
+// it to find the grants that it has to revoke.
 //
 // Written under one lock. Read without it: count() is one load. A reader whose next range was overwritten
-// before or during the read treats all memory as gone.
+// before or during the read treats all memory as released.
 #pragma once
 
 #include "firehose/base/memory_range.hpp"
@@ -29,8 +29,8 @@ class InvalidationLog {
     count_.store(n + 1, std::memory_order_seq_cst);
   }
 
-  // How many there were so far. seq_cst, as the number of exports is: of a thread that releases memory and
-  // then looks for exports, and one that exports and then looks for releases, one sees the other.
+  // Number of ranges so far. seq_cst, as for the number of exports: one thread releases memory and then reads
+  // the exports, another exports and then reads this log; at least one of them sees the other.
   uint64_t count() const noexcept { return count_.load(std::memory_order_seq_cst); }
 
   // The range of number `n`, from 0. Requires: n < count().
@@ -42,7 +42,7 @@ class InvalidationLog {
     return range;
   }
 
-  // Does any of the ranges from number `from` on overlap this one? Does not look further than `to`.
+  // True if any of the ranges from number `from` to before `to` overlaps this one, or may.
   bool overlaps(MemoryRange range, uint64_t from, uint64_t to) const noexcept {
     if (to - from > kKept) return true;
     for (uint64_t n = from; n != to; ++n) {

@@ -13,7 +13,8 @@ constexpr size_t kForgetBatch = 256;
 
 }  // namespace
 
-// While something is owed the mutex has had one holder since that was told: it is not waited for again.
+// If ranges are pending, the same holder has kept the mutex since they were added: it is not waited for
+// again.
 template <class Work>
 bool Invalidator::with_mutex(const Work& work) noexcept {
   if (is_mutex_busy() || !lock_briefly(parts_.mu, parts_.pending_ranges.any())) return false;
@@ -23,7 +24,7 @@ bool Invalidator::with_mutex(const Work& work) noexcept {
   return true;
 }
 
-// Under the mutex: closes the open regions that `closes` selects, and spoils every registration under way.
+// Under the mutex: closes the open regions that `closes` selects, and poisons every pending registration.
 template <class Closes>
 void Invalidator::close_where(const CacheLock& lock, const Closes& closes) noexcept {
   auto& infos = parts_.store.infos(lock);
@@ -87,14 +88,14 @@ void Invalidator::forget_pending(const CacheLock& lock) noexcept {
   };
   parts_.pending_ranges.take(
       forget, [&] { forget_all_vouched(lock); },
-      // A range of which nothing is known may be the client's own registration, too.
+      // The range for which there was no room may be a prepinned one.
       [&] { forget_all(lock, true); });
 }
 
 void Invalidator::forget_vouched() noexcept {
   if (with_mutex([&](const CacheLock& lock) { forget_all_vouched(lock); })) return wake_upkeep();
-  // Which regions are vouched for only the mutex's holder knows: the others are opened again by their next
-  // use.
+  // Only the mutex's holder knows which regions are vouched for. So all gates are marked; regions that are
+  // not vouched for are opened again by their next use.
   parts_.pending_ranges.add_vouched();
   mark_without_lock({0, kEverything});
   Upkeep::own().wake();
@@ -103,7 +104,7 @@ void Invalidator::forget_vouched() noexcept {
 void Invalidator::forget(MemoryRange range) noexcept {
   bool more = true;
   bool listed = false;
-  // Bounded: others may register as fast as this forgets. Their registrations are of new memory, or
+  // Bounded: other threads may register as fast as this forgets. Their registrations are of new memory, or
   // poisoned.
   for (uint64_t rounds = 0; more && rounds < 16 + uint64_t{parts_.store.count()}; ++rounds) {
     const bool locked = with_mutex([&](const CacheLock& lock) {
@@ -120,7 +121,7 @@ void Invalidator::forget(MemoryRange range) noexcept {
   wake_upkeep();
 }
 
-// Nothing died, as a rule: memory that was never pinned goes away, too.
+// Wakes upkeep only if a region died: memory that was never pinned is released, too.
 void Invalidator::wake_upkeep() const noexcept {
   if (parts_.retirement.may_have_released()) Upkeep::own().wake();
 }
@@ -138,8 +139,9 @@ bool Invalidator::any_pinned(MemoryRange range) noexcept {
   return found;
 }
 
-// As defer(): an opener that misses what is owed comes before it, and the mark shuts the gate that it opens.
-// An opener that finds it leaves the gate shut, and the next opener finds that free hits have ended.
+// Works like defer(). A thread that opens a gate and misses the addition precedes it, and the mark shuts the
+// gate that it opens. A thread that finds the addition leaves the gate shut, and the next one finds that free
+// hits have ended.
 void Invalidator::end_free_hits() noexcept {
   parts_.pending_ranges.add_nothing();
   const RegionIndex used = parts_.store.used();
@@ -152,15 +154,15 @@ void Invalidator::defer(MemoryRange range) noexcept {
   Upkeep::own().wake();
 }
 
-// Marks the gates of all regions in the range. After add(): a region that this does not find is one whose
-// opener finds what is owed.
+// Marks the gates of all regions in the range. Called after add(): if this does not find a region, the thread
+// that opens it finds the pending range.
 void Invalidator::mark_without_lock(MemoryRange range) noexcept {
   const RegionStore& store = parts_.store;
   if (range.len < kEverything &&
       parts_.tables.each_unlocked(range, [&](RegionIndex r) { mark_gates(store.slot(r)); })) {
     return;
   }
-  // The holder stands still in the middle of a change of the table, or there are many.
+  // The mutex's holder is in the middle of a change of the table, or the range has many regions.
   const RegionIndex used = store.used();
   for (RegionIndex r = 1; r <= used; ++r) {
     RegionSlot& slot = store.slot(r);

@@ -1,15 +1,13 @@
-// Forgets memory that goes away: what the monitor tells, with the mutex or without it.
+// Forgets released memory that the monitor reports, with the mutex or without it.
 //
-// The functions for the monitor run in its reader, under an allocator's locks, or in a signal handler: they
-// shut regions and leave them dead, without a fence, a deregistration or an allocation; the next poll or
-// slow call of the client drains them. A look into the cache that follows in the order of events finds a
-// shut gate.
+// The functions for the monitor run in its reader, under an allocator's locks, or in a signal handler. They
+// shut regions and leave them dead, without a fence, a deregistration or an allocation; the next poll or slow
+// call of the client drains them. A lookup that follows in the order of events finds a shut gate.
 //
 // The holder of the mutex may be the thread that a signal handler has interrupted, and the handler may
-// release memory: its call returns when the monitor's reader has read the report, and the reader tells this
-// domain. So a teller waits for no holder: it leaves the range for the next one (pending_ranges.hpp), and
-// shuts the gates that hits come through. docs/pin_cache.md, "Told without the mutex", argues why that is
-// enough.
+// release memory. Its call returns when the monitor's reader has read the report and notified this domain. So
+// the notifier waits for no holder: it leaves the range to the next one (pending_ranges.hpp), and shuts the
+// gates that hits come through. docs/pin_cache.md, "Told without the mutex", argues why that is enough.
 //
 // Invariant: when forget() has returned, no hit finds a region that overlapped the range before, and no
 // registration that was under way there is published.
@@ -48,35 +46,34 @@ class Invalidator {
 
   // --- for the monitor ---
   void forget(MemoryRange range) noexcept;
-  // The same; and what is registered there has lost its memory.
+  // The same for unmapped memory, which is also reported to the registrar.
   void forget_unmapped(MemoryRange range) noexcept {
-    // First: what forget() closes may be unpinned at once.
+    // Before forget(): the regions that it closes may be unpinned at once.
     if (range.len < kEverything) parts_.registrar.unmapped(range);
     forget(range);
   }
   void forget_vouched() noexcept;
-  // True if some region overlaps the range, also while it is being registered or unpinned; maybe also
-  // otherwise.
+  // True if some region overlaps the range, also while it is being registered or unpinned; true in doubt.
   bool any_pinned(MemoryRange range) noexcept;
-  // Shuts each gate that may be hit without a check, and opens no gate so again that rests on the hooks:
-  // they do not see all. Takes no lock.
+  // Shuts each gate that may be hit without a check. A gate that depends on complete hooks is not opened for
+  // free hits again. Takes no lock.
   void end_free_hits() noexcept;
 
   // --- for the mutex's holder ---
-  // Forgets what was told without the mutex. Every phase begins with it.
+  // Forgets the ranges that were added without the mutex. Every phase begins with it.
   void settle_pending(const CacheLock& lock) noexcept {
     if (parts_.pending_ranges.any()) forget_pending(lock);
   }
   bool has_pending() const noexcept { return parts_.pending_ranges.any(); }
-  // Marks what a domain has learnt about the range, beside its regions, as out of date.
+  // Drops what a domain has learnt about the range beside its regions.
   void note_forgotten(const CacheLock&, MemoryRange range) noexcept;
-  // Lists a range whose memory goes away, if something is or was registered there: peers may have it.
+  // Lists a released range if a region is or was registered there: peers may use it.
   bool log_invalidation(const CacheLock&, MemoryRange range, bool found) noexcept;
-  // Ranges of registered memory that went away.
+  // Ranges of registered memory that were released.
   const InvalidationLog& invalidation_log() const noexcept { return invalidation_log_; }
 
-  // The registrar has lost so many registrations' ends: unheld regions keep what it cannot give back one by
-  // one.
+  // `losses`: see Registrar::losses(). A new loss makes the cache forget everything, because the registrar
+  // cannot unpin the regions one by one.
   void handle_losses(uint64_t losses) noexcept {
     if (losses != losses_seen_.load(std::memory_order_relaxed)) forget_all_after_loss(losses);
   }

@@ -1,5 +1,5 @@
 // Runs the upkeep thread, which unpins regions of released memory if no miss and no poll does so within
-// kDelayNs. The invalidator asks for it.
+// kDelayNs. The invalidator wakes it.
 #include "firehose/cache/coherence/upkeep.hpp"
 
 #include "firehose/base/cancellation.hpp"
@@ -21,8 +21,8 @@
 namespace hydrant {
 namespace {
 
-// The client's unpin() runs on it. Address space, of which some pages are touched. A program with many
-// thread-local variables needs more, since they lie there, too.
+// Bytes of the stack, on which the client's unpin() runs. Address space, of which some pages are touched. A
+// program with many thread-local variables needs more, since they lie there, too.
 constexpr size_t kStackBytes = size_t{512} << 10;
 constexpr size_t kMaxStackBytes = size_t{64} << 20;
 constexpr size_t kGuardBytes = 4096;
@@ -58,8 +58,8 @@ bool start_detached(void* (*main)(void*), void* argument) noexcept {
   return error == 0;
 }
 
-// The program may handle faults of memory that its unpin() touches, and any other fault is reported by a
-// handler. The kernel ends a process at once whose faulting thread blocks the signal.
+// Unblocks the signals of faults: the program may handle faults of memory that its unpin() touches, and its
+// handlers report others. If a faulting thread blocks the signal, the kernel ends the process at once.
 void unblock_fault_signals() noexcept {
   sigset_t faults;
   sigemptyset(&faults);
@@ -110,7 +110,7 @@ void* Upkeep::thread_main(void* self) {
   unblock_fault_signals();
   for (;;) {
     upkeep->wait_for_work();
-    // Before the work: what is asked for during it is done in the next round. Acquire: pairs with wake().
+    // Cleared before the work, so that a wake() during it leads to another round. Acquire: pairs with wake().
     upkeep->wakes_.exchange(0, std::memory_order_acq_rel);
     for (Client& client : upkeep->clients_) upkeep->serve(client);
   }
@@ -143,8 +143,8 @@ void Upkeep::serve(Client& client) noexcept {
   client.inside.store(0, std::memory_order_release);
 }
 
-// A read-modify-write: it comes before the thread's own, which then sees what died before; or after, and the
-// thread comes again.
+// A read-modify-write: either it precedes the thread's own, which then sees the regions that died before; or
+// it follows, and the thread runs again.
 void Upkeep::wake(uint32_t how) noexcept {
   if (!running_.load(std::memory_order_relaxed)) return;
   if ((wakes_.fetch_or(how, std::memory_order_acq_rel) & how) == how) return;
@@ -167,9 +167,9 @@ int Upkeep::enlist(Work work, void* context) noexcept {
   return -1;
 }
 
-void Upkeep::leave(int place) noexcept {
-  if (place < 0) return;
-  Client& client = clients_[place];
+void Upkeep::leave(int index) noexcept {
+  if (index < 0) return;
+  Client& client = clients_[index];
   client.state.store(kLeaving, std::memory_order_seq_cst);
   while (client.inside.load(std::memory_order_seq_cst) != 0) nap(kNapNs);
   client.state.store(kFree, std::memory_order_release);
@@ -184,7 +184,7 @@ bool Upkeep::is_inside() const noexcept {
 void Upkeep::pause() noexcept {
   paused_.fetch_add(1, std::memory_order_seq_cst);
   if (!is_inside()) return;
-  const CancellationDisabled guard;  // exit() has none
+  const CancellationDisabled guard;  // exit() does not disable cancellation
   const uint64_t deadline = now_ns() + max_pause_ns();
   while (is_inside() && now_ns() < deadline) nap(kNapNs);
 }
@@ -197,7 +197,7 @@ void Upkeep::reset_in_child() noexcept {
   wakes_.store(0, std::memory_order_relaxed);
   for (Client& client : clients_) {
     client.inside.store(0, std::memory_order_relaxed);
-    // The thread that was about to enter or remove it does not exist in the child.
+    // The thread that was enlisting or removing it does not exist in the child.
     if (client.state.load(std::memory_order_relaxed) != kUsed)
       client.state.store(kFree, std::memory_order_relaxed);
   }

@@ -1,10 +1,10 @@
-// A thread that undoes registrations of released memory when the client calls nothing: those that no miss and
-// no poll has undone within kDelayNs.
+// A thread that undoes registrations of released memory if no miss and no poll has undone them within
+// kDelayNs.
 //
 // It is not the monitor's reader. unpin() is the client's function: it may release memory, and such a call
-// returns only when the reader has read; or it may wait for a lock whose holder sleeps in such a call. Two
-// waits alone are for this thread: a domain's end, until the thread is outside the domain; and a fork or the
-// program's exit, for kMaxPauseNs at most.
+// returns only when the reader has read; or it may wait for a lock whose holder sleeps in such a call. Only
+// two operations wait for this thread: the end of a domain, until the thread is outside the domain; and a
+// fork or the program's exit, for kMaxPauseNs at most.
 //
 // Invariant: when leave() has returned, the client's function is not running and is not called again.
 //
@@ -22,7 +22,7 @@ namespace hydrant {
 
 class Upkeep {
  public:
-  // One bounded piece of work; true if there is more.
+  // Does one bounded batch of work; true if there is more.
   using Work = bool (*)(void* context);
   static constexpr uint64_t kDelayNs = 50'000'000;
   static constexpr uint64_t kMaxPauseNs = 100'000'000;
@@ -30,24 +30,24 @@ class Upkeep {
   constexpr Upkeep() noexcept = default;
   Upkeep(const Upkeep&) = delete;
   Upkeep& operator=(const Upkeep&) = delete;
-  // This copy's of the library.
+  // The instance of this copy of the library.
   static Upkeep& own() noexcept;
 
   // Starts the thread, once. False if the system has no thread. The caller holds no lock of the library.
   bool start() noexcept { return running_.load(std::memory_order_acquire) || start_thread(); }
-  // Has `work` called after each wake(). A place, or -1 if all are taken.
+  // Has `work` called after each wake(). Returns an index for leave(), or -1 if all are taken.
   int enlist(Work work, void* context) noexcept;
-  void leave(int place) noexcept;
+  void leave(int index) noexcept;
   // Wakes the thread, which does the work unless a miss or a poll does it first.
   void wake() noexcept { wake(kWoken); }
-  // The same for what another thread waits for: without kDelayNs.
+  // The same without kDelayNs, for work that another thread waits for.
   void wake_at_once() noexcept { wake(kWoken | kAtOnce); }
 
-  // Between the two no work is done, so that a fork copies no lock that is held for it. The wait for work
-  // under way has a bound: the caller may hold a lock that it needs.
+  // Between pause() and resume() no work is done, so that a fork copies no lock that is held for it. The wait
+  // for work under way has a bound: the caller may hold a lock that it needs.
   void pause() noexcept;
   void resume() noexcept { paused_.fetch_sub(1, std::memory_order_seq_cst); }
-  // For the only thread of a new process: no thread; what is enlisted stays.
+  // For the child of a fork(): the thread does not run; clients stay.
   void reset_in_child() noexcept;
 
 #if HYDRANT_MUTANTS

@@ -1,6 +1,6 @@
-// Asks the monitor about memory on behalf of a domain. A miss asks before its lookup whether releases are
-// under way. Before it registers it asks how the memory is watched; before it publishes, whether the memory
-// may be cached.
+// Queries the monitor about memory on behalf of a domain. Before its lookup a miss queries whether releases
+// are under way, before the registration how the memory is watched, and before the publication whether it may
+// be cached.
 #include "firehose/cache/coherence/watch_link.hpp"
 
 #include "firehose/watch/mutant.hpp"
@@ -10,17 +10,17 @@
 namespace hydrant {
 namespace {
 
-// A release that takes longer to be told is waited for by the next call.
+// The next call waits for a release that takes longer to reach the caches.
 constexpr uint64_t kSettleNs = 1'000'000;
 
 }  // namespace
 
 Status WatchLink::start(const hydrant_monitor_t* monitor, const hydrant_monitor_client_t& client,
                         const ClientHooks& more) noexcept {
-  // Here and not in the first pin: a client may pin where no thread can be created, for example while the
-  // dynamic linker calls it. Without a reader the domain's memory is not watched, as a pin finds.
+  // Started here and not in the first pin: a client may pin where no thread can be created, for example while
+  // the dynamic linker calls it. Without a reader the domain's memory is not watched, as each pin finds out.
   if (queries_kernel()) (void)monitor->start();
-  // Prepinned ranges are the client's: no report of what was there before may arrive when they are entered.
+  // Prepinned ranges are the client's: no report on earlier memory may arrive when they are entered.
   monitor->sync();
   subscription_ = monitor->subscribe(&client);
   if (subscription_ < 0) {
@@ -71,7 +71,7 @@ bool WatchLink::query_quiet(PinRequest& request) noexcept {
   return request.quiet;
 }
 
-// Another copy of the library may have made the monitor, an older one, too.
+// The monitor may belong to another copy of the library, also an older one.
 uint32_t WatchLink::cover_of(MemoryRange range) const noexcept {
   uint32_t flags = queries_kernel() ? 0 : HYDRANT_COVER_ONLY_ARENAS;
   if (config_.unpin_before_release) {
@@ -87,7 +87,7 @@ uint32_t WatchLink::cover_of(MemoryRange range) const noexcept {
 bool WatchLink::query_cover(const PinRequest& request, Plan* plan) const noexcept {
   plan->cover = request.restless ? HYDRANT_COVER_NONE : cover_of(plan->range);
   if (plan->cover == HYDRANT_COVER_NONE) return plan->range == request.pages;
-  // Nor may more memory cost the request a hit without checks.
+  // An extension must not turn free hits of the request into checked ones.
   if (plan->cover == HYDRANT_COVER_CHECKED && plan->range != request.pages) {
     if (plan->request_vouched) return false;
     const uint32_t alone = cover_of(request.pages);
@@ -106,7 +106,8 @@ bool WatchLink::may_be_cached(const Plan& plan) noexcept {
 
 uint32_t WatchLink::coverage(MemoryRange pages) const noexcept {
   if (config_.watch == HYDRANT_WATCH_CLIENT) return HYDRANT_COVERAGE_CLIENT;
-  // The caller's earlier releases may be half told, and this may be other memory at their addresses.
+  // The caller's earlier releases may not have reached all caches, and this may be new memory at their
+  // addresses.
   if (queries_kernel()) (void)monitor_->quiet(Patience::kMaxNs);
   switch (cover_of(pages)) {
     case HYDRANT_COVER_CHECKED: return HYDRANT_COVERAGE_CHECKED;
@@ -129,7 +130,7 @@ void WatchLink::unwatch_idle() const noexcept {
 }
 
 // A call that released memory returns when the kernel's report was read: then it is enough that the caches
-// have forgotten. Where acquisitions are not reported, a release may be under way in another thread.
+// have forgotten. If acquisitions are not reported, a release may be under way in another thread.
 bool WatchLink::sync_invalidations(bool checked) const noexcept {
   if (monitor_ == nullptr) return true;
   if (checked || checks_.free_hits_ended()) return monitor_->quiet(kSettleNs) == 0;

@@ -1,11 +1,11 @@
-// The link of a domain to the monitor: what is asked of it. What it tells goes to the invalidator.
+// The link of a domain to the monitor: its queries. The monitor's reports go to the invalidator.
 //
-// Invariant: a plan is cacheable only if the client answers for the memory, or the monitor watches it and
-// knew of no release under way when the registration was complete. No mutex is held during a question.
+// Invariant: a plan is cacheable only if the client vouches for the memory, or the monitor watches it and
+// knew of no release under way when the registration was complete. No mutex is held during a query.
 //
-// A registrar may have to unpin before its memory goes away (RegistrarTraits::unpin_before_release). Releases
-// that the kernel, the hooks or a plain arena report do not wait for that. So the kernel is not asked then,
-// and only arenas count that keep pinned memory.
+// A registrar may have to unpin before its memory is released (RegistrarTraits::unpin_before_release).
+// Releases that the kernel, the hooks or a plain arena report do not wait for that. So reports of the kernel
+// do not count then, and only arenas that keep pinned memory do.
 #pragma once
 
 #include <hydrant/monitor.h>
@@ -28,71 +28,71 @@ class WatchLink {
   struct ClientHooks {
     void (*end_free_hits)(void* context);                         // hits need checks from now on
     void (*unmapped)(void* context, uintptr_t addr, size_t len);  // in place of forget()
-    void (*wanted)(void* context);  // what was forgotten is to be undone at once
+    void (*wanted)(void* context);  // forgotten regions are to be unpinned at once
   };
 
-  // Subscribes `client`. Before the domain is published.
+  // Subscribes `client`. Requires: before the domain is published.
   Status start(const hydrant_monitor_t* monitor, const hydrant_monitor_client_t& client,
                const ClientHooks& more) noexcept;
   void stop() noexcept;
   bool is_watched() const noexcept { return monitor_ != nullptr; }
 
-  // New memory of the calling thread is new to the cache afterwards, its stack above all: threads that libc
-  // starts by itself pass no hook. No lock of the library is held; the reader takes none of the caller's.
+  // Afterwards no cache has regions of earlier memory where the calling thread's memory is, above all its
+  // stack: threads that libc starts by itself pass no hook. No lock of the library is held; the reader takes
+  // no lock of the caller.
   void sync_new_memory() const noexcept;
-  // True when no release was under way at some moment since the call began; the answer is kept in the
-  // request.
+  // True if no release was under way at some moment since the call began; the request keeps the result.
   bool wait_until_quiet(PinRequest& request) noexcept {
     if (request.quiet || request.restless) return request.quiet;
     return query_quiet(request);
   }
-  // Asks the monitor to watch the range of a pending registration, before it begins. False: part of the
-  // plan is unwatched, or watched less well than the request alone.
+  // Has the monitor watch the range of a pending registration, before it begins. False: part of the plan is
+  // unwatched, or watched less well than the request alone.
   bool cover(const PinRequest& request, Plan* plan) const noexcept {
     return monitor_ == nullptr || plan->vouched || query_cover(request, plan);
   }
-  // Reports of what was at the plan's addresses before come before its registration, as a rule.
+  // Waits, so that reports on earlier memory at the plan's addresses come before its registration, as a rule.
   void set_unmap_reports(const PinRequest& request, const Plan& plan) noexcept {
     const bool is_reported =
         plan.cover == HYDRANT_COVER_CHECKED || plan.cover == HYDRANT_COVER_WATCHED;
     if (is_reported && !request.quiet) (void)wait_for_quiet(&plan.range);
   }
-  // The same before memory is unpinned, for whatever was released.
+  // The same before memory is unpinned, for all releases.
   void set_all_unmap_reports() noexcept {
     if (monitor_ == nullptr) return;
     checks_.must_query() ? (void)wait_for_quiet(nullptr) : settle();
   }
-  // A plan that may be cached needs the thread that undoes it when nothing else does: in the child of a fork
-  // an inherited domain has none yet. Requires: no lock is held.
+  // Starts the upkeep thread for a plan that may be cached: in the child of a fork an inherited domain has
+  // none yet. Requires: no lock is held.
   void start_upkeep(const Plan& plan) const noexcept {
     const bool may_be_released = plan.vouched || plan.cover != HYDRANT_COVER_NONE;
     if (may_be_released && config_.watch == HYDRANT_WATCH_AUTO) (void)Upkeep::own().start();
   }
-  // Asked when the registration is there and not yet published. A change since cover() is under way, or the
-  // invalidator has poisoned the region.
+  // Called when the registration is complete and not yet published. A change since cover() is under way, or
+  // the invalidator has poisoned the region.
   bool may_be_cached(const Plan& plan) noexcept;
   // HYDRANT_COVERAGE_*: what a pin of these pages would get now, if the client does not vouch for them.
   uint32_t coverage(MemoryRange pages) const noexcept;
 
   // Has the monitor stop watching memory that no domain has registered any more.
   void unwatch_unused() const noexcept;
-  // The same when nothing was asked for: what costs little.
+  // The same without a request: only if it costs little (Monitor::unwatch_idle()).
   void unwatch_idle() const noexcept;
-  // What the caller released before is told to the caches afterwards: the releasing call has returned when
-  // its report was read. Cost: a load, unless the reader is at work.
+  // Afterwards the caches have forgotten what the caller released before: the releasing call has returned
+  // when its report was read. Cost: a load, unless the reader is at work.
   void settle() const noexcept {
     if (monitor_ == nullptr) return;
     if ((__atomic_load_n(monitor_->sequence, __ATOMIC_ACQUIRE) & 1) != 0) monitor_->settle();
   }
-  // Releases before the call are told to the caches afterwards; false if that takes too long. `checked`:
-  // also where only the kernel knows, which costs a system call.
+  // Afterwards the caches have forgotten releases before the call; false if that takes too long. `checked`:
+  // also releases that only the kernel knows, which costs a system call.
   bool sync_invalidations(bool checked) const noexcept;
   uint64_t raw_changes() const noexcept {
     return __atomic_load_n(monitor_->raw_changes, __ATOMIC_RELAXED);
   }
 
  private:
-  // Does the kernel report releases to this domain?
+  // True if the kernel reports releases to this domain.
   bool queries_kernel() const noexcept {
     return config_.watch == HYDRANT_WATCH_AUTO && !config_.unpin_before_release;
   }

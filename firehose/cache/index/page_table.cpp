@@ -37,7 +37,8 @@ RegionIndex PageTable::find(uintptr_t addr) const noexcept {
   return lock_.read_was_clean(begun) ? index : kNoRegion;
 }
 
-// Fewer buckets asked for than there are: look each of them up. Otherwise look at those there are.
+// True if the range has fewer buckets than the table: then each is looked up. Otherwise all entries are
+// visited.
 bool PageTable::few_buckets(uint64_t low, uint64_t high) const noexcept {
   return high - low < std::max<uint64_t>(used_, 1);
 }

@@ -4,8 +4,8 @@
 // the greatest start at or below an address is the only one that needs looking at.
 //
 // Thread safety: find() and collect_unlocked() from any thread without a lock; everything else under the
-// domain's mutex. find() may miss a range while the table changes, and may return a range that is just
-// going away: its caller trusts only the region's own slot, read after posting a hold.
+// domain's mutex. find() may miss a range while the table changes, and may return a range that is being
+// removed: its caller trusts only the region's own slot, read after posting a hold.
 #pragma once
 
 #include "firehose/hit/region_slot.hpp"
@@ -29,7 +29,7 @@ class PinTable {
   // Some range that overlaps [first, last]; kNoRegion if none.
   virtual RegionIndex any_overlap(uintptr_t first, uintptr_t last) const noexcept = 0;
 
-  // Writes up to `room` ranges that overlap [first, last], in one pass; answers how many. 0: there are none.
+  // Writes up to `room` ranges that overlap [first, last], in one pass; returns how many. 0: there are none.
   virtual size_t collect(uintptr_t first, uintptr_t last, RegionIndex* out,
                          size_t room) const noexcept = 0;
 

@@ -136,8 +136,8 @@ bool RegionTable::collect_unlocked(uintptr_t first, uintptr_t last, RegionIndex*
   if (count == 0) return lock_.read_was_clean(begun);
   uint32_t position = position_of(first, count);
   uint32_t entry = entries_up_to(chunk_at(position), first);
-  // Ranges may overlap, and their ends have the order of their starts: back to the lowest one that reaches
-  // `first`.
+  // Ranges may overlap, and their ends have the order of their starts: goes back to the lowest one that
+  // reaches `first`.
   for (;;) {
     if (entry == 0 && position == 0) break;
     const Chunk& before = chunk_at(entry == 0 ? position - 1 : position);

@@ -32,7 +32,7 @@ class RegionTable final : public PinTable {
   static constexpr uint32_t kJoinEntries = 48;
   // The fewest ranges of a chunk on average, in any order of insertions; it sizes the reserved address space.
   static constexpr uint32_t kMinRanges = 16;
-  // Worth moving to a neighbour, instead of a split.
+  // The fewest entries that are moved to a neighbour instead of a split.
   static constexpr uint32_t kMinSpilled = 16;
 
   // All atomics: find() reads them while they move. Written with release, read with acquire

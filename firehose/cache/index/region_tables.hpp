@@ -2,7 +2,7 @@
 //
 // Invariants: the tables list exactly the regions in state kOpen, each in the table of its rights. A class
 // has its bit in classes() once its table may be read. Readers without the mutex may miss a region and may
-// find one that is ending: they believe only what its slot says after posting a hold.
+// find one that is being removed: they trust only its slot, read after posting a hold.
 #pragma once
 
 #include "firehose/cache/index/access_classes.hpp"
@@ -36,7 +36,7 @@ class RegionTables {
   // Requires: prepare() for the region's rights; no region of the table contains it or is contained in it.
   void insert(const CacheLock&, RegionIndex region) noexcept;
   void erase(const CacheLock&, RegionIndex region) noexcept;
-  // No reader finds a region any more.
+  // Makes lookups find no region any more.
   void close(const CacheLock&) noexcept { classes_.store(0, std::memory_order_release); }
   void reset_in_child(const CacheLock&) noexcept;
   uint64_t memory_bytes(const CacheLock&) const noexcept;

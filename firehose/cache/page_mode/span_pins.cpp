@@ -12,7 +12,7 @@ namespace hydrant {
 
 namespace {
 
-// Sums that a client's large ranges cannot make small again.
+// Adds without wrapping, whatever the lengths of a client's ranges.
 constexpr uint64_t add_up(uint64_t a, uint64_t b) {
   return b > UINT64_MAX - a ? UINT64_MAX : a + b;
 }
@@ -34,7 +34,7 @@ size_t SpanPins::buckets_in(MemoryRange range) const noexcept {
   return round_out(range, parts_.config.granule_bytes).len / parts_.config.granule_bytes;
 }
 
-// Budget for every range that is not held yet.
+// Reserves budget for every range that is not held yet.
 Status SpanPins::reserve_missing(MemoryRange asked, const MemoryRange* ranges, size_t n,
                                  const RegionSlot* const* held,
                                  MissPath::Payment* payment) noexcept {
@@ -57,8 +57,8 @@ Status SpanPins::reserve_missing(MemoryRange asked, const MemoryRange* ranges, s
   return status != Status::kOk ? status : paid;
 }
 
-// kResource when the ranges could not all be held even by an empty cache: "not now" would be a lie. What
-// several ranges have in common counts for each; what the client pinned itself costs nothing.
+// kResource if even an empty cache could not hold all ranges: kNotReady would be wrong. Memory that several
+// ranges share counts for each; prepinned memory costs nothing.
 Status SpanPins::check_total(const PinRequest& like, const MemoryRange* ranges, size_t n) noexcept {
   const Access need = like.need;
   const auto charge_of = [&](size_t i) {
@@ -91,7 +91,7 @@ Status SpanPins::check_total(const PinRequest& like, const MemoryRange* ranges, 
   return parts_.texts.beyond_budget(like.range, asked, charge, regions);
 }
 
-// Each range lies in one region (page mode: in one bucket). held[i] answers ranges[i].
+// Each range lies in one region (page mode: in one bucket). held[i] is the pin of ranges[i].
 Status SpanPins::acquire_all(const PinRequest& like, const MemoryRange* ranges, size_t n,
                              const RegionSlot** held) noexcept {
   PinRequest asked = like;
@@ -210,7 +210,7 @@ Status SpanPins::release_span(const RegionSlot* s, ThreadDomain* thread) noexcep
   return Status::kOk;
 }
 
-// How many regions or buckets the ranges are. Errors: kBadArg; kResource before anything is allocated.
+// Counts the regions or buckets of the ranges. Errors: kBadArg; kResource before anything is allocated.
 Status SpanPins::count_parts(const hydrant_range_t* ranges, size_t n,
                              size_t* total) const noexcept {
   *total = 0;
@@ -263,7 +263,7 @@ Status SpanPins::pin_many(const hydrant_range_t* ranges, size_t n, Access need,
   return status;
 }
 
-// Turns the holds of pin_many into one answer per range; drops all of them when it cannot.
+// Turns the holds of pin_many into one pin per range; drops all of them if that fails.
 Status SpanPins::group_held(const hydrant_range_t* ranges, size_t n, const RegionSlot** held,
                             size_t total, ThreadDomain* thread, const RegionSlot** out) noexcept {
   Status status = Status::kOk;

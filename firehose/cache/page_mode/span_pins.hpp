@@ -1,8 +1,8 @@
 // Pins of several regions at once: hydrant_pin_many(), and page mode's requests of several buckets.
 //
 // Both hold what is there, reserve budget for all that is missing, and only then register: all or none. A
-// request of several buckets is answered with a span: a slot of its own that remembers the buckets' slots.
-// PinCacheSpans are not cached; their release gives each bucket back.
+// request of several buckets returns a span: a slot of its own that remembers the buckets' slots. Spans are
+// not cached; their release releases each bucket.
 //
 // Invariant: each live span holds each of its parts once.
 #pragma once
@@ -18,7 +18,7 @@ class SpanPins {
   SpanPins(CacheParts& parts, MissPath& miss, Releases& releases) noexcept
       : parts_(parts), miss_(miss), releases_(releases) {}
 
-  // PinCacheSpans take the slots behind the regions'. Before the domain is published.
+  // Spans take the slots behind the regions'. Before the domain is published.
   [[nodiscard]] bool map(RegionSlot* slots, size_t count) noexcept {
     return spans_.map(slots, count);
   }

@@ -1,5 +1,5 @@
 // Allocates and frees the slots of spans, and keeps the regions that each span holds. span_pins.cpp takes a
-// span for a pin of several buckets and gives it back at the release.
+// span for a pin of several buckets and frees it at the release.
 #include "firehose/cache/page_mode/span_table.hpp"
 
 #include <cstdlib>

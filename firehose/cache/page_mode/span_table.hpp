@@ -1,6 +1,6 @@
 // Page mode's pins of several buckets: a slot each, which is what the client's pin points to, and the
-// list of the buckets' regions. PinCacheSpans are not cached: nothing ever hits their slots, so that a free
-// one needs no fence.
+// list of the buckets' regions. Spans are not cached: no hit ever reads their slots, so that a free one needs
+// no fence.
 //
 // A span takes none of the regions' slots, so that memory which is pinned can be pinned again as often as
 // memory and address space allow.
@@ -26,7 +26,7 @@ struct SpanParts {
 
 class SpanTable {
  public:
-  // PinCacheSpans of which a second release is still noticed after they were given back.
+  // Number of freed spans for which a second release is still detected.
   static constexpr uint32_t kRetained = 1024;
 
   // `slots`: for `count` spans, all zero. False when memory is refused. Before the domain is known.

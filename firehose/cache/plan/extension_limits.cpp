@@ -1,4 +1,4 @@
-// Keeps a plan within memory that belongs together (extension_limits.hpp). A miss comes here between its
+// Keeps a plan within memory that belongs together (extension_limits.hpp). A miss calls it between its
 // first two phases, without the mutex.
 #include "firehose/cache/plan/extension_limits.hpp"
 

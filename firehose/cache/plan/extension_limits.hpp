@@ -19,12 +19,12 @@ class ExtensionLimits {
                   const VouchedRanges& vouched) noexcept
       : config_(config), traits_(traits), mu_(mu), vouched_(vouched) {}
 
-  // Before the domain is published, and in the child of a fork.
+  // Called before the domain is published, and in the child of a fork.
   void open() noexcept;
   void close() noexcept { mappings_.close(); }
 
-  // A stream stays in the mapping of its request, where the kernel says cheaply how far that goes: behind
-  // it there may be a hole, other rights, or memory that has nothing to do with the stream.
+  // Keeps a stream in the mapping of its request, if the kernel reports cheaply how far that goes: behind it
+  // there may be a hole, other rights, or unrelated memory.
   void keep_to_mapping(const PinRequest& request, Plan* plan) const noexcept {
     if (plan->stream) cut_to_mapping(request, plan);
   }

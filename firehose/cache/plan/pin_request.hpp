@@ -14,11 +14,11 @@ namespace hydrant {
 class Reservation;
 struct ThreadDomain;
 
-// May a call register, and wait for a registration that another thread has under way?
+// Whether a call may register, and may wait for a registration that another thread has under way.
 enum class MissPolicy {
   kHitOnly,
   kRegister,
-  kRegisterSparingly,  // as above; but nothing beside the request once half of the budget is in use
+  kRegisterSparingly,  // as above; but only the request once half of the budget is in use
 };
 
 struct PinRequest {
@@ -34,7 +34,7 @@ struct PinRequest {
   bool exact = false;         // do not extend: the extended range was refused
   bool plain = false;         // do not ask for eager rights: they were refused
   bool quiet = false;         // the monitor knew of no change under way since this call began
-  bool must_query = false;    // there is a region to take once the monitor was asked
+  bool must_query = false;    // there is a region to take once the monitor was queried
   bool restless = false;      // changes went on too long: regions that need the check are not used
   bool waited_long = false;   // the wait for another registration deserves a warning
   bool saw_pending = false;   // a pending registration covers the request
@@ -49,15 +49,15 @@ struct Plan {
   uint64_t charge = 0;
   RegionIndex region = kNoRegion;
   bool vouched = false;
-  bool request_vouched = false;  // if no more were registered than was asked for
+  bool request_vouched = false;  // the requested pages alone are vouched for
   bool stream = false;           // the range is longer because of a stream
   bool down = false;             // at its start
   bool huge_pages = false;       // the range was rounded out to huge pages, which cost nothing more
-  bool evicted = false;          // others were evicted for it
+  bool evicted = false;          // other regions were evicted for it
   bool once = false;             // not to be cached
   uint64_t extra_bytes = 0;      // added by the stream
-  uint64_t invalidations = 0;    // that the planner had heard of
-  uint32_t cover = HYDRANT_COVER_NONE;  // what the monitor says of the range
+  uint64_t invalidations = 0;    // that the planner had counted
+  uint32_t cover = HYDRANT_COVER_NONE;  // the monitor's coverage of the range
 };
 
 }  // namespace hydrant

@@ -16,10 +16,9 @@ MemoryRange union_of(MemoryRange a, MemoryRange b) {
 
 }  // namespace
 
-// A neighbour that overlaps or touches joins in if it is no longer than what it joins, or once requests that
-// reached over its ends add up to a quarter of it: memory used piece by piece is then registered again a
-// bounded number of times, whatever the pieces, and neighbours that are used across their border do
-// become one.
+// Joins a neighbour that overlaps or touches the plan, if it is no longer than the plan, or once requests
+// that reached over its ends add up to a quarter of it. So memory that is used piece by piece is registered
+// again a bounded number of times, and neighbours that are used across their border become one.
 bool Planner::join_neighbour(const CacheLock& lock, RegionIndex neighbour, size_t most,
                              Plan* plan) noexcept {
   RegionInfo& info = parts_.store.infos(lock)[neighbour];
@@ -35,9 +34,9 @@ bool Planner::join_neighbour(const CacheLock& lock, RegionIndex neighbour, size_
   return true;
 }
 
-// A request over the border of two regions that cover it together joins them at once if they are of like
-// size: a stream leaves borders that are accidents. The result is larger by a quarter at least, so that a
-// byte is registered again a bounded number of times.
+// Joins two regions of similar size at once if the request crosses their border and they cover it together:
+// streams leave accidental borders. The result is larger by a quarter at least, so that a byte is registered
+// again a bounded number of times.
 bool Planner::close_gap(const CacheLock& lock, Plan* plan) noexcept {
   const auto& infos = parts_.store.infos(lock);
   const DomainConfig& config = parts_.config;
@@ -77,7 +76,7 @@ void Planner::extend(const CacheLock& lock, Plan* plan) noexcept {
   }
 }
 
-// The part of `range` that is not registered yet, and joins on to the request.
+// The part of `range` that is not registered yet, and adjoins the request.
 MemoryRange Planner::without_registered(const CacheLock& lock, MemoryRange pages,
                                         MemoryRange range) const noexcept {
   const bool down = range.addr < pages.addr;
@@ -148,7 +147,7 @@ void Planner::plan(const CacheLock& lock, PinRequest& request, Plan* plan) noexc
       plan->range.len < config.merge_bytes) {
     const Access alone = plan->access;
     extend(lock, plan);
-    // The claim finds out for certain.
+    // claim() checks it again.
     if (!parts_.budget.has_room(lock, plan->range.len)) {
       plan->range = request.pages;
       plan->access = alone;

@@ -1,9 +1,9 @@
-// Chooses what a miss registers: the request, with its neighbours, or with what its stream will ask for
-// next.
+// Chooses what a miss registers: the request, with its neighbours, or with the expected continuation of its
+// stream.
 //
 // Invariant: a plan contains the request and grants its rights; unless the request alone is larger, it is
 // no larger than merge_bytes, stream_bytes and max_region_bytes allow. Refusals of the registrar are
-// remembered for a second: a known one is not asked for again.
+// remembered for a second: a refused range is not requested again.
 #pragma once
 
 #include "firehose/base/range_set.hpp"
@@ -28,15 +28,15 @@ class Planner {
   explicit Planner(const Parts& parts) noexcept : parts_(parts) {}
 
   void plan(const CacheLock&, PinRequest& request, Plan* plan) noexcept;
-  // True if what joined in may have been invalidated since plan(). Where the registrar must unpin before
-  // memory goes away, only memory of the request itself may be registered after that.
+  // True if a joined neighbour may have been invalidated since plan(). If the registrar must unpin before
+  // memory is released, only memory of the request itself may be registered after that.
   bool is_outdated(const CacheLock&, const PinRequest& request, const Plan& plan) const noexcept {
     return parts_.config.unpin_before_release && plan.range != request.pages &&
            plan.invalidations != invalidations_;
   }
   // True if the plan costs more than the request, and others should not pay for that.
   static bool is_beyond_need(const PinRequest& request, const Plan& plan) noexcept;
-  // The plan was claimed, or not: the stream goes on from there.
+  // The plan was claimed, or abandoned: the stream goes on from there.
   void note_claimed(const CacheLock&, const PinRequest& request, const Plan& plan) noexcept;
   void note_abandoned(const CacheLock&, const PinRequest& request, const Plan& plan,
                       bool refused) noexcept;
@@ -47,7 +47,7 @@ class Planner {
   void note_refused(const CacheLock&, MemoryRange range, Access access) noexcept {
     refusals_.add(range, access, rule_now_ns());
   }
-  // The memory of the range is new.
+  // Forgets what was learnt about the range: its memory is new.
   void forget(const CacheLock&, MemoryRange range) noexcept;
   void forget_all(const CacheLock&) noexcept;
 

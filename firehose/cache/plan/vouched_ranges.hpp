@@ -1,4 +1,4 @@
-// The memory that the client vouches for: it will invalidate before the memory goes away.
+// The memory that the client vouches for: it will invalidate before the memory is released.
 //
 // Invariant: whole pages, disjoint, merged when they touch.
 #pragma once

@@ -1,5 +1,5 @@
-// Calls that register memory and have not returned yet, of a domain whose registrar must unpin before memory
-// goes away. Between two attempts such a call has no region that could tell of it.
+// Calls that register memory and have not returned yet, in a domain whose registrar must unpin before memory
+// is released. Between two attempts such a call has no region that shows it.
 //
 // Invariant: lists the calls from their first look at the cache until their hold is visible as that of a
 // region, or until they have failed. A deferred pin counts while it is queued, too.
@@ -18,7 +18,7 @@ class BegunPins {
     MemoryRange pages;
     Entry* next;
     Entry* previous;
-    uint32_t life;  // of the list: the child of a fork has forgotten the entries
+    uint32_t life;  // of the list: the child of a fork has dropped its entries
   };
 
   void add(const CacheLock&, Entry& entry) noexcept {

@@ -22,7 +22,7 @@ class Extensions {
 
   // The region was registered `extra_bytes` longer, at its start if `down`.
   void enter(const CacheLock&, RegionIndex region, size_t extra_bytes, bool down) noexcept;
-  // The region retires: was the extension worth it?
+  // The region retires: reports to the detector whether the extension was used.
   void judge(const CacheLock&, RegionIndex region) noexcept;
   // A slow call has seen these pages of the region used. Any thread, without the mutex: a hint for
   // statistics.

@@ -8,7 +8,7 @@ namespace hydrant {
 namespace {
 
 constexpr size_t kSlotBatch = 64;
-// Slots leave quarantine in batches of one more for so many threads.
+// A batch that leaves quarantine has one more slot per this many threads.
 constexpr uint32_t kThreadsPerSlot = 8;
 
 }  // namespace
@@ -27,7 +27,7 @@ RegionIndex FreeSlots::allocate(const CacheLock& lock) noexcept {
   return reusable_.pop(infos);
 }
 
-// Few slots at once while few threads have to be asked.
+// The batch is small while a sum over few threads is cheap.
 size_t FreeSlots::end_quarantine(const CacheLock& lock) noexcept {
   auto& infos = store_.infos(lock);
   RegionIndex batch[kSlotBatch];

@@ -23,7 +23,7 @@ class FreeSlots {
   void clear(const CacheLock&) noexcept;
 
  private:
-  // Examines the slots that have been in quarantine longest; answers how many.
+  // Examines the slots that have been in quarantine longest; returns their number.
   size_t end_quarantine(const CacheLock&) noexcept;
 
   RegionStore& store_;

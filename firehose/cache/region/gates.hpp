@@ -1,8 +1,8 @@
 // Opens and shuts the gates of regions under the mutex (gate.hpp has the protocol of one gate).
 //
-// Invariant: a gate is open only while its region is in state kOpen, no range is owed that was added before
-// the opening, and, for a checked region, only its checked gate. RegionInfo::shut says that the mutex's
-// holder shut the gate at closed_epoch and did not open it since.
+// Invariant: a gate is open only while its region is in state kOpen, no range is pending that was added
+// before the opening, and, for a checked region, only its checked gate. RegionInfo::shut says that the
+// mutex's holder shut the gate at closed_epoch and did not open it since.
 #pragma once
 
 #include "firehose/base/pending_ranges.hpp"
@@ -18,9 +18,9 @@ class Gates {
   Gates(RegionStore& store, FenceEpoch& epoch, PendingRanges& pending, HitChecks& checks) noexcept
       : store_(store), epoch_(epoch), pending_ranges_(pending), checks_(checks) {}
 
-  // It stays shut if something was told meanwhile without the mutex: the next holder learns what. A later
-  // teller shuts it again, or has marked it before it is open: the teller sees the slot and the table as
-  // they are now.
+  // The gate stays shut if a range was added meanwhile without the mutex: the next holder takes it. A thread
+  // that adds a range later shuts the gate again, or has marked it before it is open: that thread sees the
+  // slot and the table as they are now.
   void open(const CacheLock& lock, RegionIndex region) noexcept {
     RegionSlot& slot = store_.slot(region);
     RegionInfo& info = store_.infos(lock)[region];
@@ -45,7 +45,7 @@ class Gates {
     return gate_is_shut(store_.slot(region));
   }
 
-  // Has an open region checked from now on if it was free on the hooks' word and that ended.
+  // Makes hits on an open region checked if they were free because of complete hooks, and that ended.
   void check_from_now_on(const CacheLock& lock, RegionIndex region) noexcept {
     if (checks_.end_free_hits_of(store_.infos(lock)[region]) && !is_shut(lock, region)) {
       open(lock, region);

@@ -1,4 +1,4 @@
-// Whether hits need a check: some memory may be hit only after the monitor was asked for releases under way.
+// Records whether hits need a check: some memory may be hit only after a query for releases under way.
 //
 // Invariant: must_query() is false only while no region was ever opened through its checked gate and the
 // monitor has not ended free hits.
@@ -14,7 +14,7 @@ namespace hydrant {
 
 class HitChecks {
  public:
-  // The monitor's word that ends free hits; before the domain is published.
+  // Sets the monitor's flag that ends free hits. Requires: before the domain is published.
   void follow(const uint32_t* hits_checked) noexcept { hits_checked_ = hits_checked; }
   bool follows() const noexcept { return hits_checked_ != nullptr; }
 
@@ -28,8 +28,8 @@ class HitChecks {
 
   // A region enters the cache that may be hit through its checked gate only.
   void note_checked() noexcept { checked_regions_.fetch_add(1, std::memory_order_relaxed); }
-  // The same for an open region whose hits were free on the hooks' word, once that has ended. Under the
-  // mutex.
+  // The same for an open region whose hits were free because of complete hooks, once that has ended. True if
+  // so. Under the mutex.
   bool end_free_hits_of(RegionInfo& info) noexcept {
     if (!info.hooked || info.checked || !free_hits_ended() || is_mutant(Mutant::kOpenFree))
       return false;

@@ -44,8 +44,8 @@ uint32_t HoldCounts::sum(const CacheLock&, RegionIndex region) const noexcept {
   return sum;
 }
 
-// Threads in the outer loop: slots are used in order, so that one cache line of a thread's counts answers
-// for up to 16 regions. With a thousand threads the lines are the cost of a sum.
+// Threads in the outer loop: slots are used in order, so that one cache line of a thread's counts has those
+// of up to 16 regions. With a thousand threads the lines are the cost of a sum.
 void HoldCounts::sum(const CacheLock&, const RegionIndex* regions, size_t n,
                      uint32_t* sums) const noexcept {
   for (size_t i = 0; i < n; ++i) sums[i] = shared_[regions[i]].load(std::memory_order_relaxed);
@@ -64,7 +64,7 @@ void HoldCounts::settled(const CacheLock& lock, const RegionIndex* regions, size
 uint32_t HoldCounts::correct(const CacheLock& lock, RegionIndex region, uint32_t sum) noexcept {
   const auto surplus = static_cast<int32_t>(sum);
   if (surplus >= 0) return sum;
-  // Every successful post is in the sum, and only drops can be missing: fewer than none is no race. A
+  // Every successful post is in the sum, and only drops can be missing: a negative sum is no race. A
   // thread's count is written by that thread alone, so the shared one takes the difference.
   shared_[region].fetch_sub(sum, std::memory_order_relaxed);
   store_.infos(lock)[region].over_released = true;

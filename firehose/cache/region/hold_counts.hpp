@@ -22,7 +22,8 @@ class HoldCounts {
   ThreadDomain* first_thread(const CacheLock&) const noexcept { return threads_; }
   uint32_t threads(const CacheLock&) const noexcept { return thread_count_; }
 
-  // Takes a hold without a check: closers need the mutex, and see it later. Null: in the shared count.
+  // Takes a hold without a check: a thread that closes the region needs the mutex, and sees the hold later.
+  // Null: in the shared count.
   void take(const CacheLock&, ThreadDomain* thread, RegionIndex region) noexcept {
     if (thread != nullptr) {
       post_hold(thread->counts[region]);
@@ -30,14 +31,14 @@ class HoldCounts {
       shared_[region].fetch_add(1, std::memory_order_relaxed);
     }
   }
-  // Drops a hold and answers how many are left.
+  // Drops a hold and returns the number left.
   uint32_t drop(const CacheLock&, ThreadDomain* thread, RegionIndex region) noexcept;
 
   // The sum, approximate unless the region was shut before the last fence.
   uint32_t sum(const CacheLock&, RegionIndex region) const noexcept;
   // The same for several regions, which costs little more than one where there are many threads.
   void sum(const CacheLock&, const RegionIndex* regions, size_t n, uint32_t* sums) const noexcept;
-  // The exact sum of a region that was shut before the last fence. Fewer than none prove that a pin was
+  // The exact sum of a region that was shut before the last fence. A negative sum proves that a pin was
   // released more often than it was taken: the region is marked, and the sum becomes 0.
   uint32_t settled(const CacheLock& lock, RegionIndex region) noexcept {
     return correct(lock, region, sum(lock, region));
@@ -49,7 +50,7 @@ class HoldCounts {
   void add_unopened(const CacheLock&, RegionIndex region) noexcept;
   uint32_t sum_of_unopened(const CacheLock&, RegionIndex region) const noexcept;
 
-  // The threads exist in the parent alone.
+  // Forgets the threads, which exist in the parent only.
   void reset_in_child(const CacheLock&) noexcept;
 
  private:

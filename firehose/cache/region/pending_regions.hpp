@@ -1,6 +1,6 @@
 // Registrations under way.
 //
-// Invariant: lists exactly the regions in state kPending. A region whose memory goes away meanwhile is
+// Invariant: lists exactly the regions in state kPending. A region whose memory is released meanwhile is
 // poisoned: its registration is undone when it completes.
 #pragma once
 

@@ -42,18 +42,18 @@ struct RegionInfo {
   };
   RegionState state;
   bool checked : 1;    // open through its checked gate only
-  bool hooked : 1;     // open through the other because every acquisition passes a hook
-  bool vouched : 1;    // cached on the client's word
+  bool hooked : 1;     // open through its plain gate because every acquisition passes a hook
+  bool vouched : 1;    // cached because the client vouches for it
   bool listed : 1;     // the policy knows it
   bool prepinned : 1;  // the client's own registration: never evicted, never unpinned
-  bool poisoned : 1;   // kPending: invalidated meanwhile, so the registration is worth nothing
+  bool poisoned : 1;   // kPending: invalidated meanwhile, so the registration is undone
   bool extended : 1;   // by a stream: RegionSlot::unused_extension says how much of that is unused
   bool over_released : 1;  // a pin of it was released more often than it was taken
   bool uncached : 1;       // kDead from the beginning: its release would not be reported
   bool is_unopened : 1;  // kDead from the beginning: its holds are taken in the shared counts alone
-  bool looked_at : 1;    // kDead: held when it was last looked at, for which there was a fence
+  bool looked_at : 1;    // kDead: held when it was last examined, after a fence
   bool shut : 1;         // kOpen: by the mutex's holder, at closed_epoch, and not opened since
-  bool released : 1;     // kDead: because its memory went away
+  bool released : 1;     // kDead: because its memory was released
 };
 static_assert(sizeof(RegionInfo) <= 56);
 
@@ -92,9 +92,9 @@ class RegionQueue {
   size_t size_ = 0;
 };
 
-// The dead regions of a domain: fresh ones, and ones that were found held since they died. Looking costs a
-// fence, which only fresh ones are sure to be worth: therefore they are counted apart. Of the fresh ones
-// those are apart whose memory was released: each is worth a fence, because no use of it will come.
+// The dead regions of a domain: fresh ones, and regions that were found held since they died. An examination
+// costs a fence, which only fresh ones are sure to be worth, so they are counted separately. Fresh regions of
+// released memory have a queue of their own: each is worth a fence, because no use of it will come.
 class DeadRegions {
  public:
   bool empty() const noexcept { return size() == 0; }
@@ -118,8 +118,8 @@ class DeadRegions {
     queue_of(infos[region]).remove(infos, region);
     note_size();
   }
-  // For a look at it: released ones first, then other fresh ones, then the one that was looked at longest
-  // ago. Requires: not empty.
+  // Removes a region to examine it: released ones first, then other fresh ones, then the one that was
+  // examined longest ago. Requires: not empty.
   RegionIndex pop(MappedArray<RegionInfo>& infos) noexcept {
     const RegionQueue& next = !released_.empty() ? released_ : !fresh_.empty() ? fresh_ : held_;
     const RegionIndex region = next.front();
@@ -127,7 +127,7 @@ class DeadRegions {
     infos[region].looked_at = true;
     return region;
   }
-  // Those of the range, for a look at them.
+  // Moves the regions of the range to `out`, to examine them.
   void take(MappedArray<RegionInfo>& infos, MemoryRange range, RegionQueue* out) noexcept {
     for (RegionQueue* queue : {&released_, &fresh_, &held_}) {
       for (RegionIndex r = queue->front(), next = kNoRegion; r != kNoRegion; r = next) {
@@ -147,7 +147,7 @@ class DeadRegions {
     note_size();
   }
 
-  // Calls visit(region) for each until it answers false; false then.
+  // Calls visit(region) for each until it returns false; returns false then.
   template <class Visit>
   bool each(const MappedArray<RegionInfo>& infos, const Visit& visit) const {
     for (const RegionQueue* queue : {&released_, &fresh_, &held_}) {

@@ -15,12 +15,12 @@ namespace hydrant {
 
 class RegionStore {
  public:
-  // Of `key_bytes` and `note_bytes` one is 0.
+  // Requires: `key_bytes` or `note_bytes` is 0.
   RegionStore(uint32_t count, size_t key_bytes, size_t note_bytes) noexcept;
 
   // Reserves address space. `slots` outlives the store and has room for the regions. False when refused.
   [[nodiscard]] bool map(RegionSlot* slots) noexcept;
-  // The null slot says that this process knows of the domain: not after a fork without handlers.
+  // Marks the null slot: this process knows of the domain. After a fork without handlers it is not marked.
   void mark_live() noexcept;
   bool alive() const noexcept {
     return slots_[kNoRegion].alive.load(std::memory_order_acquire) == kSlotAlive;

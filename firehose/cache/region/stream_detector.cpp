@@ -9,8 +9,8 @@ namespace {
 
 constexpr uint32_t kMinPatience = 2;
 constexpr uint32_t kMaxPatience = 512;
-// Requests at a constant distance of more than so many times their length: what lies between costs more to
-// register than the registrations that are saved.
+// A stream's constant distance is at most so many times the length of its requests. Beyond that, registering
+// the memory in between costs more than the registrations that are saved.
 constexpr size_t kMaxSpread = 4;
 // A stream has earned an extension that costs others their memory once it has moved so many times its
 // length.
@@ -78,8 +78,8 @@ StreamDetector::Advice StreamDetector::advance(Stream& s, MemoryRange m, size_t 
   return advice;
 }
 
-// Wide enough for every request that continues the stream. One that was continued outlives 64 misses of
-// others.
+// The window is wide enough for every request that continues the stream. A stream that was continued outlives
+// 64 misses of others.
 void StreamDetector::set_window(size_t i) noexcept {
   const Stream& s = streams_[i];
   const uintptr_t far = s.reach.len + s.stride + (kMaxSpread + 1) * s.last.len;
@@ -122,7 +122,7 @@ StreamDetector::Advice StreamDetector::note_miss(MemoryRange pages, size_t most,
     size_t stride = 0;
     Stream as;
     if (!follows(streams_[i], pages, &as, &stride)) continue;
-    // Two requests some way apart are a stream only if the third is none of another.
+    // Two requests at a distance are a stream only if the third belongs to no other stream.
     const bool sure = as.run != 0 || stride == 0;
     if (!sure && found != kStreams) continue;
     found = i;

@@ -30,27 +30,27 @@ class StreamDetector {
     uintptr_t passed = 0;  // not 0: the stream has gone through the extended region with this byte
   };
 
-  // Tells of a miss of `pages` and answers what to register: at most `most` bytes, or the request. The same
-  // request again at once is no news, and is answered with itself.
-  // Requires: ranges rounded to one granule throughout.
+  // Notes a miss of `pages` and returns what to register: at most `most` bytes, or the request. The same
+  // request again at once is ignored; it is returned as it is. Requires: ranges rounded to one granule
+  // throughout.
   Advice note_miss(MemoryRange pages, size_t most, uint64_t now_ns) noexcept;
 
   // Notes that the advice for `pages` was not followed: `range`, of the same start (or end), was registered.
   void note_cut(MemoryRange pages, MemoryRange range) noexcept;
-  // The advised range cannot be registered; the request may. No stream is advised to cross the place again
-  // for a second, and where exactly it is, is approached by halves.
+  // Notes that the advised range was refused; the request may be granted. For a second no stream is advised
+  // to cross the border; where exactly it is, is approached by halves.
   void note_refused(MemoryRange pages, MemoryRange range, uint64_t now_ns) noexcept;
   void note_granted(MemoryRange range, bool down) noexcept;
 
   // An extended registration has ended, mostly unused or not.
   void note_outcome(bool wasted) noexcept;
 
-  // Memory has come and gone: its borders are other ones.
+  // Forgets the borders in the range, whose memory has changed.
   void forget_borders(MemoryRange range) noexcept;
   bool has_borders() const noexcept { return next_border_ != 0; }
   void clear() noexcept { *this = {}; }
 
-  // Continuations before a stream is believed.
+  // Number of continuations before a stream is extended.
   uint32_t patience() const noexcept { return patience_; }
 
  private:
