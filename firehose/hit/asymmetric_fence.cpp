@@ -19,9 +19,8 @@
 namespace hydrant::asymmetric_fence {
 namespace {
 
-// Does the kernel interrupt other processors when a page table changes? Not on arm64, nor on x86-64
-// with INVLPGB (bit 3 of EBX in this leaf): there the processors tell each other, and nothing is a
-// barrier.
+// True if the kernel interrupts other processors when a page table changes. Not so on arm64, nor on x86-64
+// with INVLPGB (bit 3 of EBX in this leaf): there the processors notify each other without a barrier.
 [[maybe_unused]] bool page_tables_interrupt() noexcept {
 #if defined(__x86_64__)
   unsigned a = 0, b = 0, c = 0, d = 0;
@@ -31,8 +30,8 @@ namespace {
 #endif
 }
 
-// Taking a right away from a mapped page makes the kernel interrupt every processor that runs this
-// process, and an interrupt is a full barrier. False if there is no page to do it with.
+// Removing a right from a mapped page makes the kernel interrupt every processor that runs this process, and
+// an interrupt is a full barrier. False if there is no page for it.
 [[maybe_unused]] bool interrupt_all_processors() noexcept {
   static std::atomic<uint32_t>* page = [] {
     void* p = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -47,7 +46,7 @@ namespace {
   return true;
 }
 
-// For a sandbox that begins to refuse membarrier after setup: hits rely on it by then, so the closer needs
+// For a sandbox that refuses membarrier only after setup: hits rely on it by then, so the closer needs
 // another fence, however expensive.
 [[maybe_unused]] void heavy_without_membarrier() noexcept {
   if (page_tables_interrupt() && interrupt_all_processors()) return;
@@ -83,7 +82,7 @@ bool visit_processors() noexcept {
     if (syscall(SYS_sched_setaffinity, 0, bytes, one) == 0) {
       visited = true;
     } else {
-      refused = errno != EINVAL;  // that is one that is not there, or not for this process
+      refused = errno != EINVAL;  // EINVAL: a processor that is absent, or not for this process
     }
   }
   (void)syscall(SYS_sched_setaffinity, 0, bytes, before);

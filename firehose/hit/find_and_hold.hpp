@@ -11,7 +11,7 @@
 
 namespace hydrant {
 
-// A hold on the proposed slot, if it is open and answers the request: a hit of the thread that owns
+// Takes a hold on the proposed slot if it is open and covers the request: a hit of the thread that owns
 // `counts`.
 inline bool hold_proposed(const RegionSlot& slot, HoldCount* counts, uintptr_t first,
                           uintptr_t last, uint32_t need) noexcept {
@@ -21,8 +21,8 @@ inline bool hold_proposed(const RegionSlot& slot, HoldCount* counts, uintptr_t f
   return true;
 }
 
-// The same in both places of the thread's table; null: look further. (Where regions are smaller than the
-// table's blocks the second place is as frequent as the first.)
+// Tries both places of the thread's table; null: neither has the slot. (If regions are smaller than the
+// table's blocks, the second place is as frequent as the first.)
 inline const RegionSlot* find_and_hold(ThreadDomain& state, uintptr_t first, uintptr_t last,
                                        uint32_t need) noexcept {
   const RegionSlot* slot = state.table[(first >> state.shift) & (state.table.size() - 1)];

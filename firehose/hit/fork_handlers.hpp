@@ -3,7 +3,7 @@
 
 namespace hydrant {
 
-// Once per process; later calls do nothing.
+// Installs them once per process; later calls do nothing.
 void install_fork_handlers() noexcept;
 
 }  // namespace hydrant

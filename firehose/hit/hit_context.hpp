@@ -13,13 +13,13 @@ namespace hydrant {
 
 struct Thread;
 
-// In a context that shows no domain. Equal to no handle and to no tag of a slot (0 included), so that every
-// call takes the slow path.
+// The handle in a context without a domain. It equals no handle and no tag of a slot (0 included), so that
+// every call takes the slow path.
 constexpr uint64_t kNoHitContext = 0x9d5a'c3e1'0000'0000u;
 
 constexpr size_t kHitsBefore = 64 / sizeof(HoldCount);
 
-// The slot of an empty context: memory that may be read and written to no effect, for an invalid handle.
+// The slot of an empty context, for an invalid handle: reads of it are valid, and writes have no effect.
 inline constinit const RegionSlot g_no_slot{};
 inline constinit const RegionSlot* const g_no_table[1] = {&g_no_slot};
 inline constinit HoldCount g_no_counts[kHitsBefore + 1]{};

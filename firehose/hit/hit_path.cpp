@@ -1,10 +1,11 @@
-// Answers hydrant_pin() and hydrant_release() for memory that is pinned already: "Tour: a hit" follows this
-// file.
+// Implements hydrant_pin() and hydrant_release() for memory that is pinned already: "Tour: a hit" follows
+// this file.
 //
-// A hit: the thread's hit context names the domain; its table proposes a slot for the address; post a hold in
-// the thread's own count; believe the slot only now (hold.hpp). Nothing shared is written, nothing is locked.
-// All else is in slow functions of their own. docs/pin_cache.md counts the instructions and argues the order
-// of the loads and stores; bench/instruction_count checks the count, and that nothing shared is stored to.
+// A hit: the thread's hit context names the domain; its table proposes a slot for the address; the thread
+// posts a hold in its own count, and only then trusts the slot (hold.hpp). It writes no shared memory and
+// takes no lock. All else is in slow functions of their own. docs/pin_cache.md counts the instructions and
+// argues the order of the loads and stores; bench/instruction_count checks the count, and that no shared
+// memory is written.
 #include "firehose/api/domain_registry.hpp"
 #include "firehose/api/failure_texts.hpp"
 #include "firehose/api/pin_handle.hpp"

@@ -1,10 +1,10 @@
 // Posting, checking and dropping a hold: the protocol that lets a hit write nothing shared.
 //
 // Every thread has its own count per region. hold: count += 1, then look whether the region is open
-// and covers the request; if not, count -= 1 and go the slow way. A thread may drop a hold that
+// and covers the request; if not, count -= 1 and take the slow path. A thread may drop a hold that
 // another thread took: then its own count goes below zero and only the sum over all threads means
 // something. Closers: gate = 0, fence::heavy(), sum; a sum of 0 proves that no thread holds the region
-// and that none that looks later can. docs/pin_cache.md ("The hit path") argues why;
+// and that no thread that looks later can. docs/pin_cache.md ("The hit path") argues why;
 // tests/model/hold_protocol_test.cpp explores every interleaving.
 #pragma once
 
@@ -16,8 +16,8 @@
 
 namespace hydrant {
 
-// Owner: the thread it belongs to (single writer). Readers: threads that sum. The counts of all threads
-// for one region add up, modulo 2^32, to the number of holds.
+// Written by its own thread only, read by threads that sum. The counts of all threads for one region add up,
+// modulo 2^32, to the number of holds.
 using HoldCount = std::atomic<uint32_t>;
 
 #if defined(__x86_64__) && !HYDRANT_TSAN

@@ -25,23 +25,23 @@ struct alignas(64) RegionSlot {
   std::atomic<const void*> key;
 
   // End of the region while it may be hit, 0 while it is closed: nothing lies before 0, so that also
-  // memory that reads as zeros (an arena given back, a child's wiped one) is shut for every request.
+  // memory that reads as zeros (a released arena, a child's wiped one) is shut for every request.
   // Opened with release after all other fields; closed before the fence that precedes summing the
   // holds.
   std::atomic<uintptr_t> gate;
   std::atomic<uint32_t> denied;  // access bits this registration does not grant
   // The domain's handle while releases may take the fast path; 0 when the last release has work to
-  // do (region dead, private, or gone). Pairs with nothing: a release that misses the change leaves
+  // do (region dead, private, or unpinned). Pairs with nothing: a release that misses the change leaves
   // the work to the next drain.
   std::atomic<uint32_t> tag;
   RegionIndex index;            // own position; constant once the slot was first used
-  std::atomic<uint32_t> alive;  // kSlotAlive in the null slot; reads 0 in a child that was not told
-  // The gate of memory whose acquisition is not reported: a thread has to ask the monitor for changes under
-  // way before it uses this gate. Such a region's `gate` stays shut, whatever life its slot had before.
+  std::atomic<uint32_t> alive;  // kSlotAlive in the null slot; 0 in a child without fork handlers
+  // The gate of memory whose acquisition is not reported: a thread has to query the monitor for changes
+  // under way before it uses this gate. Such a region's `gate` stays shut, whatever life its slot had before.
   std::atomic<uintptr_t> checked_gate;
   std::atomic<RegionIndex> chained;  // page mode: the next region of the same hash (page_table.hpp)
-  // Region mode: granules at the end that a stream's next registrations were guessed to want, less those
-  // that a slow call has seen used. A hint for statistics, written by any holder, relaxed.
+  // Region mode: granules at the end for the expected next requests of a stream, less those that a slow
+  // call has seen used. A hint for statistics, written by any holder, relaxed.
   std::atomic<uint32_t> unused_extension;
 
   const hydrant_region_t* as_public() const noexcept {

@@ -1,5 +1,5 @@
 // Maps arenas of region slots, keeps released ones readable, and reuses the oldest of them. A domain takes
-// and releases its arena here (cache/domain.cpp); hit_path.cpp asks about late releases.
+// and releases its arena here (cache/domain.cpp); hit_path.cpp queries it at late releases.
 #include "firehose/hit/slot_arena.hpp"
 
 #include "firehose/base/raw_memory.hpp"
@@ -15,8 +15,8 @@ namespace {
 
 constexpr size_t kRetained = 240;
 constexpr size_t kSmallest = 65536 / sizeof(RegionSlot);  // a multiple of every page size there is
-// Arenas that are whole: of each of some 20 sizes kRetained, and what 64 live domains give back at once. The
-// rest is for what was cut off.
+// Maximum of released arenas. Whole ones: kRetained of each of some 20 sizes, and what 64 live domains
+// release at once. The rest is for arenas whose unused part was cut off.
 constexpr size_t kMaxReleased = 16384;
 // The divisor of RLIMIT_AS, if that is limited: the rest is left to the program.
 constexpr size_t kShareOfLimit = 8;
@@ -41,7 +41,7 @@ SlotArena take_locked(size_t i) noexcept HYDRANT_REQUIRES(g_mutex) {
   return arena;
 }
 
-// The oldest of exactly this size, if enough others are younger.
+// Reuses the oldest arena of exactly this size, if enough younger ones exist.
 SlotArena reuse_old_locked(size_t count) noexcept HYDRANT_REQUIRES(g_mutex) {
   size_t oldest = g_released_count;
   size_t same = 0;
@@ -53,7 +53,7 @@ SlotArena reuse_old_locked(size_t count) noexcept HYDRANT_REQUIRES(g_mutex) {
   return same > kRetained ? take_locked(oldest) : SlotArena{};
 }
 
-// The oldest that is large enough.
+// Reuses the oldest arena that is large enough.
 SlotArena reuse_any_locked(size_t count) noexcept HYDRANT_REQUIRES(g_mutex) {
   for (size_t i = 0; i < g_released_count; ++i) {
     if (g_released[i].arena.count >= count) return take_locked(i);
@@ -61,7 +61,8 @@ SlotArena reuse_any_locked(size_t count) noexcept HYDRANT_REQUIRES(g_mutex) {
   return {};
 }
 
-// Keeps of each arena what pins may point to, and the null slot, which the hit contexts of threads point to.
+// Keeps the part of each arena that pins may point to, and the null slot, which the hit contexts of threads
+// point to.
 void cut_off_unused_locked() noexcept HYDRANT_REQUIRES(g_mutex) {
   for (size_t i = 0; i < g_released_count; ++i) {
     SlotArena& arena = g_released[i].arena;
@@ -112,8 +113,8 @@ void release_slot_arena(SlotArena arena, size_t used) noexcept {
   if (arena.slots == nullptr) return;
   raw_clear(arena.slots, bytes_of(arena.count));
   MutexLock lock(g_mutex);
-  // Never so many, unless by cutting off again and again: such an arena stays mapped, and a late release of
-  // its pins is answered BAD_ARG.
+  // Only repeated cutting off leads to so many: such an arena stays mapped, and a late release of its pins
+  // returns BAD_ARG.
   if (g_released_count == kMaxReleased) return;
   g_released[g_released_count++] = {arena, std::min(used, arena.count)};
   g_released_bytes += bytes_of(arena.count);

@@ -26,7 +26,7 @@ bool g_exit_key_usable = false;
 // Marks a thread whose destructor has run: it may still pin from later destructors of its own.
 Thread* exited() noexcept { return reinterpret_cast<Thread*>(uintptr_t{1}); }
 
-// A thread that ends by itself can still be cancelled here.
+// Cancellation is disabled: it can still come while a thread ends by itself.
 void end_thread(void* argument) {
   const CancellationDisabled guard;
   auto* thread = static_cast<Thread*>(argument);
@@ -59,8 +59,8 @@ Thread* this_thread() noexcept {
   if (!g_exit_key_usable) return nullptr;
   thread = new (std::nothrow) Thread;
   if (thread == nullptr) return nullptr;
-  // A thread that first comes here from a late destructor: glibc runs our destructor in its next round. In
-  // the last round there is none, and the state stays until the domain ends, its holds counted as ever.
+  // If a thread first comes here in a late destructor, glibc runs our destructor in its next round. In the
+  // last round it does not: the state stays until the domain ends, and its holds still count.
   if (pthread_setspecific(g_exit_key, thread) != 0) {
     delete thread;
     return nullptr;
@@ -76,7 +76,7 @@ void load_hit_context(ThreadDomain& state) noexcept {
   context.scale = state.scale();
   context.table = state.table.data();
   context.counts = state.counts;
-  // The short path needs the asymmetric fence; without it every call takes the other one.
+  // The short path needs the asymmetric fence; without it every call takes the slow path.
   context.domain.store(asymmetric_fence::asymmetric() ? state.handle : kNoHitContext,
                        std::memory_order_relaxed);
 }
@@ -103,7 +103,7 @@ void forget_threads_in_child() noexcept {
   g_registry_mutex.reset_in_child();
   g_table_space.reset_in_child();
   Thread* own = t_hit_context.thread;
-  // The threads' states are left to the child's copy of the heap: few bytes, once per fork.
+  // Leaks the threads' states in the child: few bytes, once per fork.
   t_hit_context.detach_domain();
   if (own == nullptr || own == exited()) return;
   for (auto& entry : own->domains) entry.store(nullptr, std::memory_order_relaxed);
@@ -132,7 +132,7 @@ bool ThreadDomain::resize_table(const RegionSlot* null_slot, size_t entries,
 
 size_t ThreadDomain::second_index(uintptr_t addr) const noexcept {
   // Fibonacci hashing of the block number: spreads the power-of-two strides that collide at first. Never
-  // their first place, where two would drive each other out for ever.
+  // their first place, where two regions would replace each other for ever.
   const uint64_t block = uint64_t{addr} >> shift;
   const uint64_t hash = (block * 0x9e3779b97f4a7c15u) >> 32;
   return static_cast<size_t>(block ^ (hash | 1)) & (table.size() - 1);
@@ -152,7 +152,7 @@ void ThreadDomain::remember(uintptr_t addr, const RegionSlot* slot, const Region
     table[first] = slot;
     return;
   }
-  // Two regions in one block: finer blocks would tell them apart.
+  // Two regions in one block: finer blocks would separate them.
   const uintptr_t old_addr = old->addr.load(std::memory_order_relaxed);
   const bool same_block = old_addr <= (addr | ((uintptr_t{1} << shift) - 1)) &&
                           gate > (addr & ~((uintptr_t{1} << shift) - 1));

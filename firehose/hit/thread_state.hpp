@@ -1,5 +1,5 @@
-// Per-thread state of the cache: which threads use which domains, their hold counts and translation
-// tables, and what happens to them when a thread ends.
+// Per-thread state of the cache: the domains that a thread uses, its hold counts and translation tables, and
+// their end with the thread.
 //
 // Locks: registry_mutex() guards the domain slots and the ends of threads and domains (level 1); a domain's
 // own mutex guards its list of ThreadDomains (level 2).
@@ -16,7 +16,7 @@ namespace hydrant {
 
 class ThreadStates;
 constexpr uint32_t kMaxClientDomains = 64;
-// With those for the memory of peers, one each (peer_cache.hpp), in the places behind the clients'.
+// Includes the domains for the memory of peers, one each (peer_cache.hpp), in the places behind the clients'.
 constexpr uint32_t kMaxDomains = 2048;
 
 // Counters that only their thread writes; relaxed, because readers want a number, not an order.
@@ -52,10 +52,10 @@ struct ThreadDomain {
   uint32_t conflicts = 0, crowded = 0;
   std::atomic<uint64_t> table_bytes{0};  // for statistics
 
-  // False when memory is refused. `granule_shift` and up: address bits that tell regions apart.
+  // False when memory is refused. `granule_shift` and up: address bits that distinguish regions.
   [[nodiscard]] bool set_up(const RegionSlot* null_slot, uint32_t max_slots,
                             uint32_t granule_shift) noexcept;
-  // Remembers that `slot` answers for `addr`. May grow the table up to max_bytes. Owner only.
+  // Enters that `slot` covers `addr`. May grow the table up to max_bytes. Owner only.
   void remember(uintptr_t addr, const RegionSlot* slot, const RegionSlot* null_slot,
                 size_t max_bytes) noexcept;
   // The second place where a slot for `addr` may be: regions whose addresses collide in the first.
@@ -80,8 +80,8 @@ struct Thread {
 
 Mutex& registry_mutex() noexcept;
 
-// The calling thread's state, created at need. Null when the thread is past its own end of life or
-// memory is refused: callers then use the domain's shared counts. Takes registry_mutex() when it creates.
+// The calling thread's state, created at need. Null after the thread's destructor ran, or when memory is
+// refused: callers then use the domain's shared counts. Takes registry_mutex() when it creates.
 Thread* this_thread() noexcept HYDRANT_EXCLUDES(registry_mutex());
 
 // Makes `state` the one in the calling thread's hit context.
