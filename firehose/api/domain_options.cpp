@@ -19,8 +19,9 @@ namespace {
 constexpr uint64_t kRegionLimit = uint64_t{1} << 22;
 constexpr size_t kLargestBucket = size_t{1} << 40;
 
-// Requires: all other sizes are known. A client that announces what it has pinned may not know of more. And
-// what is to be unpinned before it goes away must not be registered beside a request just before that.
+// Requires: all other sizes are known. 0 if the client announces only the memory that it has pinned: it may
+// not know of more. 0 if memory must be unpinned before its release: no memory may be registered beside a
+// request just before that.
 size_t choose_stream(const hydrant_domain_options_t& options, const DomainConfig& config) noexcept {
   if (config.mode == HYDRANT_MODE_PAGE || config.watch == HYDRANT_WATCH_NONE) return 0;
   if (config.watch == HYDRANT_WATCH_CLIENT && options.stream_bytes == 0) return 0;
@@ -30,7 +31,7 @@ size_t choose_stream(const hydrant_domain_options_t& options, const DomainConfig
   return most > config.granule_bytes ? most : 0;
 }
 
-// Where the size in bytes of a granule or bucket comes from.
+// Names the setting that determines the size of a granule or bucket.
 const char* source_of_granule(const hydrant_domain_options_t& options,
                               const DomainConfig& config) noexcept {
   const bool is_bucket = config.mode == HYDRANT_MODE_PAGE;
@@ -62,7 +63,7 @@ Status check_granule(const hydrant_domain_options_t& options, const DomainConfig
   return Status::kOk;
 }
 
-// A key layout of the environment's choosing would surprise the client: knobs only fill what is open.
+// Knobs only fill what the client leaves open: a key layout from the environment would surprise it.
 uint32_t choose_mode(const hydrant_domain_options_t& options, const RegistrarTraits& traits,
                      const char* domain) noexcept {
   if (options.mode != HYDRANT_MODE_DEFAULT) return options.mode;
@@ -93,7 +94,7 @@ size_t choose_granule(const hydrant_domain_options_t& options, const RegistrarTr
   return page;
 }
 
-// The RLIMIT_MEMLOCK from which the default follows; 0 if from something else.
+// The RLIMIT_MEMLOCK that determines the default; 0 if another limit does.
 uint64_t memlock_of(const BudgetDecision& machine, const RegistrarTraits& traits) noexcept {
   if (machine.decided_by == BudgetReason::kMemlock) return read_memlock_limit().bytes;
   return machine.decided_by == BudgetReason::kRegistrar ? traits.memlock_bytes : 0;
@@ -129,7 +130,7 @@ Status choose_budget(const hydrant_domain_options_t& options, const RegistrarTra
 
 Status read_options(const hydrant_domain_options_t* given,
                     hydrant_domain_options_t* options) noexcept {
-  // `mode` is the last field without which an options struct says nothing.
+  // `mode` is the last field that an options struct must have.
   constexpr size_t kMin = offsetof(hydrant_domain_options_t, mode) + sizeof(uint32_t);
   if (given == nullptr || given->size < kMin || given->size > 4096) {
     return given == nullptr
@@ -211,7 +212,7 @@ Status make_config(const hydrant_domain_options_t& options, const RegistrarTrait
   const uint64_t largest = or_knob(options.max_region_bytes, Knob::kMaxRegionSize);
   config->max_region_bytes = static_cast<size_t>(
       std::min<uint64_t>(largest != 0 ? largest : SIZE_MAX, traits.max_region_bytes));
-  // Larger than a quarter of the budget, and what is merged can hardly be replaced.
+  // Regions larger than a quarter of the budget could hardly be replaced.
   config->merge_bytes = static_cast<size_t>(or_knob(options.merge_bytes, Knob::kMerge));
   if (options.merge_bytes == 0) {
     config->merge_bytes = std::min<size_t>(config->merge_bytes, config->budget_bytes / 4 + 1);

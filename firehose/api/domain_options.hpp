@@ -1,4 +1,4 @@
-// From a client's options and the environment to the configuration of a domain.
+// Derives the configuration of a domain from a client's options and the environment.
 #pragma once
 
 #include "firehose/cache/domain.hpp"
@@ -13,8 +13,8 @@ namespace hydrant {
 Status read_options(const hydrant_domain_options_t* given,
                     hydrant_domain_options_t* options) noexcept;
 
-// The registrar the options or the environment ask for.
-// Errors: kUnsupported, kBadArg, kBroken, kResource.
+// Creates the registrar that the options or the environment request. Errors: kUnsupported, kBadArg, kBroken,
+// kResource.
 Status choose_registrar(const hydrant_domain_options_t& options, NamedRegistrar* out) noexcept;
 
 // Resolves every default: the option, else the environment, else the machine.

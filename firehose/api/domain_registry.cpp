@@ -21,14 +21,15 @@ struct Entry {
   std::atomic<Domain*> domain{nullptr};
   // Handle of the live domain, 0 if none. Published after `domain`, withdrawn before it.
   std::atomic<uint64_t> handle{0};
-  // The domain's slots, so that others can tell whose a slot is without touching the domain.
+  // The domain's slots, so that other threads can find a slot's domain without touching the domain.
   std::atomic<uintptr_t> slots_begin{0}, slots_end{0};
   uint32_t generation = 0;
   bool claimed = false;
 };
 Entry g_entries[kMaxDomains];  // generation, claimed: guarded by registry_mutex()
-// Of peers' domains. Written under registry_mutex(); relaxed where it is read without: a place that has just
-// become free may be overlooked once, and one that has just gone is not found.
+// Number of free places for peers' domains. Written under registry_mutex(); relaxed where it is read without:
+// a place that has just become free may be overlooked once, and a search under the mutex corrects a count
+// that is too high.
 std::atomic<uint32_t> g_free_peer_places{kMaxDomains - kMaxClientDomains};
 // Places from here on were never used.
 std::atomic<uint32_t> g_places{0};
@@ -38,7 +39,8 @@ constexpr uint32_t kNotReset = 0, kResetting = 1, kReset = 2;
 bool g_wipes = false;  // such pages do read 0 there, and so do the slots of inherited domains
 constexpr uint64_t kResetDeadlineNs = 1'000'000'000;
 pthread_once_t g_fork_once = PTHREAD_ONCE_INIT;
-// Whether the thread that forks may be cancelled: not before its locks are given back. Guarded by them.
+// Cancellation state of the forking thread, which is restored when its locks are released. Guarded by these
+// locks.
 int g_forker_cancellation = PTHREAD_CANCEL_ENABLE;
 thread_local constinit ForkNesting t_nesting [[gnu::tls_model("initial-exec")]];
 
@@ -120,12 +122,12 @@ void install_once() {
   pthread_atfork(&before_fork, &after_fork_in_parent, &after_fork_in_child);
 }
 
-// In a child that was made without running fork handlers: resets the tables. Before its first lock,
-// which a thread that exists in the parent alone may hold.
+// In a child that was made without running fork handlers: resets the tables. Called before its first lock,
+// which a thread that exists in the parent only may hold.
 void notice_unannounced_fork() noexcept {
   if (g_reset->load(std::memory_order_acquire) == kReset) return;
   const CancellationDisabled guard;
-  // Threads of the child may come here together: one does the work, the others wait for it.
+  // Several threads of the child may come here at once: one does the work, the others wait for it.
   uint32_t expected = kNotReset;
   if (g_reset->compare_exchange_strong(expected, kResetting, std::memory_order_acquire)) {
     reset_in_child();
@@ -179,7 +181,7 @@ uint64_t claim_domain_handle(DomainOwner whose) noexcept {
   install_fork_handlers();
   notice_unannounced_fork();
   const bool client = whose == DomainOwner::kClient;
-  // Asked for at each pin of a peer that has none: without the lock, and without the search.
+  // Called at each pin of a peer that has no domain: without the lock, and without the search.
   if (!client && g_free_peer_places.load(std::memory_order_relaxed) == 0) return 0;
   MutexLock lock(registry_mutex());
   const uint32_t end = client ? kMaxClientDomains : kMaxDomains;

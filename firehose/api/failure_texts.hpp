@@ -1,4 +1,4 @@
-// The texts of failures that are found in several places: each cause is told in the same words.
+// The texts of failures that are found in several places: each cause has one text.
 #pragma once
 
 #include "firehose/base/memory_range.hpp"
@@ -14,7 +14,7 @@ Status fail_wrapping(MemoryRange range) noexcept;
 Status fail_pin_of_parent() noexcept;
 Status fail_pin_released() noexcept;
 Status fail_rank_exited(uint32_t rank) noexcept;
-// The system gave no memory for `what`, which belongs to the request for `asked`.
+// Fails because the system has no memory for `what`, which belongs to the request for `asked`.
 Status fail_no_memory(const char* domain, MemoryRange asked, const char* what) noexcept;
 
 }  // namespace hydrant

@@ -28,7 +28,7 @@ Status check_access(uint32_t access) {
   return fail_unknown_access(access);
 }
 
-// Runs `pin` on the handle's domain and wraps its answer.
+// Runs `pin` on the handle's domain and returns the pin, or a failed one.
 template <class Pin>
 hydrant_pin_t answer(hydrant_domain_t handle, uint32_t access, Pin pin) {
   Domain* domain = find_domain(handle);

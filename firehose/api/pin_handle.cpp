@@ -34,7 +34,7 @@ uint64_t issue_hold_ticket() noexcept {
 bool redeem_ticket(uint64_t ticket) noexcept {
   const CancellationDisabled guard;
   MutexLock lock(g_mutex);
-  // Tickets of the parent: the slot says what to answer.
+  // Tickets of the parent are accepted: the state of the slot decides.
   return (ticket != 0 && ticket < g_first_of_process) || g_tickets.erase(ticket) || g_some_missing;
 }
 

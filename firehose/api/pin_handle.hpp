@@ -1,7 +1,7 @@
-// hydrant_pin_t: how a hold, or the reason for none, is handed to clients.
+// hydrant_pin_t: the form in which clients get a hold, or the reason for none.
 //
-// A pin points at its region's slot. In debug builds it also carries a ticket, so that every second
-// release is noticed; otherwise its `hold` word means nothing, and releases are judged by the slot alone.
+// A pin points at its region's slot. In debug builds it also carries a ticket, so that every second release
+// is detected. Otherwise its `hold` word has no meaning, and releases are checked by the slot only.
 #pragma once
 
 #include <hydrant/pin_cache.h>
@@ -13,9 +13,9 @@ namespace hydrant {
 
 // A ticket for a new hold; 0 except in debug builds.
 uint64_t issue_hold_ticket() noexcept;
-// Takes a ticket back. False when it is not out: the pin was released before, or never taken.
+// Takes a ticket back. False if the ticket is unknown: the pin was released before, or never taken.
 bool redeem_ticket(uint64_t ticket) noexcept;
-// Around a fork; the last for the one thread of a new process: older tickets are known as such.
+// Around a fork; the last one in the child, where older tickets are the parent's.
 void lock_tickets() noexcept;
 void unlock_tickets() noexcept;
 void reset_tickets_in_child() noexcept;

@@ -35,7 +35,7 @@ EndEntry g_ends[kMaxEnds];  // generation, claimed: guarded by g_mu
 Mutex g_mu;
 pthread_once_t g_once = PTHREAD_ONCE_INIT;
 
-// A child is no rank: nothing that it says to the peers would be its own. Its copies are left to it.
+// A forked child is no rank and must not send to the peers. Its copies of the ends are leaked.
 void forget_in_child() {
   g_mu.reset_in_child();
   for (EndEntry& entry : g_ends) entry.handle.store(0, std::memory_order_relaxed);
@@ -193,7 +193,7 @@ PeerCache* find_peer(uint64_t handle, uint32_t peer, Status* status) noexcept {
   return found;
 }
 
-// True for access rights that allow access by others.
+// True for access rights that allow access by peers.
 bool is_for_others(uint32_t access) noexcept {
   return (access & (HYDRANT_REMOTE_READ | HYDRANT_REMOTE_WRITE)) != 0;
 }
@@ -405,7 +405,7 @@ int hydrant_remote_evict(hydrant_remote_t remote, uint32_t peer, uintptr_t addr,
   RemotePinService* end = find_end(remote);
   if (end == nullptr) return GASNET_ERR_NOT_INIT;
   PeerCache* found = end->known_peer(peer);
-  if (found == nullptr) return to_c(end->check_peer(peer));  // nothing was ever asked of it
+  if (found == nullptr) return to_c(end->check_peer(peer));  // no pin was ever requested from it
   found->evict({addr, len});
   return GASNET_OK;
 }
