@@ -90,7 +90,7 @@ class PooledUringRegistrar final : public UringRegistrar {
   UringPool pool_;
   HugePages huge_pages_;
   bool late_charges_ = false;
-  std::atomic<uint64_t> losses_{0};  // how often rings were found lost; relaxed, a count
+  std::atomic<uint64_t> losses_{0};  // number of times that rings were found lost; relaxed
   // Changes in forget_in_child() alone.
   uint32_t incarnation_ = next_incarnation();
 };
@@ -102,7 +102,7 @@ Status PooledUringRegistrar::start() noexcept {
   UringFacts facts;
   const Status status = probe_uring(*first, &facts);
   if (status != Status::kOk) return status;
-  // Where charges come back late, trying costs budget for a second.
+  // If charges are released late, the trial would cost budget for a second.
   if (!facts.late_charges && huge_pages_pin_whole(*first, huge_pages_)) {
     traits_.block_bytes = huge_pages_.huge_bytes();
   }
@@ -118,8 +118,8 @@ Status PooledUringRegistrar::start() noexcept {
   return Status::kOk;
 }
 
-// What is left of a limited account for pins, and how many rings there may be. Older kernels do not
-// charge rings: then it is a little less than could be had.
+// Returns the part of a limited account that is left for pins, and limits the number of rings. Older kernels
+// do not charge rings: then it returns a little less than pins could use.
 uint64_t PooledUringRegistrar::charge_beside_rings(uint64_t limit_bytes,
                                                    uint64_t ring_bytes) noexcept {
   if (limit_bytes == UINT64_MAX) return limit_bytes;
