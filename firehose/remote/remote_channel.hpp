@@ -51,12 +51,12 @@ class RemoteChannel {
 
   const RemoteConfig& config() const noexcept { return config_; }
   Domain& domain() const noexcept { return domain_; }
-  // The longest arguments of a request, and the longest answer.
+  // The longest arguments of a request, and the longest reply data.
   size_t max_args() const noexcept { return max_args_; }
   bool is_peer(uint32_t rank) const noexcept {
     return rank < config_.ranks && rank != config_.rank;
   }
-  // kBadArg for a rank that is none, or this one: then the text ends as given.
+  // Fails with kBadArg for an unknown rank, or for this process: then the text ends with `if_self`.
   Status no_peer(uint32_t rank, const char* if_self) const noexcept;
 
   // Errors: kNotReady: the messenger has no room now; kBroken, with a text.
@@ -65,7 +65,7 @@ class RemoteChannel {
   uint64_t requests() const noexcept { return requests_.load(std::memory_order_relaxed); }
   uint64_t replies() const noexcept { return replies_.load(std::memory_order_relaxed); }
 
-  // There is something for poll() to do for the peer; or for no peer in particular.
+  // Marks work for poll(): for the peer, or for no particular peer.
   void mark_pending(uint32_t peer) noexcept {
     pending_peers_[word_of(peer)].fetch_or(bit_of(peer), std::memory_order_relaxed);
     mark_any_pending();
@@ -90,7 +90,7 @@ class RemoteChannel {
   }
 
  private:
-  // 64 peers of the map.
+  // Index of the word with the bits of 64 peers.
   static constexpr uint32_t word_of(uint32_t peer) noexcept { return peer / 64; }
   static constexpr uint64_t bit_of(uint32_t peer) noexcept { return uint64_t{1} << (peer % 64); }
 
@@ -99,9 +99,9 @@ class RemoteChannel {
   size_t max_args_ = 0;
   // Bit per peer; for poll(). Bits are set relaxed: any_pending_ publishes them.
   MappedArray<std::atomic<uint64_t>> pending_peers_;
-  // Set by exchanges that release, taken back by one that acquires. Stores would do for what lies under a
-  // lock; but of two that set it the taker reads one, and a store by the second would end the release
-  // sequence of the first, whose bit could then be overlooked until something else is due.
+  // Set by exchanges with release order, cleared by one with acquire order. Under a lock stores would be
+  // enough. But if two threads set it, the reader acquires from one: a store by the second would end the
+  // release sequence of the first, and its bit could be overlooked until other work is due.
   std::atomic<uint32_t> any_pending_{0};
   std::atomic<uint64_t> requests_{0}, replies_{0};  // sent; relaxed
 };

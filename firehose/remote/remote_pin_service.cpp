@@ -32,7 +32,8 @@ RemotePinService::~RemotePinService() {
 
 void RemotePinService::shut_down() noexcept {
   {
-    // Callbacks may make new requests; the peers are listed under the lock, so that none is overlooked below.
+    // Callbacks may make new requests; the peers are listed under the lock, so that no peer is overlooked
+    // below.
     MutexLock lock(peers_mu_);
     is_ending_ = true;
   }
@@ -109,7 +110,7 @@ Status RemotePinService::deliver(uint32_t from, const void* message, size_t len,
                 len, from, static_cast<unsigned>(header.type));
   };
   if (target_.is_gone(from))
-    return Status::kOk;  // the sender has gone: its grant would never be given back
+    return Status::kOk;  // the sender has exited: it would never release its grant
   PeerCache* known = known_peer(from);
   switch (header.type) {
     case Type::kMove: return target_.on_move(from, header, reader, reply_to);

@@ -1,8 +1,8 @@
-// An end of the remote-pin protocol. docs/remote_pins.md explains it. An end is a target for firehoses that
-// peers have here (RemoteTarget), and an initiator for those that it has at each peer (PeerCache). Both
-// send by one channel (RemoteChannel).
+// An end of the remote-pin protocol (docs/remote_pins.md). It is a target for firehoses that peers have here
+// (RemoteTarget), and an initiator for the firehoses that it has at each peer (PeerCache). Both send through
+// one channel (RemoteChannel).
 //
-// Locks: peers_mu_; RemoteTarget's and PeerCache's are taken inside it.
+// Locks: peers_mu_; the locks of RemoteTarget and PeerCache are taken inside it.
 #pragma once
 
 #include <hydrant/remote_pin.h>
@@ -44,7 +44,7 @@ class RemotePinService {
     return channel_.is_peer(peer) ? Status::kOk
                                   : channel_.no_peer(peer, ", which has no firehoses of its own");
   }
-  // Errors: kBadArg: as check_peer(); kBroken: it is gone; kResource.
+  // Errors: kBadArg: as check_peer(); kBroken: the peer has exited; kResource.
   Status peer(uint32_t peer, PeerCache** out) noexcept;
 
   Status deliver(uint32_t from, const void* message, size_t len, void* reply_to) noexcept;
@@ -59,7 +59,7 @@ class RemotePinService {
   RemoteTarget target_;
   RemoteCompletions completions_;
   MappedArray<std::atomic<PeerCache*>> peers_;
-  Mutex peers_mu_;  // makes them
+  Mutex peers_mu_;  // held while peers are created
   bool is_ending_ HYDRANT_GUARDED_BY(peers_mu_) = false;
 };
 

@@ -17,15 +17,15 @@ inline constexpr uint16_t kMagic = 0x4846;  // "FH"
 inline constexpr uint8_t kVersion = 2;
 
 enum class Type : uint8_t {
-  kMove = 1,          // initiator to target: asks for a firehose, gives others back
-  kReply = 2,         // the answer, in either lane
-  kRelease = 3,       // initiator to target: gives back
-  kRecall = 4,        // target to initiator: these firehoses, whose memory is gone
-  kLease = 5,         // target to initiator: the bytes of its budget
-  kLeaseRequest = 6,  // initiator to target: more
-  kReclaim = 7,       // target to initiator: so much of what is idle
-  kAwait = 8,         // initiator to target: say when there is room
-  kRoom = 9,          // target to initiator: there may be; or an answer that there is none yet
+  kMove = 1,          // initiator to target: requests a firehose, releases others
+  kReply = 2,         // the reply, in either lane
+  kRelease = 3,       // initiator to target: releases firehoses
+  kRecall = 4,        // target to initiator: firehoses whose memory was released
+  kLease = 5,         // target to initiator: the bytes of its lease
+  kLeaseRequest = 6,  // initiator to target: requests a larger lease
+  kReclaim = 7,       // target to initiator: requests idle firehoses worth so much
+  kAwait = 8,         // initiator to target: requests a room notice
+  kRoom = 9,          // target to initiator: there may be room, or there is none yet
 };
 
 // The highest address of a range in a message: gates hold the end of a region, and ranges are rounded out to
@@ -36,18 +36,18 @@ struct Header {
   uint16_t magic;
   uint8_t version;
   Type type;
-  uint32_t count;  // of what follows the body, by type
+  uint32_t count;  // of the entries behind the body, by type
 };
 
-// Among the ids of a release, behind the others: all that the last RECLAIM got is given back. No id is 0.
+// An id in a release, behind the others: all firehoses evicted for the last RECLAIM are released. No id is 0.
 inline constexpr uint64_t kReclaimed = 0;
 
-// Behind it: `count` ids that are given back, then args_len bytes.
+// Behind it: `count` released ids, then args_len bytes.
 struct Move {
   uint64_t number;                   // the initiator's, for the reply
   uint64_t asked_addr, asked_len;    // for the target's function
-  uint64_t min_addr, min_len;        // is needed
-  uint64_t wanted_addr, wanted_len;  // would be welcome; contains it
+  uint64_t min_addr, min_len;        // required
+  uint64_t wanted_addr, wanted_len;  // requested if possible; contains the required range
   uint32_t access;
   uint32_t args_len;
   uint32_t flags;
@@ -56,15 +56,15 @@ struct Move {
 enum MoveFlag : uint32_t {
   kCall = 1,        // run the target's function
   kCallAnyway = 2,  // ... also if the memory cannot be pinned
-  kShort = 4,       // others had to be given up for this
+  kShort = 4,       // other firehoses were evicted for this
 };
 
 // Behind it: blob_len bytes of key, then answer_len bytes.
 struct Reply {
   uint64_t number;
   uint64_t id;         // of the firehose
-  uint64_t addr, len;  // what it is good for
-  uint64_t charge;     // what it counts of the lease
+  uint64_t addr, len;  // the range that it covers
+  uint64_t charge;     // its share of the lease
   uint64_t lease;
   uint64_t most;          // the longest range that the peer can ever have
   uint32_t lease_number;  // the newest counts
@@ -104,7 +104,7 @@ struct Await {
   uint32_t flags;
 };
 enum AwaitFlag : uint32_t {
-  kAtOnce = 1,  // answer now, also that there is no room, and remember nothing
+  kAtOnce = 1,  // reply now, also if there is no room, and do not remember the request
 };
 
 struct Room {
@@ -158,7 +158,7 @@ inline Header header(Type type, size_t count = 0) noexcept {
   return {kMagic, kVersion, type, static_cast<uint32_t>(count)};
 }
 
-// Takes a message apart; every step answers whether there was as much.
+// Reads the parts of a message; every step returns whether the message was long enough.
 class MessageReader {
  public:
   MessageReader(const void* message, size_t len) noexcept
@@ -172,7 +172,7 @@ class MessageReader {
     skip(sizeof(Part));
     return true;
   }
-  // Null: there is not so much.
+  // Null: the message has fewer bytes left.
   [[nodiscard]] const std::byte* take(size_t bytes) noexcept {
     if (bytes > left_) return nullptr;
     const std::byte* part = at_;

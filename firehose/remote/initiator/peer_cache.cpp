@@ -21,16 +21,16 @@ namespace {
 
 constexpr uint32_t kMaxUnderWay = 64;  // moves to one peer
 constexpr size_t kRideAlong = 8;       // ids that a move takes with it
-// Beside what is listed: ids that senders have taken, and may put back.
+// Room for ids that senders have taken, and may put back, beside the listed ones.
 constexpr size_t kMaxInTransit = 4096;
-// Before the peer has said what it lends: it knows.
+// The lease before the peer has sent one: the peer decides.
 constexpr uint64_t kUnknownLease = uint64_t{1} << 46;
 
 constexpr size_t align_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 
 }  // namespace
 
-// The domain's registrar: registers nothing here, and gives unpinned firehoses back to the peer.
+// The domain's registrar: registers no memory, and returns unpinned firehoses to the peer.
 class PeerCache::RemoteRegistrar final : public Registrar {
  public:
   explicit RemoteRegistrar(PeerCache& peer) noexcept : peer_(peer) {
@@ -45,7 +45,8 @@ class PeerCache::RemoteRegistrar final : public Registrar {
 
   const RegistrarTraits& traits() const noexcept override { return traits_; }
   Status pin(MemoryRange, Access, std::byte*) noexcept override {
-    return fail_literal(Status::kNotReady, "memory of a peer is asked for, not registered");
+    return fail_literal(Status::kNotReady,
+                        "memory of a peer is requested from the peer, not registered");
   }
   UnpinResult unpin(MemoryRange, const std::byte* key) noexcept override {
     peer_.channel_.domain().registrar().drop_import(key);
@@ -62,7 +63,8 @@ class PeerCache::RemoteRegistrar final : public Registrar {
 
 Status PeerCache::create(RemoteChannel& channel, RemoteCompletions& completions, uint32_t peer,
                          std::unique_ptr<PeerCache>* out) noexcept {
-  // A place first: where there is none, each pin of such a peer comes here, and shall cost nothing but that.
+  // Claims the place first: if there is none, each pin of such a peer comes here, and must cost no more than
+  // that.
   const uint64_t handle = claim_domain_handle(DomainOwner::kPeer);
   if (handle == 0) {
     return fail(Status::kResource,
@@ -191,7 +193,7 @@ Status PeerCache::pin(MemoryRange range, Access access, const hydrant_remote_cal
   }
   if (!request->peer_pin.joins()) {
     if (status == Status::kNotReady) {
-      // The whole budget at the peer is held: perhaps it lends more.
+      // The whole lease at the peer is held: it may lend more.
       MutexLock lock(mu_);
       request_bytes_ = std::max<uint64_t>(request_bytes_, range.len);
       channel_.mark_pending(peer_);
@@ -225,8 +227,8 @@ size_t PeerCache::write_args(RemoteRequest& request, const hydrant_remote_call_t
   return call.args_len;
 }
 
-// Writes the move of a registration that was begun, and sends it. The request is gone afterwards, or
-// answered later.
+// Writes the move of a registration that was begun, and sends it. The request is freed afterwards, or
+// completes later.
 Status PeerCache::start(RemoteRequest* request, const hydrant_remote_call_t& call) noexcept {
   const size_t args = call.make_args != nullptr ? channel_.max_args() : call.args_len;
   Message& message = request->message;
@@ -268,14 +270,14 @@ Status PeerCache::start(RemoteRequest* request, const hydrant_remote_call_t& cal
   return send_move(request);
 }
 
-// The reply may come, or the peer be said to be gone, before send() returns: the request is answered then,
-// but its message is there.
+// The reply may come, or the peer's exit be reported, before send() returns: the request completes then, but
+// its message stays.
 Status PeerCache::send_move(RemoteRequest* request) noexcept {
   const uint64_t number = request->number;
   bool is_gone = false;
   {
     MutexLock lock(mu_);
-    is_gone = is_gone_;  // fail_all() was here, and does not come again
+    is_gone = is_gone_;  // fail_all() has run, and does not run again
     if (!is_gone) {
       request->users.store(2, std::memory_order_relaxed);
       moves_.push(request);
@@ -292,7 +294,7 @@ Status PeerCache::send_move(RemoteRequest* request) noexcept {
     MutexLock lock(mu_);
     if (moves_.take(number) == nullptr) {
       request->drop();
-      return Status::kOk;  // answered by fail_all()
+      return Status::kOk;  // completed by fail_all()
     }
     request->users.store(1, std::memory_order_relaxed);
     if (status == Status::kNotReady) {
@@ -312,7 +314,7 @@ Status PeerCache::send_move(RemoteRequest* request) noexcept {
   return status;
 }
 
-// A move has come to nothing: those that wait for it have to ask by themselves.
+// Notes that a move failed: the requests that wait for it have to send their own.
 void PeerCache::note_ended() noexcept {
   {
     MutexLock lock(mu_);
@@ -336,7 +338,7 @@ void PeerCache::complete(RemoteRequest* request, Status status, const RegionSlot
   completions_.finish(request, answer, answer_len);
 }
 
-// Turns a request that has waited into a move of its own. A failure is reported to its callback alone.
+// Turns a request that has waited into a move of its own. A failure is reported to its callback only.
 void PeerCache::start_waiting(RemoteRequest* request) noexcept {
   const auto done = request->done;
   void* const context = request->context;

@@ -3,7 +3,7 @@
 //
 // The peer's memory is a Domain like that of this process: pinned ranges, holds, victims, invalidation. Its
 // registrar does not register memory, it sends requests: PeerRegions::begin() claims room; evicted firehoses
-// come back through the registrar's unpin() and travel with the move; the reply ends the registration. A
+// pass through the registrar's unpin() and travel with the move; the reply ends the registration. A
 // recall is an invalidation, and the unpin that follows the last hold is its acknowledgement.
 //
 // Locks: mu_, a leaf: neither the domain nor the messenger is called under it.
@@ -36,12 +36,12 @@ class PeerCache {
   uint64_t domain_handle() const noexcept { return handle_; }
   Domain& domain() const noexcept { return *domain_; }
 
-  // kOk: *slot is held, or it is null and `call` will be answered.
+  // kOk: *slot is held, or it is null and `call` will complete later.
   Status pin(MemoryRange range, Access access, const hydrant_remote_call_t& call,
              const RegionSlot** slot) noexcept;
   void evict(MemoryRange range) noexcept;
 
-  // Handles the peer's messages. `reply`: releases may go back at once through it.
+  // Handles the peer's messages. `reply`: may carry releases at once.
   Status on_reply(const remote_wire::Reply& reply, const std::byte* blob,
                   const std::byte* answer) noexcept;
   void on_recall(const remote_wire::Recalled* recalled, size_t n, void* reply_to) noexcept;
@@ -49,13 +49,13 @@ class PeerCache {
   void on_reclaim(uint64_t bytes, void* reply_to) noexcept;
   void on_room(const remote_wire::Room& room) noexcept;
 
-  // Asks the peer to say when it may have room. Sends, unless an answer is awaited already.
-  // (peer_room_waits.cpp)
+  // Requests a room notice from the peer, unless one is awaited already (peer_room_waits.cpp).
   Status await_room(MemoryRange range, Access access, bool at_once) noexcept;
 
-  // Sends what waits and serves those that join; part of poll(). Answers how much it did.
+  // Sends waiting messages and serves requests that joined others; part of poll(). Returns the number of
+  // steps.
   int work() noexcept;
-  // The peer is gone, or the end ends: everything under way completes with this.
+  // The peer has exited, or the end is destroyed: everything under way completes with this.
   void fail_all(Status why) noexcept;
 
   struct Counts {
@@ -66,12 +66,12 @@ class PeerCache {
  private:
   class RemoteRegistrar;  // the domain's registrar
 
-  // So many released ids are sent in a message of their own, without a move to travel with.
+  // This many released ids are sent in a message of their own, without a move to travel with.
   static constexpr size_t kReleaseBatch = 64;
 
   PeerCache(RemoteChannel& channel, RemoteCompletions& completions, uint32_t peer) noexcept
       : channel_(channel), completions_(completions), peer_(peer) {}
-  // On failure the handle is still the caller's.
+  // On failure the caller still owns the handle.
   Status make_domain(uint64_t handle) noexcept;
 
   Status start(RemoteRequest* request, const hydrant_remote_call_t& call) noexcept;
@@ -85,19 +85,19 @@ class PeerCache {
   Status import(const remote_wire::Reply& reply, const std::byte* blob, std::byte* key) noexcept;
   void adopt_lease(uint64_t bytes, uint32_t number) noexcept;
   void adopt_max(uint64_t most, uint32_t flags) noexcept;
-  // As Domain::PeerRegions::begin(); kResource for what the peer is known never to grant.
+  // As Domain::PeerRegions::begin(); kResource for ranges that the peer is known never to grant.
   Status begin(RemoteRequest& request, const RegionSlot** slot) noexcept;
   bool is_too_large(MemoryRange range) const noexcept;
   Status fail_too_large(MemoryRange range) const noexcept;
 
   void add_release(uint64_t id) noexcept HYDRANT_EXCLUDES(mu_);
-  // Moves up to `room` ids into `ids`; answers how many.
+  // Moves up to `room` ids into `ids`; returns their number.
   size_t take_releases(uint64_t* ids, size_t room) noexcept HYDRANT_EXCLUDES(mu_);
   void requeue_releases(const uint64_t* ids, size_t n) noexcept HYDRANT_EXCLUDES(mu_);
   size_t take_releases_locked(uint64_t* ids, size_t room) noexcept HYDRANT_REQUIRES(mu_);
-  // Behind the last of them also what ends a RECLAIM.
+  // The same; behind the last id also kReclaimed, if a RECLAIM is done.
   size_t take_releases_and_end(uint64_t* ids, size_t room) noexcept HYDRANT_EXCLUDES(mu_);
-  // Sends what was given back, a message at most; false: nothing went.
+  // Sends released ids, one message at most; false: none was sent.
   bool send_releases(uint32_t lane, void* reply_to) noexcept;
   void invalidate_recalled(MemoryRange range) noexcept;
   void finish_recalls() noexcept;
@@ -119,18 +119,18 @@ class PeerCache {
   uint64_t ended_ HYDRANT_GUARDED_BY(mu_) = 0;  // moves
   uint32_t lease_number_ HYDRANT_GUARDED_BY(mu_) = 0;
   bool is_gone_ HYDRANT_GUARDED_BY(mu_) = false;
-  // Given back and not yet said: a stack.
+  // Released ids that were not sent yet: a stack.
   MappedArray<uint64_t> releases_ HYDRANT_GUARDED_BY(mu_);
   size_t release_count_ HYDRANT_GUARDED_BY(mu_) = 0;
   uint64_t request_bytes_ HYDRANT_GUARDED_BY(mu_) = 0;
-  bool urgent_ HYDRANT_GUARDED_BY(mu_) = false;  // what is given back is waited for
-  // A RECLAIM has come, and the peer is not told yet that all which that gave up is given back.
+  bool urgent_ HYDRANT_GUARDED_BY(mu_) = false;  // the peer waits for released ids
+  // A RECLAIM has come, and the peer was not notified yet that all firehoses evicted for it are released.
   bool reclaiming_ HYDRANT_GUARDED_BY(mu_) = false;
   // Recalled firehoses are held, requested, or being returned: the recall waits for them. Written under mu_.
   std::atomic<bool> recalling_{false};
   uint64_t recalls_ HYDRANT_GUARDED_BY(mu_) = 0;
   std::atomic<uint64_t> drained_at_{0};
-  uint64_t awaited_bytes_ HYDRANT_GUARDED_BY(mu_) = 0;  // 0: no answer about room is awaited
+  uint64_t awaited_bytes_ HYDRANT_GUARDED_BY(mu_) = 0;  // 0: no room notice is awaited
   // The longest range that the peer ever grants; the peer's constant. Relaxed: it orders no other data.
   std::atomic<uint64_t> limit_{UINT64_MAX};
   std::atomic<bool> max_is_region_{false};

@@ -79,7 +79,7 @@ bool PeerCache::send_releases(uint32_t lane, void* reply_to) noexcept {
   return status == Status::kOk;
 }
 
-// The peer waits for what is given back: a part goes as its reply, the rest with the next poll.
+// The peer waits for released ids: some go as its reply, the rest with the next poll.
 void PeerCache::flush_releases(void* reply_to) noexcept {
   bool any = false;
   {
@@ -92,7 +92,7 @@ void PeerCache::flush_releases(void* reply_to) noexcept {
 }
 
 // A recall may come early or late. The grant of a move that is under way is poisoned in the domain; a held
-// firehose is given back by its last release; one that is being returned already needs nothing more.
+// firehose is returned by its last release; a firehose that is being returned already needs no more.
 void PeerCache::on_recall(const Recalled* recalled, size_t n, void* reply_to) noexcept {
   counts_.recalled.fetch_add(n, std::memory_order_relaxed);
   for (size_t i = 0; i < n; ++i) {
@@ -124,8 +124,8 @@ void PeerCache::evict(MemoryRange range) noexcept {
   flush_releases(nullptr);
 }
 
-// The mark is set again behind the invalidation: finish_recalls() may have found nothing just before it, and
-// what is given back in between is seen by flush_releases().
+// The mark is set again after the invalidation: finish_recalls() may have found no recalled region just
+// before it, and flush_releases() sees the ids that are released in between.
 void PeerCache::invalidate_recalled(MemoryRange range) noexcept {
   (void)domain_->invalidate(range);
   MutexLock lock(mu_);
@@ -133,8 +133,8 @@ void PeerCache::invalidate_recalled(MemoryRange range) noexcept {
   recalling_.store(true, std::memory_order_relaxed);
 }
 
-// Not before the last of what was taken back is among releases_: it would be told with the next move only,
-// and there may be none.
+// Ends only when the last recalled firehose is among releases_: otherwise its id would be sent with the next
+// move only, and there may be none.
 void PeerCache::finish_recalls() noexcept {
   uint64_t seen = 0;
   {

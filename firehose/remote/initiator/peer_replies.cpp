@@ -17,14 +17,14 @@ namespace {
 
 constexpr uint64_t kDrainEveryNs = 20'000;
 
-// The peer's answer has no text: it knows its limits, and its knobs are set there.
+// The peer's reply has no text: the peer knows its limits, and its knobs are set there.
 void fail_at_peer(Status status, uint32_t peer, MemoryRange range) noexcept {
   const auto addr = static_cast<size_t>(range.addr);
   if (status == Status::kNotReady) {
     (void)fail(
         status,
         "rank %u cannot pin [%#zx, +%zu) now: what it lends to peers, or what it can pin, is "
-        "in use; release remote pins and ask again, raise FIREHOSE_REMOTE_BUDGET, "
+        "in use; release remote pins and try again, raise FIREHOSE_REMOTE_BUDGET, "
         "FIREHOSE_REMOTE_MAX or FIREHOSE_BUDGET there, or send messages",
         peer, addr, range.len);
     return;
@@ -86,8 +86,9 @@ Status PeerCache::on_reply(const Reply& reply, const std::byte* blob,
     request = moves_.take(reply.number);
   }
   if (request == nullptr) {
-    return fail(Status::kBadArg, "rank %u answers move %llu, which was not asked or is answered",
-                peer_, static_cast<unsigned long long>(reply.number));
+    return fail(Status::kBadArg,
+                "rank %u replied to move %llu, which was not sent or has completed", peer_,
+                static_cast<unsigned long long>(reply.number));
   }
   Domain::PeerPin& asked = request->peer_pin;
   Domain::Grant grant;
@@ -101,10 +102,11 @@ Status PeerCache::on_reply(const Reply& reply, const std::byte* blob,
     if (!grant.range.valid() || !grant.range.covers(asked.least()) ||
         grant.range.last() > kHighestAddress || reply.charge == 0 ||
         reply.charge > std::max<uint64_t>(asked.charge(), grant.range.len)) {
-      status = fail(Status::kBroken,
-                    "rank %u granted what was not asked for: all ranks must run the same version "
-                    "of this library",
-                    peer_);
+      status =
+          fail(Status::kBroken,
+               "rank %u granted memory that was not requested: all ranks must run the same version "
+               "of this library",
+               peer_);
     } else {
       status = import(reply, blob, key);
     }
@@ -150,7 +152,7 @@ int PeerCache::work() noexcept {
     }
     ++did;
     MutexLock lock(mu_);
-    // Back at the front: there is still no room.
+    // It is back at the front: there is still no room.
     if (unsent_.is_first(number)) break;
   }
   bool waiting = false;
@@ -180,7 +182,7 @@ int PeerCache::work() noexcept {
     message.add(header(Type::kLeaseRequest));
     message.add(Amount{ask});
     (void)channel_.send(peer_, HYDRANT_LANE_REQUEST, nullptr,
-                        message);  // the next shortage asks again
+                        message);  // the next shortage sends another request
     ++did;
   }
   return did;

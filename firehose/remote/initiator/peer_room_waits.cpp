@@ -1,5 +1,5 @@
-// Asks the target for a room notice after it has declined a move for now, and passes the notice on to the
-// client (decision 0033). The target's side is target/remote_room.cpp.
+// Requests a room notice from the target after it has declined a move for now, and passes the notice on to
+// the client (decision 0033). The target's side is target/remote_room.cpp.
 #include "firehose/api/failure_texts.hpp"
 #include "firehose/remote/initiator/peer_cache.hpp"
 #include "firehose/watch/mutant.hpp"
@@ -12,7 +12,7 @@ Status PeerCache::await_room(MemoryRange range, Access access, bool at_once) noe
   {
     MutexLock lock(mu_);
     if (is_gone_) return fail_rank_exited(peer_);
-    // An answer is under way already; one that is not asked for at once comes for the least of them.
+    // A notice is under way already; without at_once it comes for the shortest of the ranges.
     if (awaited_bytes_ != 0 && (at_once || range.len >= awaited_bytes_)) return Status::kOk;
     awaited_bytes_ = range.len;
   }

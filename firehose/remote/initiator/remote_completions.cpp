@@ -13,7 +13,7 @@ void RemoteCompletions::finish(RemoteRequest* request, const std::byte* answer,
     return;
   }
   if (answer_len != 0 && !request->answer.reserve(answer_len)) {
-    // Without what was answered the request has failed.
+    // Without memory for the reply's data the request has failed.
     if (request->pin.region != nullptr) (void)hydrant_remote_release(request->pin);
     request->pin = {nullptr, GASNET_ERR_RESOURCE};
     request->outcome.status = GASNET_ERR_RESOURCE;

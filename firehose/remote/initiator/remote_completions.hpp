@@ -1,7 +1,7 @@
-// Callbacks of requests that were answered: run at once, or kept until poll() runs them.
+// Callbacks of completed requests: run at once, or kept until poll() runs them.
 //
-// Invariant: a request is in the list from finish() to run(), which alone takes it out. done_mu_ is a leaf;
-// no callback runs under it.
+// Invariant: a request is in the list from finish() to run(), and only run() takes it out. done_mu_ is a
+// leaf; no callback runs under it.
 //
 // Threads: any.
 #pragma once
@@ -22,7 +22,7 @@ class RemoteCompletions {
 
   // Runs the callback, or keeps it for run(). `answer` need not outlive the call.
   void finish(RemoteRequest* request, const std::byte* answer, size_t answer_len) noexcept;
-  // Runs all that were kept; answers how many.
+  // Runs all that were kept; returns their number.
   int run() noexcept;
 
  private:

@@ -1,4 +1,4 @@
-// A request to a peer that could not be answered at once, and lists of them.
+// A request to a peer that could not be served at once, and lists of them.
 #pragma once
 
 #include <hydrant/remote_pin.h>
@@ -11,7 +11,6 @@
 
 namespace hydrant {
 
-// A request that could not be served at once.
 struct RemoteRequest {
   RemoteRequest* next = nullptr;
   uint64_t number = 0;
@@ -21,7 +20,7 @@ struct RemoteRequest {
   void* context = nullptr;
   Domain::PeerPin peer_pin;
   remote_wire::Message message;  // the move
-  remote_wire::Message answer;   // one that waits
+  remote_wire::Message answer;   // the reply's data, until poll() runs the callback
   // For the callback, when it waits for poll().
   hydrant_pin_t pin{};
   hydrant_remote_outcome_t outcome{};
@@ -33,7 +32,7 @@ struct RemoteRequest {
   }
 };
 
-// First come, first served. The owner's lock.
+// A queue in order of arrival. Guarded by the owner's lock.
 class RemoteRequestList {
  public:
   bool empty() const noexcept { return first_ == nullptr; }

@@ -1,5 +1,5 @@
-// Lists the firehoses that peers hold on this process, and marks those whose memory is gone. RemoteTarget
-// adds an export in step 4 of "Tour: a remote miss", and ends it when the peer returns its id.
+// Lists the firehoses that peers hold on this process, and marks those whose memory was released.
+// RemoteTarget adds an export in step 4 of "Tour: a remote miss", and ends it when the peer returns its id.
 #include "firehose/remote/target/export_table.hpp"
 
 #include "firehose/watch/mutant.hpp"
@@ -68,7 +68,7 @@ void ExportTable::end(uint32_t index, Export* out) noexcept {
     zombies_.fetch_sub(1, std::memory_order_release);
     zombie_bytes_ -= e.range.len;
   }
-  // Relaxed: a thread that misses the change asks the kernel once too often.
+  // Relaxed: a thread that misses the change makes one needless query of the kernel.
   if (e.checked) checked_.fetch_sub(1, std::memory_order_relaxed);
   count_.fetch_sub(1, std::memory_order_release);
   bytes_ -= e.charge;

@@ -1,8 +1,8 @@
 // Firehoses that peers have here: each is a hold on a region of the domain, with an id that is used once.
 //
-// An export is live from add() to release(). When its memory goes away it becomes a zombie and is listed for
-// its peer, to be recalled; the peer's release ends it like any other. Holds are given back to the domain by
-// the caller, outside the lock.
+// An export is live from add() to release(). When its memory is released it becomes a zombie and is listed
+// for its peer, to be recalled; the peer's release ends it like any other. The caller returns holds to the
+// domain, outside the lock.
 //
 // While its move is being served (withhold_until_reply() to publish()) the target's function, or the code
 // that makes the reply, uses the registration. Until then neither the peer's release nor the peer's end ends
@@ -33,11 +33,11 @@ class ExportTable {
     uint32_t before;  // of its peer's, by age
     uint32_t after;
     bool once : 1;     // was never cached: nothing to recall
-    bool checked : 1;  // only the kernel says that its memory goes away
+    bool checked : 1;  // only the kernel reports the release of its memory
     bool zombie : 1;
     bool listed : 1;    // to be recalled
-    bool withheld : 1;  // its peer has not been told of it
-    bool orphan : 1;    // withheld, and its peer is gone: publish() ends it
+    bool withheld : 1;  // its peer does not have the id yet
+    bool orphan : 1;    // withheld, and its peer has exited: publish() ends it
   };
 
   [[nodiscard]] bool set_up(uint32_t most, uint32_t ranks) noexcept;
@@ -46,16 +46,17 @@ class ExportTable {
   uint64_t add(const RegionSlot* slot, MemoryRange range, uint64_t charge, uint32_t peer, bool once,
                bool checked) noexcept;
   bool has_room() const noexcept { return free_ != kEnd || high_ + 1 < entries_.size(); }
-  // It serves the target first. Requires: add() has just answered `id`.
+  // The target uses it first. Requires: add() has just returned `id`.
   void withhold_until_reply(uint64_t id) noexcept;
-  // Its peer is about to be told. True: the peer has gone meanwhile, and this has ended it, as drop().
+  // Called before the peer gets the id. True: the peer has exited meanwhile, and this has ended the export,
+  // as drop().
   bool publish(uint64_t id, Export* out) noexcept;
-  // Ends a firehose that `peer` gives back. False: the peer has no such firehose (any more), or was not told
-  // its id. `out` gets a copy of the entry.
+  // Ends a firehose that `peer` releases. False: the peer has no such firehose (any more), or does not have
+  // its id yet. `out` gets a copy of the entry.
   bool release(uint64_t id, uint32_t peer, Export* out) noexcept;
-  // As release(), where the target itself wants it to end.
+  // As release(), when the target itself ends it.
   bool drop(uint64_t id, uint32_t peer, Export* out) noexcept;
-  // Any firehose of the peer from entry *from on, which is moved along; as drop(), but what is withheld is
+  // Any firehose of the peer from entry *from on, which is moved along; as drop(), but withheld ones are
   // left to publish(). From 0: false if there is none.
   bool release_any(uint32_t peer, uint32_t* from, Export* out) noexcept;
   uint32_t count_of(uint32_t peer) const noexcept { return peers_[peer].count; }
@@ -67,9 +68,9 @@ class ExportTable {
   // Turns the exports in the range into zombies and lists them. True if there was one.
   bool invalidate(MemoryRange gone) noexcept;
   bool invalidate(uint64_t id) noexcept;
-  // Takes up to `room` of the peer's list; answers how many.
+  // Takes up to `room` of the peer's list; returns their number.
   size_t take_recalls(uint32_t peer, uint64_t* ids, MemoryRange* ranges, size_t room) noexcept;
-  // They could not be sent.
+  // Lists ids again that could not be sent.
   void list_again(const uint64_t* ids, size_t n) noexcept;
   bool has_recalls(uint32_t peer) const noexcept { return peers_[peer].recalls != kEnd; }
 

@@ -1,11 +1,12 @@
 // Quotas: how much of this process's memory each peer may keep pinned.
 //
 // A part of the budget is split evenly: each peer's base quota, which is guaranteed. The rest is lent to
-// peers that run short. A loan to a peer that has not asked for a while is taken back for a peer that asks. A
-// peer's lease may fall below its holdings: it then gets nothing until it has released some. The sum over the
-// peers of the larger of lease and holdings never exceeds the budget, as long as the base quotas do not.
+// peers that run short. A loan to a peer that has not run short for a while is taken back for a peer that
+// does. A peer's lease may fall below its holdings: it then gets no grant until it has released some. The sum
+// over the peers of the larger of lease and holdings never exceeds the budget, as long as the base quotas do
+// not.
 //
-// This class sends nothing: take_change() returns the peer whose changed lease has to be sent.
+// This class sends no message: take_change() returns the peer whose changed lease has to be sent.
 //
 // Threads: the caller's lock.
 #pragma once
@@ -23,19 +24,19 @@ class LeaseTable {
   [[nodiscard]] bool set_up(uint64_t budget, uint32_t ranks, uint32_t percent) noexcept;
 
   // A move for `bytes`. True: there is room in its lease, if need be in one that has just grown. `is_short`:
-  // the peer gave up others for it, and would use more.
+  // the peer evicted others for it, and could use more.
   [[nodiscard]] bool admit(uint32_t peer, uint64_t bytes, bool is_short) noexcept;
-  // So much beside what it has is within its lease.
+  // True if so much beside its holdings is within its lease.
   bool fits(uint32_t peer, uint64_t bytes) const noexcept { return fits(peers_[peer], bytes); }
-  // A move for so much may be admitted: there is room in its lease, or something left to lend.
+  // True if a move for so much may be admitted: there is room in its lease, or bytes left to lend.
   bool may_fit(uint32_t peer, uint64_t bytes) const noexcept {
     return fits(peer, bytes) || (lent_ < pool_ && bytes <= max_);
   }
-  // The peer would need so much beside what it has.
+  // Notes that the peer needs so much beside its holdings.
   void ask(uint32_t peer, uint64_t bytes) noexcept;
   void grant(uint32_t peer, uint64_t bytes) noexcept;
   void release(uint32_t peer, uint64_t bytes) noexcept;
-  // It is gone for good: all that was lent is free.
+  // The peer has exited: all that was lent to it is free.
   void forget(uint32_t peer) noexcept;
 
   uint64_t lease(uint32_t peer) const noexcept { return peers_[peer].lease; }
@@ -56,7 +57,7 @@ class LeaseTable {
     }
     return found;
   }
-  // A peer other than the last asker whose lease was cut and that has to be told; false: none.
+  // A peer other than the last requester whose lease was cut and that has to be notified; false: none.
   bool take_change(uint32_t* peer) noexcept;
   bool has_change() const noexcept { return cut_count_ != 0; }
 
@@ -64,11 +65,11 @@ class LeaseTable {
   struct Peer {
     uint64_t lease;
     uint64_t held;
-    uint64_t asked_at;  // the move count of its last move that ran short, or of its last ask
+    uint64_t asked_at;  // the move count of its last move that ran short, or of its last request
     uint32_t number;
-    bool cut;  // to be told
+    bool cut;  // the peer has to be notified
   };
-  // Without a sum: a peer may ask for nearly all of the address space.
+  // Adds nothing up: a peer may request nearly all of the address space.
   static bool fits(const Peer& peer, uint64_t bytes) noexcept {
     return peer.held <= peer.lease && bytes <= peer.lease - peer.held;
   }

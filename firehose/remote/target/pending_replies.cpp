@@ -60,7 +60,7 @@ int RemoteTarget::send_replies() noexcept {
     PendingReply* next = kept;
     kept = next->next;
     MutexLock lock(exports_mu_);
-    if (notices_[next->to].gone) {  // meanwhile
+    if (notices_[next->to].gone) {  // since then
       delete next;
       continue;
     }

@@ -1,5 +1,5 @@
-// Recalls firehoses from peers when their memory is gone or the budget is short. poll() calls it; quiet()
-// says whether a peer may still use any memory.
+// Recalls firehoses from peers when their memory was released or the budget is short. poll() calls it;
+// quiet() reports whether a peer may still use released memory.
 #include "firehose/base/cancellation.hpp"
 #include "firehose/remote/target/remote_target.hpp"
 #include "firehose/watch/mutant.hpp"
@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kMaxRecalls = 16;  // of a message: fits the shortest
 constexpr uint64_t kMinReclaim = 64u << 10;
-// A peer that has ignored the reclaim during this many shortages is busy: another peer is asked.
+// A peer that has ignored the reclaim during this many shortages is busy: another peer gets the request.
 constexpr uint64_t kPatience = 64;
 
 }  // namespace
@@ -42,8 +42,8 @@ bool RemoteTarget::find_zombies() noexcept {
   return true;
 }
 
-// Asks the largest holder for idle firehoses after a local pin or a peer's move found no room. One request is
-// outstanding until that peer has reported that it is done: one shortage causes many failed pins.
+// Requests idle firehoses from the largest holder after a local pin or a peer's move found no room. One
+// request is outstanding until that peer has reported that it is done: one shortage causes many failed pins.
 void RemoteTarget::check_pressure() noexcept {
   const uint64_t budget_shortages = domain_.exports().budget_shortages();
   if (budget_shortages == shortages_seen_.load(std::memory_order_relaxed)) return;
@@ -100,7 +100,7 @@ int RemoteTarget::send_to(uint32_t peer) noexcept {
     lease = {leases_.lease(peer), max_lease(&is_region), leases_.number(peer), 0};
     if (is_region) lease.flags |= kMaxIsRegion;
   }
-  // A reclaim may be lost: the next shortage asks again. A lease may not: an idle peer whose lease was cut
+  // A reclaim may be lost: the next shortage sends another. A lease may not: an idle peer whose lease was cut
   // gets no reply that would carry the change, and is not cut again.
   if (reclaim != 0) {
     Message message;
@@ -155,7 +155,7 @@ Status RemoteTarget::quiet() noexcept {
   if (exports_.zombies() == 0) return Status::kOk;
   return fail_literal(Status::kNotReady,
                       "peers may still use memory that was released here: call "
-                      "hydrant_remote_poll() until they have given it back");
+                      "hydrant_remote_poll() until they have returned it");
 }
 
 void RemoteTarget::queue_lease_notices() noexcept {

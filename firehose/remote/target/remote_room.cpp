@@ -1,4 +1,4 @@
-// Sends room notices (decision 0033). An initiator whose move was declined for now asks for one; the target
+// Sends room notices (decision 0033). An initiator whose move was declined for now requests one; the target
 // sends it when there may be room.
 //
 // The end of a hold sends nothing, so the target has to look for room: in its poll while it remembers
@@ -16,7 +16,7 @@ using namespace remote_wire;
 
 namespace {
 
-// Between two looks for room: a look takes the domain's mutex and walks over what is held.
+// Time between two searches for room: a search takes the domain's mutex and visits the held regions.
 constexpr uint64_t kLookEveryNs = 20'000;
 
 }  // namespace
@@ -25,7 +25,7 @@ bool RemoteTarget::may_have_room(uint32_t from, MemoryRange range, Access access
   {
     MutexLock lock(exports_mu_);
     if (exports_.zombies() != 0 && exports_.zombie_bytes() >= config_.zombie_bytes) return false;
-    // It may make room itself, by giving back: which of its firehoses are idle it alone knows.
+    // The peer may make room itself, by releases: only it knows which of its firehoses are idle.
     if (leases_.held(from) != 0) return true;
     if (!exports_.has_room() || !leases_.may_fit(from, range.len)) return false;
   }
@@ -57,7 +57,7 @@ Status RemoteTarget::on_await(uint32_t from, const Await& await, void* reply_to)
   MemoryRange& awaited = notices_[from].awaited;
   if (notices_[from].gone) return Status::kOk;
   if (awaited.len == 0) awaiting_.fetch_add(1, std::memory_order_relaxed);
-  // The notice is for the shortest range of this peer; its other pins ask again.
+  // The notice is for the shortest range of this peer; its other pins send another request.
   if (awaited.len == 0 || range.len < awaited.len) {
     awaited = range;
     notices_[from].awaited_access = access;

@@ -16,7 +16,7 @@ using namespace remote_wire;
 namespace {
 
 constexpr size_t kMaxPendingRefusals = 65536;  // address space
-constexpr size_t kMaxIdle = 16;                // given back with a move, and dropped for it
+constexpr size_t kMaxIdle = 16;  // firehoses released with a move, and unpinned for it
 
 }  // namespace
 
@@ -66,7 +66,7 @@ const RegionSlot* RemoteTarget::end_export(uint32_t from, uint64_t id, bool by_p
   {
     MutexLock lock(exports_mu_);
     if (!(by_peer ? exports_.release(id, from, &ended) : exports_.drop(id, from, &ended)))
-      return nullptr;  // an old one: it was dropped with its peer, or twice; or a guess
+      return nullptr;  // an old id: dropped with its peer, or released twice; or a guessed one
     leases_.release(from, ended.charge);
   }
   (void)domain_.release(ended.slot);
@@ -91,7 +91,7 @@ void RemoteTarget::release_exports(uint32_t from, const std::byte* ids, size_t n
   if (wanted != 0) domain_.exports().evict_if_short(idle, idle_count, wanted);
 }
 
-// Takes what it will cost out of the peer's lease: for all that would be welcome, or for what is needed.
+// Takes the charge out of the peer's lease: for the requested range, or for the required one.
 Status RemoteTarget::admit(uint32_t from, const Move& move, MemoryRange* range) noexcept {
   MutexLock lock(exports_mu_);
   if (exports_.zombie_bytes() >= config_.zombie_bytes && exports_.zombies() != 0) {
@@ -125,7 +125,8 @@ Status RemoteTarget::admit(uint32_t from, const Move& move, MemoryRange* range) 
   return Status::kOk;
 }
 
-// A firehose of memory that is not cached comes back some time after its use: the memory may be gone by then.
+// A firehose of uncached memory comes back some time after its use: the memory may have been released by
+// then.
 Status RemoteTarget::pin_for_peer(MemoryRange range, Access access, const RegionSlot** slot,
                                   Domain::ExportInfo* memory) noexcept {
   const Status status = domain_.pin(range, access, Domain::MissPolicy::kRegisterSparingly, slot);
@@ -143,16 +144,17 @@ Status RemoteTarget::pin_for_peer(MemoryRange range, Access access, const Region
 void RemoteTarget::serve(uint32_t from, const Move& asked, MoveResult* served) noexcept {
   const MemoryRange least{static_cast<uintptr_t>(asked.min_addr),
                           static_cast<size_t>(asked.min_len)};
-  // The wider range is the peer's guess: no untouched page is populated for it. Nor is anything registered
-  // for it that must be unpinned before it goes away: the owner may just have heard that nothing is.
+  // The wider range is the peer's guess: no untouched page is populated for it. If memory must be unpinned
+  // before its release, none is registered for the guess: an invalidation may just have reported that no pin
+  // is left.
   const MemoryRange wanted{static_cast<uintptr_t>(asked.wanted_addr),
                            static_cast<size_t>(asked.wanted_len)};
-  const MemoryRange welcome = domain_.config().unpin_before_release
-                                  ? least
-                                  : domain_.exports().without_untouched(least, wanted);
+  const MemoryRange usable = domain_.config().unpin_before_release
+                                 ? least
+                                 : domain_.exports().without_untouched(least, wanted);
   Move move = asked;
-  move.wanted_addr = welcome.addr;
-  move.wanted_len = welcome.len;
+  move.wanted_addr = usable.addr;
+  move.wanted_len = usable.len;
   MemoryRange range;
   served->status = admit(from, move, &range);
   if (served->status != Status::kOk) return;
@@ -160,8 +162,8 @@ void RemoteTarget::serve(uint32_t from, const Move& asked, MoveResult* served) n
   const uint64_t gone = domain_.exports().invalidation_log().count();
   const RegionSlot* slot = nullptr;
   uint64_t charge = range.len;
-  // Neighbours that become one region are one registration for all peers, but peers that have the parts
-  // hold them meanwhile: where room is short, merging would cost more than it saves.
+  // Neighbours that become one region are one registration for all peers, but peers that have the parts hold
+  // them meanwhile: if room is short, merging would cost more than it saves.
   served->status = pin_for_peer(range, access, &slot, &served->memory);
   if (served->status != Status::kOk && range != least) {
     range = least;
@@ -174,8 +176,8 @@ void RemoteTarget::serve(uint32_t from, const Move& asked, MoveResult* served) n
     if (!ok || charge != range.len) leases_.release(from, charge - (ok ? range.len : 0));
     charge = range.len;
     if (ok && !notices_[from].gone) {
-      // More than was asked for counts, too, or is not granted: a peer would hold what it has no quota for.
-      // What overlaps other firehoses of the peer would count twice.
+      // Memory beyond the request is charged, too, or is not granted: otherwise a peer would hold memory
+      // beyond its quota. Overlaps with other firehoses of the peer would count twice.
       size_t extra = served->memory.range.len - range.len;
       if (extra != 0 && leases_.fits(from, extra)) {
         served->memory.range = exports_.exclude_overlaps(from, range, served->memory.range);
@@ -206,15 +208,15 @@ void RemoteTarget::serve(uint32_t from, const Move& asked, MoveResult* served) n
     served->id = 0;
     served->status = fail(
         Status::kNotReady,
-        "[%#zx, +%zu), which rank %u asks for, was released while it was being pinned: ask again",
+        "[%#zx, +%zu), which rank %u requests, was released while it was being pinned: try again",
         static_cast<size_t>(least.addr), least.len, from);
   }
   served->charge = charge;
   if (!served->memory.cached) served->flags |= kOnce;
 }
 
-// Asked once the export is counted. What was released before may have been said to be out of reach, because
-// quiet() saw no exports: it is not granted then. What is released later, quiet() finds.
+// Called once the export is counted. Memory that was released before is not granted: quiet() saw no export,
+// and may have reported it as unused by peers. quiet() finds the exports of memory that is released later.
 bool RemoteTarget::is_still_there(const Domain::ExportInfo& memory, uint64_t seen) noexcept {
   if (!domain_.exports().sync_invalidations(memory.checked)) return false;
   const uint64_t now = domain_.exports().invalidation_log().count();
@@ -250,7 +252,7 @@ bool RemoteTarget::publish_export(uint32_t from, uint64_t id, Reply* reply) noex
   return false;
 }
 
-// Says what became of a move. It cannot fail: what has no room now waits for poll().
+// Sends the result of a move. It cannot fail: a reply without room waits for poll().
 void RemoteTarget::reply(uint32_t from, uint64_t number, MoveResult& served, const Message& said,
                          void* reply_to) noexcept {
   Message message;

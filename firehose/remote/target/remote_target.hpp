@@ -2,10 +2,10 @@
 // about them that are due.
 //
 // Invariant: each export is a hold on a region of the domain and charged to its peer's lease; both end with
-// it. A peer that is gone gets no export and no message; what it had ends in drop_exports_of().
+// it. A peer that has exited gets no export and no message; its exports end in drop_exports_of().
 //
 // Where to read on: moves in remote_target.cpp; functions and replies that wait in pending_replies.cpp;
-// memory that is gone or wanted back in remote_recalls.cpp; room notices in remote_room.cpp.
+// released or reclaimed memory in remote_recalls.cpp; room notices in remote_room.cpp.
 //
 // Threads: any. exports_mu_ is a leaf: neither the domain, the messenger nor a client's function is called
 // under it.
@@ -35,7 +35,7 @@ class RemoteTarget {
   RemoteTarget& operator=(const RemoteTarget&) = delete;
   // False when address space is refused.
   [[nodiscard]] bool map() noexcept;
-  // kBadArg: no peer could ever have anything here. Requires: map().
+  // kBadArg: no peer could ever have an export here. Requires: map().
   Status begin() noexcept;
 
   // ---- messages of peers ----
@@ -43,10 +43,10 @@ class RemoteTarget {
                  remote_wire::MessageReader reader, void* reply_to) noexcept;
   Status on_await(uint32_t from, const remote_wire::Await& await, void* reply_to) noexcept;
   void on_lease_request(uint32_t from, uint64_t bytes) noexcept;
-  // Ends n exports that the peer gives back. `wanted`: so many bytes are about to be pinned for it instead.
+  // Ends n exports that the peer releases. `wanted`: so many bytes are about to be pinned for it instead.
   void release_exports(uint32_t from, const std::byte* ids, size_t n, uint64_t wanted) noexcept;
 
-  // ---- peers that are gone ----
+  // ---- peers that have exited ----
   bool is_gone(uint32_t peer) const noexcept {
     MutexLock lock(exports_mu_);
     return notices_[peer].gone;
@@ -57,14 +57,14 @@ class RemoteTarget {
   void drop_replies(uint32_t peer) noexcept;
 
   // ---- poll() ----
-  // Finds out what there is to say to peers, and notes them as due.
+  // Finds the messages for peers, and marks the peers as due.
   void look() noexcept {
     (void)find_zombies();
     check_pressure();
     check_room();
   }
   void queue_lease_notices() noexcept;
-  // Each answers how much it did.
+  // Each returns the number of steps.
   int run_deferred() noexcept;
   int send_to(uint32_t peer) noexcept;
   int send_replies() noexcept;
@@ -99,7 +99,7 @@ class RemoteTarget {
     uint32_t to = 0;
     remote_wire::Message message;
   };
-  // A reply that says no, for which there was no memory.
+  // A refusal for whose reply there was no memory.
   struct PendingRefusal {
     uint64_t number;
     uint32_t peer;
@@ -109,7 +109,7 @@ class RemoteTarget {
   // ---- remote_target.cpp ----
   void serve(uint32_t from, const remote_wire::Move& asked, MoveResult* served) noexcept;
   Status admit(uint32_t from, const remote_wire::Move& move, MemoryRange* range) noexcept;
-  // A hold that a peer may have, and what it is of.
+  // Takes a hold that a peer may have, and describes its memory.
   Status pin_for_peer(MemoryRange range, Access access, const RegionSlot** slot,
                       Domain::ExportInfo* memory) noexcept;
   bool is_still_there(const Domain::ExportInfo& memory, uint64_t seen) noexcept;
@@ -117,19 +117,19 @@ class RemoteTarget {
                    const std::byte* args, remote_wire::Message* answer) noexcept;
   void reply(uint32_t from, uint64_t number, MoveResult& served, const remote_wire::Message& said,
              void* reply_to) noexcept;
-  // From here on the peer may give the export back; false: he has gone instead, and it has ended.
+  // From here on the peer may release the export; false: the peer has exited, and the export has ended.
   bool publish_export(uint32_t from, uint64_t id, remote_wire::Reply* reply) noexcept;
-  // Ends an export: what it held; null: there is no such one. `by_peer`: he gives it back.
+  // Ends an export and returns its slot; null: there is no such export. `by_peer`: the peer releases it.
   const RegionSlot* end_export(uint32_t from, uint64_t id, bool by_peer) noexcept;
   // The longest range that a peer can ever have here, and whether that is the domain's largest region.
   uint64_t max_lease(bool* is_region) const noexcept HYDRANT_REQUIRES(exports_mu_);
   Status fail_too_large(uint32_t from, uint64_t len) const noexcept HYDRANT_REQUIRES(exports_mu_);
   // ---- pending_replies.cpp ----
   int send_refusals() noexcept;
-  // Takes the peer's answers off the lists; answers the deferred moves among them.
+  // Takes the peer's replies off the lists; returns the deferred moves among them.
   DeferredMove* unlist_replies(uint32_t peer) noexcept;
   // ---- remote_recalls.cpp ----
-  // Finds out what is gone; true if anything was listed for recall.
+  // Finds exports of released memory; true if any was listed for recall.
   bool find_zombies() noexcept;
   void check_pressure() noexcept;
   // ---- remote_room.cpp ----
@@ -155,15 +155,15 @@ class RemoteTarget {
   // The messages that poll() sends to the peer as a target.
   struct PendingNotices {
     uint64_t reclaim_bytes;
-    uint64_t reclaimed_at;  // the domain's count of shortages when it was asked for room
-    bool reclaiming;        // ... and it has not said that this is done
+    uint64_t reclaimed_at;  // the domain's count of shortages at the last RECLAIM
+    bool reclaiming;        // ... which the peer has not completed yet
     enum class Room : uint8_t { kNone, kPending, kDue } room;  // notice to send
-    MemoryRange awaited;  // it waits for room for this; len 0: it does not
+    MemoryRange awaited;  // range that it waits for room for; len 0: none
     Access awaited_access;
     bool lease;
     bool gone;
   };
-  std::atomic<uint32_t> awaiting_{0};  // peers; relaxed: what they wait for lies under the lock
+  std::atomic<uint32_t> awaiting_{0};  // peers; relaxed: their ranges are under the lock
   std::atomic<uint64_t> room_looked_at_{0};
   MappedArray<PendingNotices> notices_ HYDRANT_GUARDED_BY(exports_mu_);
   MappedArray<PendingRefusal> pending_refusals_ HYDRANT_GUARDED_BY(exports_mu_);
