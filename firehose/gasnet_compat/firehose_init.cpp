@@ -23,7 +23,7 @@ constexpr uint64_t kMaxRegions = uint64_t{1} << 22;  // hydrant_domain_options_t
 
 size_t page_bytes() noexcept { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
 
-// A client compiled with another version of the headers, or files of one client that disagree.
+// Rejects a client that was compiled with another version of the headers, or whose files disagree.
 void check_client(const hydrant_fh_client_t* client) noexcept {
   if (client == nullptr || client->size != sizeof *client ||
       (client->shape >> 24) != HYDRANT_FH_ABI) {
@@ -73,7 +73,7 @@ size_t choose_bucket(const hydrant_fh_client_t& client) noexcept {
   return bucket;
 }
 
-// The prepinned regions as the pin cache wants them.
+// The prepinned regions in the form that the pin cache takes.
 struct Prepinned {
   std::unique_ptr<hydrant_range_t[]> ranges;
   std::unique_ptr<const void*[]> keys;
@@ -126,7 +126,7 @@ void create_domain(hydrant_fh& fh, const Prepinned& prepinned) noexcept {
   options.registrar = &functions;
   options.mode = fh.client.mode;
   options.watch = HYDRANT_WATCH_CLIENT;
-  options.stream_bytes = 1;  // a client's callbacks are asked for what its calls name, and no more
+  options.stream_bytes = 1;  // a client's callbacks get only ranges that its calls name
   const uint64_t victims = fh.limits.victim_bytes;  // 0: the library follows the machine
   options.budget_bytes = victims == 0 ? 0 : victims + fh.limits.remote_bytes;
   options.max_regions = choose_max_regions(fh, prepinned);
@@ -197,7 +197,7 @@ void fill_limits(const hydrant_fh& fh, hydrant_fh_limits_t* answer) noexcept {
   answer->local_pin_bytes = static_cast<size_t>(
       fh.client.mode == HYDRANT_MODE_PAGE ? fh.limits.victim_bytes : fh.limits.region_bytes);
   if (answer->local_pin_bytes != 0) return;
-  // No limit of the client's: the one that the domain found for itself.
+  // The client sets no limit: uses the one that the domain has chosen.
   hydrant_stats_t stats{};
   stats.size = sizeof stats;
   if (hydrant_get_stats(fh.domain, &stats) == GASNET_OK)

@@ -11,7 +11,7 @@
 namespace hydrant {
 namespace {
 
-// Below these GASNet refuses to start (LOCAL_ONLY, region mode). Fewer work here, at a price in misses.
+// Below these GASNet refuses to start (LOCAL_ONLY, region mode). Fewer work here, with more misses.
 constexpr uint64_t kFewBytes = uint64_t{16} << 20;
 constexpr uint64_t kFewRegions = 32;
 
@@ -28,7 +28,7 @@ uint64_t share(uint64_t whole, double ratio) noexcept {
   return static_cast<uint64_t>(static_cast<double>(whole) * ratio);
 }
 
-// How texts call a pair of settings, what they count, and the argument of firehose_init that bounds them.
+// Names of a pair of settings for texts, what they count, and the argument of firehose_init that bounds them.
 struct PairNames {
   const char* first;
   const char* second;
@@ -118,8 +118,9 @@ Status choose_region_bytes(const CompatRequest& request, const CompatEnvironment
   return Status::kOk;
 }
 
-// Without settings, regions are dealt out as the bytes are. If there are too few to address all bytes,
-// an explicit GASNET_FIREHOSE_MAXREGION_SIZE=0 lets the regions grow first; what is missing then is cut.
+// Without settings, regions are divided as the bytes are. If there are too few to address all bytes, an
+// explicit GASNET_FIREHOSE_MAXREGION_SIZE=0 lets the regions grow first; if they are still too few, both
+// shares are cut.
 uint64_t proportional_regions(const CompatRequest& request, const CompatEnvironment& environment,
                               uint64_t available, CompatLimits* limits) noexcept {
   const uint64_t m = limits->m_bytes - std::min(limits->m_bytes, request.prepinned_bytes);
@@ -175,7 +176,7 @@ Status split_regions(const CompatRequest& request, const CompatEnvironment& envi
   return Status::kOk;
 }
 
-// As many as may all be of the largest size; GASNet promises exactly this to the client.
+// The number of regions that may all have the largest size; GASNet promises exactly this to the client.
 uint64_t promised_regions(const CompatLimits& limits) noexcept {
   if (limits.victim_bytes == 0 || limits.region_bytes == 0) return limits.victim_regions;
   const uint64_t by_bytes = limits.victim_bytes / limits.region_bytes;
@@ -206,7 +207,7 @@ Status check_enough(const CompatRequest& request, const CompatEnvironment& envir
 }  // namespace
 
 CompatEnvironment read_compat_environment() noexcept {
-  // Only for the region size is a written zero a request of its own.
+  // Only for the region size an explicit zero has a meaning of its own.
   CompatEnvironment environment = {.m = read_setting(Knob::kGasnetM),
                                    .max_victim_m = read_setting(Knob::kGasnetMaxVictimM),
                                    .r = read_setting(Knob::kGasnetR),

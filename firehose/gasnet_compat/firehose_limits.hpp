@@ -12,7 +12,7 @@
 
 namespace hydrant {
 
-// A GASNET_FIREHOSE_* variable: "0" that was written and nothing written are not the same.
+// A GASNET_FIREHOSE_* variable: an explicit "0" differs from an unset variable.
 struct CompatSetting {
   uint64_t number = 0;
   bool given = false;
@@ -29,7 +29,7 @@ struct CompatEnvironment {
 // Reads the variables named after the fields.
 CompatEnvironment read_compat_environment() noexcept;
 
-// The limits that a client asks for; 0 lifts a limit.
+// The limits that a client requests; 0 lifts a limit.
 struct CompatRequest {
   bool page_mode = false;
   bool local_only = false;
@@ -40,19 +40,19 @@ struct CompatRequest {
   uint64_t prepinned_regions = 0;
   uint64_t bucket_bytes = 4096;  // power of two
   double victim_ratio = 0.25;
-  bool sends = false;  // it can reach its peers, so that M is of use
-  bool warns = true;   // one rank of a job says what is unwise
+  bool sends = false;  // the client can reach its peers, so that M is of use
+  bool warns = true;   // log warnings: one rank of a job does
 };
 
-// In force for local pins, prepinned memory not included; 0 means no limit of the client's.
+// The limits in force for local pins, prepinned memory not included; 0: the client sets no limit.
 struct CompatLimits {
   uint64_t m_bytes = 0;  // set aside for peers: not for local pins
   uint64_t victim_bytes = 0;
   uint64_t victim_regions = 0;  // page mode: 0
   uint64_t region_bytes = 0;    // page mode: 0
-  // What the client is told: so many regions of the largest size fit together.
+  // Reported to the client: so many regions of the largest size fit together.
   uint64_t local_regions = 0;
-  // For all peers together, prepinned memory not included; 0: no limit of the client's, or no peers.
+  // For all peers together, prepinned memory not included; 0: the client sets no limit, or has no peers.
   uint64_t remote_bytes = 0;
   uint64_t remote_regions = 0;
 };
@@ -62,16 +62,16 @@ struct CompatPeerLimits {
   uint64_t budget_bytes = 0;   // of all peers
   uint64_t pin_bytes = 0;      // longest pin
   uint64_t regions = 0;        // so many of pin_bytes at once; page mode: 0
-  uint64_t max_firehoses = 0;  // in use or idle; 0: as the cache thinks right
+  uint64_t max_firehoses = 0;  // in use or idle; 0: the cache chooses
 };
 
-// Errors: kBadArg, with a text that names the variable or the argument, where nothing could be pinned.
-// Warns (log) about what is only unwise.
+// Errors: kBadArg, with a text that names the variable or the argument, if no memory could be pinned.
+// Logs warnings about settings that are only unwise.
 Status compute_compat_limits(const CompatRequest& request, const CompatEnvironment& environment,
                              CompatLimits* limits) noexcept;
 
-// The equal parts of `peers` peers. `domain_bytes`: the budget of a cache whose client named none. Errors:
-// kBadArg: there is not enough for so many.
+// Divides the limits equally among `peers` peers. `domain_bytes`: the budget of a cache whose client named
+// none. Errors: kBadArg: there is not enough for so many.
 Status split_for_peers(const CompatRequest& request, const CompatLimits& limits,
                        uint64_t domain_bytes, uint32_t peers, CompatPeerLimits* of_one) noexcept;
 

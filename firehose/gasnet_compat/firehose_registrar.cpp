@@ -20,8 +20,8 @@ namespace {
 constexpr size_t kBatch = 32;
 constexpr size_t kMaxRegionBytes = size_t{2} * HYDRANT_FH_MAX_ALIGN;
 
-// The range of the Asking object of this thread; null if there is none.
-// Packed, because libfirehose may use 64 bytes of static TLS and has none left for padding.
+// The range of this thread's RequestedRange object; null if there is none. Packed, because libfirehose may
+// use 64 bytes of static TLS and has none left for padding.
 struct [[gnu::packed]] Requested {
   const MemoryRange* range = nullptr;
 };
@@ -134,9 +134,8 @@ int CompatRegistrar::pin(MemoryRange range, void* key) noexcept {
     }
     return HYDRANT_ERR_REFUSED;
   }
-  // The registration was made larger for the cache's sake and cannot be used: let the cache try what the
-  // client asked for. (A key that cannot be used for exactly that range is the client's own answer; a peer is
-  // never given one.)
+  // The cache enlarged the registration, and the client cannot use it: let the cache try the requested range.
+  // (A key that is unusable for exactly that range is the client's own decision; a peer never gets one.)
   if (client_.may_merge != nullptr && (for_peer || grown(range)) &&
       client_.may_merge(list.key()) == 0) {
     static_cast<void>(client_.move(list.data(), 1, nullptr, 0));
@@ -175,7 +174,7 @@ void CompatRegistrar::unpin(const hydrant_range_t* ranges, const void* const* ke
   }
 }
 
-// Pages are remembered bucket by bucket, because that is how they may be unpinned.
+// Pages are recorded bucket by bucket, because they may be unpinned in buckets.
 void CompatRegistrar::remember(MemoryRange range) noexcept {
   const auto thread = static_cast<uint32_t>(gettid());
   const uint32_t since = ms_now();

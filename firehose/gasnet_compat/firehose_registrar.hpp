@@ -33,7 +33,7 @@ class PinnedTable {
   // Forgets one range of exactly this address and length.
   void remove(uintptr_t addr, size_t len) noexcept;
   size_t size() const noexcept { return size_; }
-  // Copies up to n ranges, lowest address first; answers how many.
+  // Copies up to n ranges, lowest address first; returns their number.
   size_t copy_lowest(Entry* entries, size_t n) const noexcept;
 
  private:
@@ -47,7 +47,7 @@ class PinnedTable {
   size_t size_ = 0;
 };
 
-// "350 ms" below ten seconds, else "12 s". Answers `text`.
+// "350 ms" below ten seconds, else "12 s". Returns `text`.
 const char* format_age(uint32_t age_ms, char* text, size_t room) noexcept;
 
 // Thread safety: as hydrant_registrar_t demands. mutex_ guards only the table and is a leaf: nothing is
@@ -66,8 +66,8 @@ class CompatRegistrar {
   // The move callback's result when it last failed to pin; 0 if it never failed.
   int last_failure() const noexcept { return last_failure_.load(std::memory_order_relaxed); }
 
-  // While one lives, pins of this thread know what the client asked for: a registration that the cache has
-  // made larger must not come back as one that cannot be used (FH_MAY_MERGE).
+  // While one exists, pins of this thread know the range that the client requested: if the cache has enlarged
+  // a registration, it must not come back as unusable (FH_MAY_MERGE).
   class RequestedRange {
    public:
     explicit RequestedRange(MemoryRange range) noexcept;

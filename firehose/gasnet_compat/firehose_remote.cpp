@@ -20,14 +20,14 @@ namespace {
 
 constexpr uint64_t kMillisecond = 1'000'000;
 constexpr uint64_t kNever = UINT64_MAX;
-// Between two tries of what was declined: from a few round trips on, doubled up to the second.
+// Time between two tries of a declined operation: from a few round trips on, doubled up to the second value.
 constexpr uint64_t kFirstRetryNs = 20'000;
 constexpr uint64_t kLastRetryNs = 2 * kMillisecond;
 constexpr uint32_t kEnableRemoteCallback = 0x02;  // FIREHOSE_FLAG_ENABLE_REMOTE_CALLBACK
 constexpr uint32_t kAllInHandlers = HYDRANT_FH_COMPLETION_IN_HANDLER | HYDRANT_FH_REMOTE_IN_HANDLER;
 constexpr std::align_val_t kOpAlign{HYDRANT_FH_MAX_ALIGN};
 
-// Without a poll of the client's, other threads make the progress.
+// If the client has no poll, other threads make the progress.
 void pause_between_tries(bool polled) noexcept {
   if (polled) {
     sched_yield();
@@ -47,13 +47,13 @@ void pause_between_tries(bool polled) noexcept {
 }
 
 size_t message_bytes(const hydrant_fh& fh) noexcept {
-  // No longer than moves of this client can be, so that each is written to little memory.
+  // No longer than moves of this client can be, so that each is written into little memory.
   constexpr size_t kRest = 512;
   const size_t wanted = kRest + fh.client.client_bytes + fh.client.args_bytes;
   return std::min(wanted, fh.client.max_message_bytes);
 }
 
-// Between being declined for so many times and the next try.
+// Time from the last of so many refusals to the next try.
 uint64_t pause_after(uint32_t times) noexcept {
   return std::min(kFirstRetryNs << std::min(times, 16u), kLastRetryNs);
 }
@@ -100,7 +100,7 @@ CompatRemote::CompatRemote(hydrant_fh& fh, const CompatPeerLimits& limits) noexc
         static_cast<uint32_t>(std::min(limits.max_firehoses * peers, 4 * kMaxFirehoses));
   }
   options.max_region_bytes = static_cast<size_t>(limits.pin_bytes);
-  options.stream_bytes = 1;  // what its calls name, and no more
+  options.stream_bytes = 1;  // only what its calls name
   if (hydrant_remote_create(&options, &end_) != GASNET_OK)
     compat_fatal("firehose_init: %s", hydrant_error_text());
   if (hydrant_remote_max_args(end_) < fh.client.args_bytes) {
@@ -112,7 +112,7 @@ CompatRemote::CompatRemote(hydrant_fh& fh, const CompatPeerLimits& limits) noexc
 }
 
 CompatRemote::~CompatRemote() {
-  static_cast<void>(hydrant_remote_destroy(end_));  // ends what is under way: done_thunk()
+  static_cast<void>(hydrant_remote_destroy(end_));  // completes operations under way: done_thunk()
   for (CompatRemoteOp** list : {&ops_, &done_}) {
     while (*list != nullptr) {
       CompatRemoteOp* op = *list;
@@ -239,7 +239,7 @@ hydrant_pin_t CompatRemote::pin(const hydrant_fh_remote_request_t& pin_request) 
   return pin;
 }
 
-// As much as this node may have of the other one is held, or too much is under way: both end without this
+// This node holds its whole share of the other one's memory, or too much is under way: both end without this
 // thread, if the client keeps to its order of pins.
 hydrant_pin_t CompatRemote::wait_to_start(CompatRemoteOp* op) noexcept {
   const hydrant_fh_remote_request_t pin_request = op->pin_request;
@@ -309,7 +309,7 @@ void CompatRemote::done_thunk(void* context, hydrant_pin_t pin,
 }
 
 void CompatRemote::done(CompatRemoteOp* op, hydrant_pin_t pin, bool called) noexcept {
-  // An operation with arguments is complete when these have arrived.
+  // An operation with arguments is complete when they have arrived.
   const bool wants_call = (op->pin_request.flags & kEnableRemoteCallback) != 0;
   const bool all_local_hit = wants_call ? !called : !op->moved;
   if ((fh_.client.remote_flags & HYDRANT_FH_COMPLETION_IN_HANDLER) != 0) {
@@ -370,7 +370,7 @@ void CompatRemote::room_thunk(void* user, uint32_t peer) {
   static_cast<CompatRemote*>(user)->flush_releases(peer);
 }
 
-// The node may have room. What it declines all the same is not tried at once again and again.
+// Retries the node's declined operations earlier, because it may have room; with growing pauses.
 void CompatRemote::flush_releases(uint32_t node) noexcept {
   MutexLock lock(mu_);
   for (CompatRemoteOp* op = ops_; op != nullptr; op = op->next) {
@@ -380,8 +380,8 @@ void CompatRemote::flush_releases(uint32_t node) noexcept {
   }
 }
 
-// Asks the nodes that have declined to say when there is room. A client that polls only when a message has
-// arrived has them answer in any case, so that it polls again: what was declined is under way always.
+// Requests room notices from the nodes that have declined. If a client polls only when a message has arrived,
+// they reply in any case, so that it polls again: declined operations are always under way.
 void CompatRemote::await_room() noexcept {
   if (declined_.load(std::memory_order_relaxed) == 0) return;
   constexpr size_t kAtOnce = 16;
@@ -410,7 +410,7 @@ void CompatRemote::await_room() noexcept {
   }
 }
 
-// Waits for declined operations last: nothing is left to the next poll, which may come late or never.
+// Waits for declined operations last: no step is left to the next poll, which may come late or never.
 void CompatRemote::progress() noexcept {
   static_cast<void>(hydrant_remote_poll(end_));
   retry();

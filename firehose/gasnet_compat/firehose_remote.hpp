@@ -1,5 +1,5 @@
 // The remote part of firehose.h: an end of hydrant/remote_pin.h, and what that API adds to it: pins that
-// never fail, and callbacks that run where the client said.
+// never fail, and callbacks that run where the client allows it.
 #pragma once
 
 #include <hydrant/firehose_shim.h>
@@ -18,12 +18,12 @@ namespace hydrant {
 
 class CompatRemote;
 
-// A remote pin that missed, until its callback has run, however often the other node says "not now".
-// Behind it lie the client's arguments.
+// A remote pin that missed, until its callback has run, however often the other node declines it. The
+// client's arguments lie behind it.
 struct CompatRemoteOp {
   enum class State : uint8_t {
-    kAsked,     // the other node has to answer
-    kHeld,      // the calling thread waits until it may be asked
+    kAsked,     // the other node has to reply
+    kHeld,      // the calling thread waits until it may send the request
     kDeclined,  // to be tried again
     kDone,      // its callback waits for poll()
   };
@@ -34,11 +34,11 @@ struct CompatRemoteOp {
   CompatRemoteOp* previous = nullptr;
   uint64_t began_ns = 0;
   uint64_t next_report_ns = 0;
-  uint64_t declined_ns = 0;  // when it was declined the last time
+  uint64_t declined_ns = 0;  // when it was last declined
   uint64_t retry_ns = 0;
   uint32_t declined = 0;
-  uint32_t hints = 0;  // times that the other node said that there may be room
-  bool told = false;   // it said so since it declined
+  uint32_t hints = 0;  // number of room notices from the other node
+  bool told = false;   // a room notice has come since it was declined
   State state = State::kAsked;
   bool moved = false;      // a move was made for it
   bool args_made = false;  // and the client's arguments were written
@@ -69,7 +69,7 @@ class CompatRemote {
   hydrant_pin_t pin(const hydrant_fh_remote_request_t& pin_request) noexcept;
   void deliver(uint32_t from, const void* message, size_t len, void* reply_to) noexcept;
 
-  // Progress, without the client's completion callbacks: what a pin that waits does.
+  // Makes progress without the client's completion callbacks, for a pin that waits.
   void progress() noexcept;
   // Makes progress, runs completion callbacks, and reports requests that wait for long.
   void poll() noexcept;
@@ -108,7 +108,7 @@ class CompatRemote {
   hydrant_fh& fh_;
   const CompatPeerLimits limits_;
   const uint64_t patience_ns_;
-  // GASNet's firehose_poll() is empty for such a client: it may call it only when a message has arrived.
+  // GASNet's firehose_poll() is empty for such a client, which may call it only when a message has arrived.
   const bool polls_on_arrival_;
   hydrant_remote_t end_ = 0;
 

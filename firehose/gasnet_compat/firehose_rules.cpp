@@ -58,12 +58,12 @@ void check_call_rules(CompatCall call, const char* function) noexcept {
 
 namespace {
 
-// Before each request.
+// The header before each request.
 struct alignas(16) RequestHead {
   std::atomic<uint64_t> state;
 };
 constexpr uint64_t kLive = 0x6c69766572657175, kDropped = 0x64726f7072657175;
-// The last ones that were dropped; without a lock, so that a fork does not matter.
+// The requests that were dropped last; without a lock, so that a fork does not matter.
 constexpr size_t kKept = 256;
 std::array<std::atomic<void*>, kKept> g_dropped{};
 std::atomic<size_t> g_next{0};

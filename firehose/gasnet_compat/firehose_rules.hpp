@@ -1,5 +1,5 @@
-// From where a client of firehose.h may call which of its functions: GASNet's rules about handlers and
-// callbacks, as far as a call can be judged by what its thread is inside of. Checked with HYDRANT_DEBUG.
+// GASNet's rules on handlers and callbacks: from where a client of firehose.h may call which function, as far
+// as the calls that its thread is inside of can show it. Checked with HYDRANT_DEBUG.
 //
 // Not checked, because no call shows it: which requests belong to one operation, and so the order of pins;
 // handlers of the client's own.
@@ -13,13 +13,13 @@ namespace hydrant {
 // The call of the client, or of the client's message handler, that a thread is inside of.
 enum class CompatInside : uint8_t {
   kMove,  // firehose_move_callback, FH_MAY_MERGE
-  kHandler,  // a message of firehose's is served; callbacks that the client allows in handlers run here
+  kHandler,  // a firehose message is being served; callbacks that the client allows in handlers run here
   kArgs,    // remote_args_callback
   kRemote,  // firehose_remote_callback, in or outside of a handler
   kCount
 };
 
-// While one lives, its thread is inside. They nest to any depth: a wait inside a callback serves messages.
+// While one exists, its thread is inside. They nest to any depth: a wait inside a callback serves messages.
 class CompatScope {
  public:
   explicit CompatScope(CompatInside where) noexcept;
@@ -38,7 +38,7 @@ bool is_in_callback(CompatInside where) noexcept;
 enum class CompatCall : uint8_t {
   kReleases,  // firehose_release
   kLooks,     // try and partial pins: at once, and sends nothing
-  kWaits,     // what may wait, send, or run callbacks: pins, poll, init, fini, invalidate
+  kWaits,     // may wait, send, or run callbacks: pins, poll, init, fini, invalidate
 };
 
 // Aborts if the thread may not call it here. Does nothing without HYDRANT_DEBUG.
@@ -47,7 +47,7 @@ void check_call_rules(CompatCall call, const char* function) noexcept;
 // Storage for a request; null: no memory. With HYDRANT_DEBUG it is kept for a while after its end, so that
 // a second release of a request is reported, instead of touching memory of another request.
 void* make_request(size_t bytes) noexcept;
-// Aborts where it can tell that this was dropped before.
+// Aborts if it detects that the request was dropped before.
 void drop_request(void* request) noexcept;
 
 }  // namespace hydrant

@@ -28,7 +28,7 @@ inline const void* pointer(uintptr_t addr) noexcept { return reinterpret_cast<co
 
 hydrant_pin_t hydrant_fh_local_pin(hydrant_fh_t* fh, uint32_t shape, uintptr_t addr, size_t len) {
   check_compat_call(fh, shape, CompatCall::kWaits, "firehose_local_pin");
-  // A registration for a client with FH_MAY_MERGE needs to know the range that was asked for.
+  // A registration for a client with FH_MAY_MERGE needs to know the requested range.
   const hydrant_pin_t pin = fh->client.may_merge == nullptr
                                 ? hydrant_pin(fh->domain, pointer(addr), len, kCompatAccess)
                                 : hydrant_try_pin(fh->domain, pointer(addr), len, kCompatAccess);

@@ -69,7 +69,7 @@ void create_compat_domain(hydrant_fh& fh, size_t max_regions, size_t max_region_
 // Waits until the range can be pinned; aborts if it never can. (firehose_wait.cpp)
 hydrant_pin_t wait_for_compat_pin(hydrant_fh& fh, uintptr_t addr, size_t len) noexcept;
 
-// Prints a line on standard error, at any HYDRANT_LOG: GASNET_FIREHOSE_VERBOSE asked for it.
+// Prints a line on standard error, at any HYDRANT_LOG: GASNET_FIREHOSE_VERBOSE requests it.
 [[gnu::format(printf, 1, 2)]] void compat_print(const char* format, ...) noexcept;
 
 }  // namespace hydrant

@@ -11,13 +11,14 @@ namespace hydrant {
 namespace {
 
 constexpr uint64_t kMillisecond = 1'000'000;
-// Between two polls of a client whose releases happen in its poll; guess: a few RDMA round trips.
+// Time between two polls of a client whose releases happen in its poll; guess: a few RDMA round trips.
 constexpr uint64_t kPolledSliceNs = 20'000;
-// Without a poll another thread has to release; this bounds only how late a warning may come.
+// Without a poll another thread has to release: this only bounds how late a warning may come.
 constexpr uint64_t kIdleSliceNs = 100 * kMillisecond;
 constexpr size_t kLinesShown = 16;
 
-// Unheld regions would have been given up for this pin, so after a flush what is pinned is held.
+// Reports a long wait. Unheld regions would have been evicted for this pin, so after a flush every pinned
+// region is held.
 void report(hydrant_fh& fh, uintptr_t addr, size_t len, uint64_t waited_ns) noexcept {
   static_cast<void>(hydrant_flush(fh.domain));
   hydrant_stats_t stats{};
@@ -66,7 +67,7 @@ hydrant_pin_t wait_for_compat_pin(hydrant_fh& fh, uintptr_t addr, size_t len) no
     }
     if (fh.client.poll != nullptr) fh.client.poll();
     static_cast<void>(hydrant_poll(fh.domain));
-    if (fh.remote != nullptr) fh.remote->progress();  // peers are asked for what they do not use
+    if (fh.remote != nullptr) fh.remote->progress();  // peers get requests for idle firehoses
     const uint64_t now = now_ns();
     if (now < next_report) continue;
     report(fh, addr, len, now - began);
