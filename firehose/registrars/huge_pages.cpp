@@ -1,4 +1,4 @@
-// Queries the kernel's page map for huge pages and caches the answers. UringRegistrar::charge() calls it.
+// Queries the kernel's page map for huge pages and caches the results. UringRegistrar::charge() calls it.
 #include "firehose/registrars/huge_pages.hpp"
 
 #include <bit>
@@ -26,7 +26,7 @@ constexpr unsigned long kPagemapScan = _IOWR('f', 16, PagemapScan);
 
 constexpr uint32_t kTimeBits = 27;
 constexpr uint64_t kTimeMask = (uint64_t{1} << kTimeBits) - 1;
-// Units of 2^26 ns: an answer is valid in its own unit and the next, 67 to 134 ms.
+// Units of 2^26 ns: a result is valid in its own unit and the next, 67 to 134 ms.
 constexpr uint32_t kTimeShift = 26;
 
 // May be 0, like an unwritten entry: harmless, see is_huge().

@@ -1,10 +1,10 @@
-// Computes the kernel's charge for pinning part of a huge page: the whole huge page. Tells cheaply and
+// Computes the kernel's charge for pinning part of a huge page: the whole huge page. Finds out cheaply and
 // approximately whether the edges of a range lie in huge pages.
 //
-// It asks the kernel (PAGEMAP_SCAN, Linux 6.7) and caches the answer per huge page for about 0.1 s. In some
-// cases it does not know and understates the charge as the plain length: kernels before 6.7; memory that the
-// pin itself touches first and that then becomes huge; folios between a page and a huge page; 1-GiB pages
-// beyond their part of 2 MiB. An understatement causes a refused pin (kNotReady), never a wrong one.
+// It queries the kernel (PAGEMAP_SCAN, Linux 6.7) and caches the result per huge page for about 0.1 s. In
+// some cases the charge is understated as the plain length: kernels before 6.7; memory that the pin itself
+// touches first and that then becomes huge; folios between a page and a huge page; 1-GiB pages beyond their
+// part of 2 MiB. An understatement causes a refused pin (kNotReady), never a wrong one.
 #pragma once
 
 #include "firehose/base/machine/file_identity.hpp"
@@ -24,10 +24,10 @@ class HugePages {
   HugePages& operator=(const HugePages&) = delete;
 
   // `range.len`, plus the rest of the huge pages at its two ends. Any thread.
-  // Cost: zero for ranges of whole huge pages; else about 10 ns per end, 0.6 us when it asks the kernel.
+  // Cost: zero for ranges of whole huge pages; else about 10 ns per end, 0.6 us for a query of the kernel.
   uint64_t charge(MemoryRange range) const noexcept;
 
-  // Whether the kernel can be asked. If the program closes the descriptor, all pages count as small.
+  // True if the kernel can be queried. If the program closes the descriptor, all pages count as small.
   bool known() const noexcept { return pagemap_fd_.load(std::memory_order_relaxed) >= 0; }
   size_t huge_bytes() const noexcept { return size_t{1} << huge_shift_; }
 
@@ -38,7 +38,7 @@ class HugePages {
   bool is_huge(uintptr_t addr) const noexcept;
   bool ask_kernel(uintptr_t addr) const noexcept;
 
-  // A word per entry: block number, time of the query, answer. Relaxed, by any thread: a word is complete
+  // A word per entry: block number, time of the query, result. Relaxed, by any thread: a word is complete
   // in itself, and a lost one costs one query.
   static constexpr size_t kEntries = 1024;
   mutable std::atomic<uint64_t> entries_[kEntries] = {};

@@ -1,4 +1,4 @@
-// Finds locked memory with few questions: one per mapping where the kernel describes mappings, otherwise by
+// Finds locked memory with few queries: one per mapping if the kernel describes mappings, otherwise by
 // halves, down to single pages. The mlock registrar calls it before it locks.
 #include "firehose/registrars/locked_ranges.hpp"
 
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kMaxMappings = 128;
 // 80 us where mappings are few.
-constexpr int kMaxQuestions = 256;
+constexpr int kMaxQueries = 256;
 
 bool is_locked(const MlockCalls& calls, MemoryRange range) noexcept {
   return calls.find_lock(range) == EBUSY;
@@ -33,7 +33,7 @@ void LockedRanges::find(const MlockCalls& calls, MemoryRange range, size_t page_
   for (int mappings = 0; range.len != 0 && is_locked(calls, range); ++mappings) {
     MemoryRange mapping;
     if (mappings == kMaxMappings || calls.mapping(range.addr, &mapping) != 0)
-      return halve(calls, range, page_bytes, kMaxQuestions);
+      return halve(calls, range, page_bytes, kMaxQueries);
     const MemoryRange part{range.addr, std::min(range.end(), mapping.end()) - range.addr};
     if (is_locked(calls, part)) {
       // Another thread may have locked a part of it since, and so divided the mapping.
@@ -46,16 +46,16 @@ void LockedRanges::find(const MlockCalls& calls, MemoryRange range, size_t page_
 
 // `range` has a locked page.
 void LockedRanges::halve(const MlockCalls& calls, MemoryRange range, size_t page_bytes,
-                         int questions) noexcept {
+                         int queries) noexcept {
   const size_t half = range.len / 2 & ~(page_bytes - 1);
-  if (half == 0 || questions < 2) return add(range, half == 0);
+  if (half == 0 || queries < 2) return add(range, half == 0);
   const MemoryRange left{range.addr, half};
   const MemoryRange right{range.addr + half, range.len - half};
   const bool in_left = is_locked(calls, left);
   const bool in_right = is_locked(calls, right);
-  questions -= 2;
-  if (in_left) halve(calls, left, page_bytes, in_right ? questions / 2 : questions);
-  if (in_right) halve(calls, right, page_bytes, in_left ? questions / 2 : questions);
+  queries -= 2;
+  if (in_left) halve(calls, left, page_bytes, in_right ? queries / 2 : queries);
+  if (in_right) halve(calls, right, page_bytes, in_left ? queries / 2 : queries);
 }
 
 }  // namespace hydrant

@@ -20,7 +20,7 @@ struct MemlockLimit {
 // Reads the current values: the limit may change while a process runs. Cost: a few microseconds.
 MemlockLimit read_memlock_limit() noexcept;
 
-// "RLIMIT_MEMLOCK is 8388608 bytes (8192 KiB): raise it with ..."; cut at the buffer. Answers `text`.
+// "RLIMIT_MEMLOCK is 8388608 bytes (8192 KiB): raise it with ..."; cut at the buffer. Returns `text`.
 const char* describe_memlock(const MemlockLimit& limit, char* text, size_t text_bytes) noexcept;
 
 // A field of /proc/self/status in KiB ("VmLck", "VmPin"), converted to bytes; 0 if missing.

@@ -41,7 +41,7 @@ void* pointer(uintptr_t addr) noexcept { return reinterpret_cast<void*>(addr); }
 
 unsigned long long ull(uint64_t value) noexcept { return value; }
 
-// Calls `call` again while its errno is one that passes.
+// Calls `call` again while its errno is a transient one.
 template <class Call>
 int retried(Call call) noexcept {
   int error = EAGAIN;
@@ -70,7 +70,7 @@ class MlockRegistrar final : public Registrar {
   int try_on(MemoryRange page) noexcept;
   // Makes `range` resident and locks what is not `locked` in whole.
   Status lock_pages(MemoryRange range, const LockedRanges& locked, bool writing) noexcept;
-  // Errno of locking a part of a pin, of which nothing is the program's.
+  // Errno of locking a part of a pin in which the program has no lock.
   int lock_own(MemoryRange part, bool writing) noexcept;
   int lock_with(bool on_fault, MemoryRange part) const noexcept {
     return retried([&] { return calls_.lock(part, on_fault); });
@@ -93,7 +93,7 @@ class MlockRegistrar final : public Registrar {
   bool being_unlocked(MemoryRange range) const noexcept HYDRANT_REQUIRES(mu_);
   // Notes what was reported while the mutex was held, also in `more`. Comes before each look at the counts.
   void settle_pending(PagePinCounts* more = nullptr) noexcept HYDRANT_REQUIRES(mu_);
-  // Afterwards reports wait, or what they tell is noted in `ranges`, which are to be unlocked.
+  // Afterwards reports wait for the unlocking, or are noted in `ranges`, which are to be unlocked.
   void begin_unlock(PagePinCounts* ranges) noexcept HYDRANT_REQUIRES(mu_);
   void note_left_locked(uint64_t bytes) noexcept {
     left_locked_bytes_.fetch_add(bytes, std::memory_order_relaxed);
@@ -110,7 +110,7 @@ class MlockRegistrar final : public Registrar {
   // A page that only mlockall() locks.
   MemoryRange sentinel_;
   // Locking and unlocking run outside mu_, because munlock() of a large range takes milliseconds. find_lock()
-  // runs under it, before another pin of the pages can lock them: it asks about each gap in the counts, at a
+  // runs under it, before another pin of the pages can lock them: it queries each gap in the counts, at a
   // cost linear in the mappings there, and other pins and unpins wait. A pin counts first, then locks
   // all that the program had not locked: the pin that counted a page first may not have locked it yet, or may
   // fail. A count's fall to 0 and the unlocking must look atomic to pins of the same pages, or those would
@@ -163,7 +163,7 @@ Status MlockRegistrar::start() noexcept {
                 "cannot map a page for a trial of mlock: free memory, or raise ulimit -v");
   sentinel_ = {reinterpret_cast<uintptr_t>(page), traits_.granule_bytes};
   const int error = try_on(sentinel_);
-  // A new page: nothing but mlockall() has locked it.
+  // A new page: only mlockall() can have locked it.
   if (mmap(page, traits_.granule_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
            0) == MAP_FAILED)
     return fail(Status::kResource,
@@ -175,7 +175,7 @@ Status MlockRegistrar::start() noexcept {
   return fail(Status::kUnsupported, "mlock does not work here: %s; %s", errno_text(error), advice);
 }
 
-// Probes the kernel's features and measures costs. Answers the errno of locking a page.
+// Probes the kernel's features and measures costs. Returns the errno of locking a page.
 int MlockRegistrar::try_on(MemoryRange page) noexcept {
   can_populate_ = calls_.populate(page, true) == 0;
   uint64_t start_ns = now_ns();
@@ -330,7 +330,7 @@ bool MlockRegistrar::release(MemoryRange range, uint64_t stamp, int* error) noex
     const int failed = unlock_pages(unused, impatient);
     if (failed != 0) *error = failed;
   });
-  // Before the mutex is wanted: its holder may wait for a release, and that for the report.
+  // Before the mutex is taken: its holder may wait for a release of memory, which waits for the report.
   unlocks_.fetch_sub(1, std::memory_order_acq_rel);
   MutexLock lock(mu_);
   zero->clear();  // here, because the nodes' pool is the mutex's
@@ -379,10 +379,10 @@ void MlockRegistrar::begin_unlock(PagePinCounts* ranges) noexcept {
   }
 }
 
-// The caller of a hooked function goes on, or gets its memory, after this: an unlocking that has begun must
-// not come to the next memory at these addresses. The thread that unlocks needs nothing that another one
-// holds in the library, and no signal handler interrupts it. It may be stopped, or wait for the kernel. Then
-// it unlocks nothing more, except in a call of munlock() that it has entered: its unpin answers kBroken.
+// The caller of a hooked function continues, or gets its memory, after this: an unlocking that has begun must
+// not reach the next memory at these addresses. The thread that unlocks waits for no other thread in the
+// library, and no signal handler interrupts it. But it may be stopped, or wait for the kernel. Then it
+// unlocks no further range, except in a call of munlock() that it has entered: its unpin returns kBroken.
 void MlockRegistrar::unmapped(MemoryRange range) noexcept {
   bool noted = false;
   bool waits = true;

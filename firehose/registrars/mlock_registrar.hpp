@@ -7,13 +7,13 @@
 // a fork inherits no locks. Parts of a huge page can be locked and unlocked. hugetlbfs pages are never paged
 // out; locking them has no effect.
 //
-// Locks of the program. The kernel does not tell whose lock a page has. Pages that are locked before their
+// Locks of the program. The kernel does not report whose lock a page has. Pages that are locked before their
 // first pin are not locked again, and stay locked after their last unpin; where locked and other pages
 // alternate more than 64 times in one pin, some of the others stay locked as well. Where the kernel does not
-// tell what is locked in whole (locked_ranges.hpp), a pin makes the program's lock on fault a plain one.
+// show what is locked in whole (locked_ranges.hpp), a pin makes the program's lock on fault a plain one.
 // Pins of another registrar of this kind look like locks of the program: pages that both have pinned may stay
 // locked. After mlockall(MCL_CURRENT), or if the registrar is made after mlockall(MCL_FUTURE), it unlocks
-// nothing until munlockall(). Memory that comes where unmapped() was told that pinned memory went is not
+// nothing until munlockall(). Memory that replaces pinned memory, as reported to unmapped(), is not
 // unlocked before it is pinned itself; each pin has a note (RegistrarTraits::note_bytes) by which its unpin
 // knows whether that concerns it. Not noticed: a lock that the program or another registrar takes on pinned
 // pages; their last unpin unlocks these.
@@ -28,14 +28,14 @@
 // been written to before. So since Linux 5.14 a pin with a writing right first populates its ends. Memory
 // that is first written while a pin without such a right holds it stays divided.
 //
-// Cost: one mlock, with a writing right up to two populations of a page (0.5 us each) before it, a question
-// to the monitor (0.3 us), and one msync (0.3 us in one mapping, and linear in their number; under the
+// Cost: one mlock, with a writing right up to two populations of a page (0.5 us each) before it, a query
+// of the monitor (0.3 us), and one msync (0.3 us in one mapping, and linear in their number; under the
 // registrar's mutex) for each part that was not pinned yet, plus about 0.2 us at any length:
 // O(log n + runs touched) for n runs of different counts, each 64 bytes of heap, which a pin allocates before
 // it counts (kResource). Where the program has locked pages, see locked_ranges.hpp. An unpin or a refused
 // pin blocks signals (0.2 us) and makes one munlock per run whose count becomes 0. If parts were unmapped
-// unreported, it asks the kernel for the mappings (mapping_query.hpp) and makes one munlock per mapped run;
-// without /proc, one per page.
+// unreported, it queries the kernel for the mappings (mapping_query.hpp) and makes one munlock per mapped
+// run; without /proc, one per page.
 //
 // Charge: RLIMIT_MEMLOCK of this process, in an account separate from other registrars. The kernel charges a
 // page once, however often it is pinned. charge() counts each pin, so it may overstate but never understate.

@@ -4,7 +4,7 @@
 
 namespace hydrant {
 
-// Splits the interval that contains `at`, so that `at` becomes a boundary. Answers the first interval that
+// Splits the interval that contains `at`, so that `at` becomes a boundary. Returns the first interval that
 // starts there or later.
 PagePinCounts::Map::iterator PagePinCounts::split(uintptr_t at) noexcept {
   auto next = intervals_.lower_bound(at);

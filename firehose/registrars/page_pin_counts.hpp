@@ -3,7 +3,7 @@
 // Disjoint intervals with a count each, in address order; pages without a pin are not listed, and
 // neighbours with equal counts are one interval. An interval may be marked as kept: its lock is not the
 // registrar's own, and remains when the count becomes 0. Pins whose memory was unmapped are counted apart. A
-// pin has a stamp, the number of reports of unmapped memory before it, which tells which count it is in: that
+// pin has a stamp, the number of reports of unmapped memory before it, which shows which count it is in: that
 // of unmapped memory if the last report for the page came later. Pins without a stamp are taken for old ones
 // first. So pages stay locked while any pin of the memory that is there is left. Not thread-safe.
 #pragma once
@@ -38,7 +38,7 @@ class PagePinCounts {
 
   // Adds one to the count of every page of `range`. Requires: range.valid(), not reaching the top of the
   // address space, and reserve(). Cost: O(log n + intervals touched).
-  // Answers the pin's stamp, which is not kNoStamp.
+  // Returns the pin's stamp, which is not kNoStamp.
   uint64_t add(MemoryRange range) noexcept;
 
   // Calls each(MemoryRange) for each run of `range` with count 0, or kept, in address order: where locks may

@@ -71,7 +71,7 @@ bool UringRing::find_piece(UringRun run, MemoryRange within, Piece* piece) noexc
   return true;
 }
 
-// Answers bytes moved, 0 at the end of the file, or a negative errno.
+// Returns bytes moved, 0 at the end of the file, or a negative errno.
 int UringRing::move_piece(const Piece& piece, int fd, uint64_t offset, bool to_file,
                           uint64_t deadline_ns) noexcept {
   if (!is_usable()) return -ENXIO;

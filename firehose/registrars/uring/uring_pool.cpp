@@ -85,7 +85,7 @@ uint64_t UringPool::score(const UringLoad& load, uint32_t index, size_t len) con
   return score;
 }
 
-// Answers the first ring with no penalty, or the one with the lowest score. The search starts at an index
+// Returns the first ring with no penalty, or the one with the lowest score. The search starts at an index
 // derived from the processor, so that concurrent threads try different rings first.
 UringPool::Choice UringPool::find(size_t len, uint64_t avoid) noexcept {
   const uint32_t n = size(), run = UringRing::slots_for(len);
@@ -134,7 +134,7 @@ UringRing* UringPool::claim(size_t len, uint64_t avoid, uint32_t* index, int* er
   }
 }
 
-// Answers 0 if there are more rings than `size_seen` now, else a negative errno.
+// Returns 0 if there are more rings than `size_seen` now, else a negative errno.
 int UringPool::grow(uint32_t size_seen) noexcept {
   MutexLock lock(grow_mu_);
   const uint32_t n = size();
@@ -155,7 +155,7 @@ int UringPool::grow(uint32_t size_seen) noexcept {
   return 0;
 }
 
-// Reopens a lost ring that has drained. Answers 0 or a negative errno.
+// Reopens a lost ring that has drained. Returns 0 or a negative errno.
 int UringPool::reopen_lost() noexcept {
   int error = -EBUSY;
   const uint32_t n = size();

@@ -36,7 +36,7 @@ class UringPool {
   // Takes ownership of the first ring, which the probe has opened.
   void adopt_first(std::unique_ptr<UringRing> ring) noexcept;
 
-  // Claims a ring with room for a registration of `len` bytes and answers it and its index. Skips rings whose
+  // Claims a ring with room for a registration of `len` bytes and returns it and its index. Skips rings whose
   // bit is set in `avoid`. Null with *error = a negative errno if every ring is full and no further one can
   // be opened (-EXFULL: the pool's own limit).
   UringRing* claim(size_t len, uint64_t avoid, uint32_t* index, int* error) noexcept;

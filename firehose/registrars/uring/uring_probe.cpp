@@ -48,7 +48,7 @@ struct Times {
   uint64_t unpin_ns = UINT64_MAX;
 };
 
-// Pins and unpins once and keeps the shorter times. Answers 0 or a negative errno.
+// Pins and unpins once and keeps the shorter times. Returns 0 or a negative errno.
 int pin_once(UringRing& ring, MemoryRange range, uint64_t charge_bytes, Times* times) noexcept {
   UringRun run;
   if (!ring.claim(range.len, false)) return -EXFULL;

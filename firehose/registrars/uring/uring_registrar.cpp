@@ -36,7 +36,7 @@ struct UringKey {
 };
 static_assert(sizeof(UringKey) == 12 && kUringMaxSlots <= UINT16_MAX + 1);
 
-// Tells registrars of one process apart, so that a key is never taken for another's. Relaxed: only
+// Distinguishes registrars of one process, so that a key is never taken for another's. Relaxed: only
 // uniqueness matters.
 std::atomic<uint32_t> g_incarnations{0};
 uint32_t next_incarnation() noexcept {
@@ -91,7 +91,7 @@ class PooledUringRegistrar final : public UringRegistrar {
   HugePages huge_pages_;
   bool late_charges_ = false;
   std::atomic<uint64_t> losses_{0};  // number of times that rings were found lost; relaxed
-  // Changes in forget_in_child() alone.
+  // Changes in forget_in_child() only.
   uint32_t incarnation_ = next_incarnation();
 };
 

@@ -15,14 +15,14 @@
 //
 // Descriptors. Each use of a ring first checks that the descriptor is still its own. That adds 0.16 us to a
 // pin and its unpin, which take 0.63 us for 4 KiB (decision 0032). When the program has closed it, nothing of
-// the program is touched: pins made through that ring stay pinned, unpin() answers kPending until the last of
+// the program is touched: pins made through that ring stay pinned, unpin() returns kPending until the last of
 // them ends, new pins take new rings, losses() grows, and one warning is logged. The check does not notice a
 // program that closes the ring between the check and the use, within about 0.1 us.
 //
 // Charge: RLIMIT_MEMLOCK, per user across processes, whole huge pages (huge_pages.hpp); on newer
 // kernels (seen with 6.18) each ring's queues are charged, too: 12 KiB for the first, 8 KiB for others.
 // A limited account has no more rings than a sixteenth of it pays for, at least one, and they are not
-// in max_charge_bytes. Kernels that give a charge back late are detected at creation; unpin() answers
+// in max_charge_bytes. Kernels that release a charge late are detected at creation; unpin() returns
 // kPending on them.
 #pragma once
 
@@ -41,7 +41,7 @@ struct UringOptions {
   uint64_t crowded_bytes = uint64_t{64} << 20;
   // Pins at least this long go to rings of their own.
   uint64_t large_bytes = uint64_t{1} << 20;
-  // As if the kernel gave charges back late, whatever the probe finds: for tests.
+  // As if the kernel released charges late, whatever the probe finds: for tests.
   bool assume_late_charges = false;
 };
 

@@ -55,13 +55,13 @@ std::unique_ptr<UringRing> UringRing::open(uint32_t slots, bool tagged, int* err
   return self;
 }
 
-// Creates the ring and its buffer table. Answers 0 or a negative errno.
+// Creates the ring and its buffer table. Returns 0 or a negative errno.
 int UringRing::set_up(uint32_t slots, bool tagged) noexcept {
   const int error = make(slots, tagged);
   return error < 0 ? error : io_uring_register_buffers_sparse(&ring_, slots);
 }
 
-// Holds off forks until the ring is excluded from children. Answers 0 or a negative errno.
+// Holds off forks until the ring is excluded from children. Returns 0 or a negative errno.
 int UringRing::make(uint32_t slots, bool tagged) noexcept {
   io_uring_params params{};
   params.flags = IORING_SETUP_CQSIZE;
@@ -194,7 +194,7 @@ bool UringRing::claim(size_t len, bool only_if_idle) noexcept {
 }
 
 // Registers the pieces of `range` in slots from `first`. The kernel stops at the first piece that it cannot
-// register and answers the count before it; a second call for the rest returns the reason.
+// register and returns the count before it; a second call for the rest returns the reason.
 int UringRing::update(uint32_t first, uint32_t count, MemoryRange range, uint64_t tag) noexcept {
   uint32_t done = 0;
   int retries = 0;

@@ -35,7 +35,7 @@ class UringSlots {
   bool take(uint32_t count, uint32_t* first) noexcept;
   void give(uint32_t first, uint32_t count) noexcept;
 
-  // Makes the taken slot a live registration; answers its generation.
+  // Makes the taken slot a live registration; returns its generation.
   uint32_t publish(uint32_t slot, MemoryRange range, uint64_t charge_bytes) noexcept;
   // Ends a live registration of exactly `range`. True for one caller only.
   bool retire(UringRun run, MemoryRange range, uint64_t* charge_bytes) noexcept;

@@ -8,7 +8,7 @@
 
 namespace hydrant {
 
-// All take a positive errno and never answer kOk.
+// All take a positive errno and never return kOk.
 
 // io_uring_setup() or the sparse table failed when the registrar was created.
 Status explain_uring_unusable(int error) noexcept;
