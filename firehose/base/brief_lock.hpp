@@ -9,7 +9,7 @@
 
 namespace hydrant {
 
-// Locks `mu` if it becomes free within about 0.3 ms, else answers false. For mutexes that are usually held
+// Locks `mu` if it becomes free within about 0.3 ms, else returns false. For mutexes that are usually held
 // for less. With `impatient` it gives up after two yields. Async-signal-safe; does not preserve errno.
 inline bool lock_briefly(Mutex& mu, bool impatient = false) noexcept
     HYDRANT_TSA(try_acquire_capability(true, mu)) {

@@ -1,5 +1,5 @@
 // Implements RangeSet, a sorted array of disjoint ranges that merges neighbours, and RefusalList, the last
-// few refused ranges. The planner asks the refusals at each miss; the monitor keeps watched memory in
+// few refused ranges. The planner queries the refusals at each miss; the monitor keeps watched memory in
 // RangeSets.
 #include "firehose/base/range_set.hpp"
 

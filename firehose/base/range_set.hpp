@@ -1,4 +1,4 @@
-// Two small sets of address ranges, both looked at on misses only and guarded by the domain's mutex.
+// Two small sets of address ranges, both read on misses only and guarded by the domain's mutex.
 #pragma once
 
 #include "firehose/base/mapped_array.hpp"
@@ -21,7 +21,7 @@ class RangeSet {
   bool next(uintptr_t from, MemoryRange* out) const noexcept;
   size_t size() const noexcept { return count_; }
   bool overlaps(MemoryRange range) const noexcept;
-  // Whether one of the ranges lies in this one as a whole.
+  // True if one of the ranges lies in this range as a whole.
   bool has_any_inside(MemoryRange range) const noexcept;
   void clear() noexcept { count_ = 0; }
 
@@ -32,7 +32,7 @@ class RangeSet {
 };
 
 // Ranges that the registrar refused, with the refused rights: a repeated request fails at once. Bounded; the
-// oldest entry makes room. A request is known to be refused if it contains a refused range and asks for all
+// oldest entry makes room. A request is known to be refused if it contains a refused range and requests all
 // rights that were refused there: fewer rights may still be granted. An entry lapses after kLifeNs, because
 // no event reports memory that is mapped or made writable later.
 class RefusalList {

@@ -1,4 +1,4 @@
-// The registrar interface: how the pin cache asks for memory to be pinned. The cache owns it; networks and
+// The registrar interface: how the pin cache has memory pinned. The cache owns it; networks and
 // kernels implement it (firehose/registrars/, rdma/ibv/, or a client's own through
 // include/hydrant/pin_cache.h). Read docs/pin_cache.md, "Writing a registrar", next.
 //
@@ -9,8 +9,8 @@
 //  * a method must not call the domain that it serves, and must return in bounded time;
 //  * a failing call changes no state and records its text with hydrant::fail();
 //  * the same pages may be pinned by several overlapping live registrations: each is undone on its own;
-//  * unpin() may come when the memory is gone and other memory is at the address. It undoes what the key
-//    stands for, and changes nothing at the address. A registrar that has no such call sets
+//  * unpin() may come when the memory was unmapped and other memory is at the address. It undoes the
+//    registration of the key, and changes nothing at the address. A registrar that has no such call sets
 //    RegistrarTraits::unpin_before_release.
 #pragma once
 
@@ -57,10 +57,10 @@ struct RegistrarTraits {
   bool wants_unmap_reports = false;
   bool exports = false;       // export_key() and import_key() work
   uint32_t export_bytes = 0;  // largest blob of export_key(); at most 65536
-  bool asynchronous = false;  // pin_async() may answer kNotReady and complete later
+  bool asynchronous = false;  // pin_async() may return kNotReady and complete later
   // unpin() changes the memory at the address (madvise() of it, say), so a registration may not outlive its
   // memory. The cache then keeps only memory that waits for unpin(): kept arenas (monitor.h), and what the
-  // client announces by an invalidation, which answers kNotReady until all is undone. Other memory is pinned
+  // client announces by an invalidation, which returns kNotReady until all is undone. Other memory is pinned
   // for each use.
   bool unpin_before_release = false;
   // 0, or a power of two: the size of aligned blocks that charge() always counts whole. Pinning such a block
@@ -80,8 +80,8 @@ enum class UnpinResult : uint32_t {
 
 class Registrar {
  public:
-  // Completion of pin_async(). Runs on any thread, but never inside a pin_async() that answers something
-  // other than kNotReady. `key` is valid during the call.
+  // Completion of pin_async(). Runs on any thread, but never inside a pin_async() that returns a
+  // status other than kNotReady. `key` is valid during the call.
   using PinDone = void (*)(void* context, Status status, const std::byte* key);
 
   virtual ~Registrar() = default;
@@ -98,7 +98,7 @@ class Registrar {
   // Undoes one pin(), or a piece of it when traits().divisible.
   virtual UnpinResult unpin(MemoryRange range, const std::byte* key) noexcept = 0;
 
-  // Undoes n pins; override when a batch is cheaper. Answers the worst result.
+  // Undoes n pins; override when a batch is cheaper. Returns the worst result.
   virtual UnpinResult unpin_many(const MemoryRange* ranges, const std::byte* const* keys,
                                  size_t n) noexcept;
 
@@ -115,7 +115,7 @@ class Registrar {
   // Bytes that are unpinned but still charged by the kernel. The cache counts them against its budget.
   virtual uint64_t pending_charge() noexcept { return 0; }
 
-  // Bytes of memory that is locked still although it was unpinned, because the lock may be the program's. Any
+  // Bytes of memory that is still locked although it was unpinned, because the lock may be the program's. Any
   // thread.
   virtual uint64_t left_locked_bytes() const noexcept { return 0; }
 
@@ -144,7 +144,7 @@ class Registrar {
   // `offset` of the buffer behind `fd`, which may be closed afterwards. Operations and peers then use the
   // addresses of `range`, which the caller chooses. All values are multiples of the granule. The key works
   // with unpin() and export_key() as one of pin(). The cache does not call this: the owner of the device
-  // memory does, and must unpin before the memory goes away.
+  // memory does, and must unpin before the memory is released.
   // Errors: kUnsupported - registrar, library, kernel or driver lack dma-bufs; the text says what is needed;
   //         kBadArg - invalid descriptor or offset; others as pin(). Nothing is charged to memlock.
   virtual Status pin_dmabuf(int fd, uint64_t offset, MemoryRange range, Access access,

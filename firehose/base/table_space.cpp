@@ -36,7 +36,8 @@ size_t shared_chunk_bytes() {
                     TableSpace::kMaxShared, kChunkBytes);
 }
 
-// Whether addresses that were reserved since then are apart from what the monitor registers meanwhile.
+// True if addresses that were reserved since `since` are apart from ranges that the monitor registers
+// meanwhile.
 bool is_apart(uint64_t since, MemoryRange reserved) {
   constexpr int kYields = 16;
   for (int yields = 0; yields < kYields; ++yields) {
@@ -47,7 +48,7 @@ bool is_apart(uint64_t since, MemoryRange reserved) {
   return false;
 }
 
-// A table whose mapping was answered, with errno as it was; or null, with the reason.
+// Returns the table with errno as it was, or null with errno as the reason.
 void* answer(void* p, int saved_errno) {
   if (p != nullptr) errno = saved_errno;
   return p;
@@ -102,8 +103,8 @@ TableSpace::Chunk* TableSpace::chunk_of(const void* table) noexcept {
   return nullptr;
 }
 
-// Listed addresses that nothing is mapped to. Those that may be watched already stay reserved for good, since
-// unmapping them would look like a release: a chunk is rare, and costs addresses alone.
+// Reserves and lists addresses for a chunk. Addresses that may be watched already stay reserved for good,
+// because unmapping them would look like a release: a chunk is rare, and costs only addresses.
 void* TableSpace::map_chunk(size_t bytes) noexcept {
   Chunk* entry = free_entry();
   if (entry == nullptr) return nullptr;

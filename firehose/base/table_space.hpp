@@ -1,15 +1,14 @@
-// Memory of the cache's tables, in mappings that hold nothing else and are never watched.
+// Memory of the cache's tables, in mappings that contain nothing else and are never watched.
 //
-// The monitor registers whole mappings, and what lies beside the memory that is asked for, too; the end of
-// a table that is watched would look like a release past the hooks (decision 0037). So tables lie in
-// chunks; the monitor asks overlaps() before it registers, and a new chunk is checked against
-// registrations under way.
+// The monitor registers whole mappings, with all memory beside the requested range. Unmapping a watched table
+// would look like a release that bypassed the hooks (decision 0037). So tables lie in chunks; the monitor
+// calls overlaps() before it registers, and a new chunk is checked against registrations under way.
 //
 // Invariant: a chunk is in the list before a table of it is handed out and until it is unmapped. Small tables
 // share chunks, which stay; free ones are kept by size. A large table has a chunk of its own.
 //
-// Threads: any, also signal handlers: when the mutex is not free soon, a table gets a mapping of its own that
-// is not in the list, and one that is given back is lost. errno is kept on success.
+// Threads: any, also signal handlers: if the mutex is not free soon, a table gets a mapping of its own that
+// is not in the list, and a released table is leaked. errno is kept on success.
 #pragma once
 
 #include "firehose/base/memory_range.hpp"
@@ -35,12 +34,12 @@ class TableSpace {
   void* take(size_t bytes) noexcept HYDRANT_EXCLUDES(mu_);
   // The same, always in a chunk of its own.
   void* take_apart(size_t bytes) noexcept HYDRANT_EXCLUDES(mu_);
-  // Ends a table that take() or take_apart() answered for as many bytes.
+  // Releases a table that take() or take_apart() returned for as many bytes.
   void give(void* table, size_t bytes) noexcept HYDRANT_EXCLUDES(mu_);
   // Unmaps the end of a table of take_apart(): `kept` bytes of it stay, whole pages.
   void shrink(void* table, size_t bytes, size_t kept) noexcept;
 
-  // Whether a table may lie in the range.
+  // True if a table may lie in the range.
   bool overlaps(MemoryRange range) const noexcept;
 
   // In a new process: the thread that had the mutex does not exist there.
@@ -74,7 +73,7 @@ class TableSpace {
   uintptr_t end_ HYDRANT_GUARDED_BY(mu_) = 0;
 };
 
-// The process's.
+// The table space of this copy of the library.
 extern constinit TableSpace g_table_space;
 
 }  // namespace hydrant

@@ -1,8 +1,8 @@
-// The times between the monitor's look at a mapping and its registration, for the threads that map tables
-// meanwhile: where another thread unmapped part of the mapping, a new table may lie in it, and
-// would be registered with it. Windows follow one another.
+// The times between the monitor's query of a mapping and its registration, for the threads that map tables
+// meanwhile: if another thread unmapped a part of the mapping, a new table may lie in that part, and would be
+// registered with the mapping. Windows follow one another.
 //
-// Threads: one opens and closes windows at a time; any number ask. Async-signal-safe, without waiting.
+// Threads: one opens and closes windows at a time; any number may query. Async-signal-safe, without waiting.
 #pragma once
 
 #include "firehose/base/memory_range.hpp"
@@ -20,7 +20,7 @@ class WatchWindows {
 
   // Increases when a window opens and when it closes: odd while one is open.
   uint64_t now() const noexcept { return sequence_.load(std::memory_order_seq_cst); }
-  // Whether memory that was mapped between since = now() and this call may lie in what was registered.
+  // Whether memory that was mapped between since = now() and this call may lie in a registered range.
   Answer ask(uint64_t since, MemoryRange mapped) const noexcept {
     const uint64_t windows = (now() + 1) / 2;
     uint64_t window = since / 2;
@@ -33,7 +33,7 @@ class WatchWindows {
       if (first > last) answer = Answer::kNotKnownYet;
       if (first <= mapped.last() && mapped.addr <= last) return Answer::kMayBeWatched;
     }
-    // A window that opened since then may have taken the place of one that was looked at.
+    // A window that opened since then may have overwritten the entry of an earlier one that was read.
     return (now() + 1) / 2 - since / 2 > kKept ? Answer::kMayBeWatched : answer;
   }
 
@@ -55,7 +55,7 @@ class WatchWindows {
     if (!announced) at.first.store(0, std::memory_order_release);  // [0, 0], which is never mapped
     sequence_.fetch_add(1, std::memory_order_seq_cst);
   }
-  // In a new process, whose parent may have had a window open.
+  // In the child of a fork, whose parent may have had a window open.
   void reset_in_child() noexcept {
     if (now() % 2 != 0) close();
   }
@@ -72,7 +72,7 @@ class WatchWindows {
   std::array<Registration, kKept> registrations_{};
 };
 
-// The process's: there is one monitor in it.
+// The windows of the process, which has one monitor.
 inline WatchWindows g_watch_windows;
 
 }  // namespace hydrant

@@ -1,7 +1,7 @@
 // A pool of buffers that are pinned in advance: the fallback when memory cannot be pinned now, and the send
 // and receive buffers of a network layer. All memory is mapped and registered once, when the pool is made.
 // Afterwards a buffer is taken and returned without a lock, an allocation or a system call. An empty pool
-// answers kNotReady and never waits. A pool serves one registrar; it copies no data and uses no network.
+// returns kNotReady and never waits. A pool serves one registrar; it copies no data and uses no network.
 // docs/decisions/0011-buffer-pool.md describes the designs that were measured.
 //
 // Design. Free buffers of a size class form a stack that all threads share. In front of it each thread has a
@@ -40,7 +40,7 @@
 //    stay for thieves and for the magazine's next owner.
 //
 // Fork. The pool's memory reads as zeros in the child, so the parent's buffers are never shared, copied or
-// written there. In the child take() and release_buffer() answer kNotInit and the destructor only unmaps.
+// written there. In the child take() and release_buffer() return kNotInit and the destructor only unmaps.
 //
 // Threads: any, except for create() and the destructor. A buffer
 // may be returned by a different thread than the one that took it. Not async-signal-safe.
@@ -86,7 +86,7 @@ struct BufferPoolOptions {
 
 struct PoolBuffer {
   std::byte* addr = nullptr;       // aligned to its size, up to a page
-  size_t size = 0;                 // the class's size, >= what was asked for
+  size_t size = 0;                 // the class's size, at least the requested size
   const std::byte* key = nullptr;  // one key for the whole pool; null if the registrar has no keys
 };
 
@@ -98,7 +98,7 @@ struct BufferPoolClassStats {
   uint32_t high_water = 0;  // peak of out + cached
   uint64_t taken = 0;       // from this class
   uint64_t returned = 0;    // to this class
-  uint64_t exhausted = 0;   // kNotReady answers to sizes of this class
+  uint64_t exhausted = 0;   // requests for this class that got kNotReady
   uint64_t borrowed = 0;    // sizes of this class served by a larger one
   uint64_t stolen = 0;      // buffers of this class taken out of magazines by thieves
   uint64_t out() const noexcept { return taken > returned ? taken - returned : 0; }

@@ -97,7 +97,7 @@ inline void leave(Magazine& magazine) noexcept {
 
 // Pushes slots[0] on top, slots[n - 1] lowest. Requires: n > 0; the caller holds the slots.
 void push(ClassState& state, Slot* all, const uint32_t* slots, uint32_t n) noexcept;
-// Pops up to n slots, the top first; answers how many. `first_slot` is the first slot of the class.
+// Pops up to n slots, the top first; returns how many. `first_slot` is the first slot of the class.
 uint32_t pop(ClassState& state, Slot* all, uint32_t first_slot, uint32_t* slots,
              uint32_t n) noexcept;
 

@@ -149,7 +149,7 @@ bool BufferPool::steal(uint32_t index, Magazine* thief, uint32_t* slot) noexcept
   return false;
 }
 
-// Answers a bit for each magazine in [from, to) that seems to hold slots and has no other thief.
+// Returns a bit for each magazine in [from, to) that seems to hold slots and has no other thief.
 uint64_t BufferPool::mark_for_stealing(uint32_t index, uint32_t from, uint32_t to) noexcept {
   uint64_t marked = 0;
   for (uint32_t i = from; i < to; ++i) {
@@ -163,7 +163,7 @@ uint64_t BufferPool::mark_for_stealing(uint32_t index, uint32_t from, uint32_t t
   return marked;
 }
 
-// Ends the theft from one marked magazine; answers how many slots it took, 0 if the owner is inside.
+// Ends the theft from one marked magazine; returns how many slots it took, 0 if the owner is inside.
 uint32_t BufferPool::empty_marked(uint32_t index, uint32_t victim, bool fenced,
                                   uint32_t* slots) noexcept {
   Magazine& magazine = magazines_[victim];

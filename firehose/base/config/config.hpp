@@ -116,7 +116,7 @@ std::string_view knob_choice_name(const KnobInfo& knob, uint64_t value) noexcept
 // Describes the accepted values, for tables and messages: "a size such as 64M or 0.5G, at least 4K".
 const char* describe_accepted(const KnobInfo& knob, char* text, size_t room) noexcept;
 // Writes a value in the knob's own grammar ("64M", "region", "10s"), always terminated; parse_knob()
-// reads it back. Answers `text`.
+// reads it back. Returns `text`.
 const char* format_knob(const KnobInfo& knob, uint64_t value, char* text, size_t room) noexcept;
 
 // The same by name.
@@ -154,11 +154,11 @@ const char* nearest_knob_name(const char* name) noexcept;
 
 // Calls `visit(context, name)` for each environment variable that has the prefix of a table and is not a
 // knob. So has a name with the prefix of a library that is not loaded, if a known name is near it. `name` is
-// cut at 95 bytes and valid during the call. Answers the count.
+// cut at 95 bytes and valid during the call. Returns the count.
 size_t for_each_unknown_name(void (*visit)(void* context, const char* name),
                              void* context) noexcept;
 
-// Warns of each unknown name and answers the count. Names of tests and benchmarks (HYDRANT_TEST_*,
+// Warns of each unknown name and returns the count. Names of tests and benchmarks (HYDRANT_TEST_*,
 // HYDRANT_BENCH_*) do not count. read_knob() calls it once per process, in rank 0 of a job only.
 size_t warn_unknown_names() noexcept;
 

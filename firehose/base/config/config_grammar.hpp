@@ -1,7 +1,7 @@
 // The grammars of knobs and command lines: sizes, counts, durations, booleans, choices and sets. Pure
 // functions, independent of the locale; config.hpp adds variables, ranges and messages.
 //
-// Every parser answers false for text outside its grammar or values beyond 64 bits, and then leaves *value
+// Every parser returns false for text outside its grammar or values beyond 64 bits, and then leaves *value
 // unchanged. Surrounding blanks and case are ignored; "+" and "-" are not accepted.
 // Threads: any. No allocation.
 #pragma once
@@ -37,7 +37,7 @@ std::string_view choice_at(std::string_view choices, uint64_t index) noexcept;
 uint64_t choice_count(std::string_view choices) noexcept;
 
 // The shortest exact form that the parser of the same name reads back ("64M", "1000", "250ms"). Always
-// terminated when room > 0; 24 bytes are enough. Answers `text`.
+// terminated when room > 0; 24 bytes are enough. Returns `text`.
 const char* format_size(uint64_t bytes, char* text, size_t room) noexcept;
 const char* format_duration(uint64_t ns, char* text, size_t room) noexcept;
 // Needs room for all names of `choices`.

@@ -23,7 +23,7 @@ CgroupMemory read_cgroup_memory(const char* root) noexcept;
 bool find_own_cgroup(const char* root, uint32_t version, char* directory, size_t room) noexcept;
 
 // Helpers for small files of /proc and /sys, shared with machine_limits.cpp.
-// Reads the first bytes of a file, terminated. Answers how many, 0 if it cannot be read.
+// Reads the first bytes of a file, terminated. Returns how many, 0 if it cannot be read.
 size_t read_small_file(const char* path, char* text, size_t room) noexcept;
 // Concatenates paths; false if the result was truncated.
 bool join_path(char* out, size_t room, const char* first, const char* second,

@@ -26,7 +26,7 @@ namespace hydrant {
 class CopyPinTuner {
  public:
   enum class Way : uint8_t {
-    kCopy,      // through a buffer, without asking the cache
+    kCopy,      // through a buffer, without a call of the cache
     kIfPinned,  // hydrant_try_pin(): registers nothing
     kPin,       // hydrant_pin()
   };
@@ -38,7 +38,7 @@ class CopyPinTuner {
     uint8_t size_class = 0;
   };
 
-  // Chooses the way of the next use of `len` bytes. If the cache answers without a pin, the caller copies,
+  // Chooses the way of the next use of `len` bytes. If the cache returns no pin, the caller copies,
   // and the use still counts for the chosen way.
   Turn choose(size_t len) noexcept {
     const auto size_class = static_cast<uint8_t>(len != 0 ? std::bit_width(len) - 1 : 0);

@@ -28,7 +28,7 @@ class FileIdentity {
     mark_ = kFirstMark + static_cast<int>(inode_ % kMarks);
     marked_ = known_ && fcntl(fd, F_SETSIG, mark_) == 0 && fcntl(fd, F_GETSIG) == mark_;
   }
-  // The functions below answer false if nothing was recorded. All are async-signal-safe.
+  // The functions below return false if nothing was recorded. All are async-signal-safe.
 
   // The strongest check: inode and mark. Cost: two system calls, 0.25 us.
   bool is(int fd) const noexcept { return is_file(fd) && (!marked_ || has_mark(fd)); }

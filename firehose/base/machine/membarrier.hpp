@@ -36,7 +36,7 @@ inline void full_fence() noexcept {
 
 namespace hydrant::membarrier {
 
-// Registers this process once and tries the call. Call it before any thread relies on barrier(). Answers
+// Registers this process once and tries the call. Call it before any thread relies on barrier(). Returns
 // is_enabled(). FIREHOSE_MEMBARRIER=0 in the environment disables it.
 bool enable() noexcept;
 

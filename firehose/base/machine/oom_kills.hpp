@@ -18,7 +18,7 @@ struct OomCounts {
 OomCounts read_oom_counts(const char* root = "") noexcept;
 
 // "; out of memory: the kernel has killed 1 process of the control group ..." with bytes in use and the
-// limit; "" if the counts equal `before`. Answers `text`.
+// limit; "" if the counts equal `before`. Returns `text`.
 inline constexpr size_t kOomText = 700;
 const char* describe_oom_kills(const OomCounts& before, char* text, size_t room,
                                const char* root = "") noexcept;
