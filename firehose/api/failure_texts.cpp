@@ -36,11 +36,11 @@ Status fail_rank_exited(uint32_t rank) noexcept {
               rank);
 }
 
-Status fail_no_memory(const char* domain, MemoryRange asked, const char* what) noexcept {
+Status fail_no_memory(const char* domain, MemoryRange requested, const char* what) noexcept {
   return fail(Status::kResource,
               "domain %s: the system has no memory for %s, which pinning [%#zx, +%zu) needs: free "
               "memory, raise the process's limit (ulimit -v), or copy",
-              domain, what, static_cast<size_t>(asked.addr), asked.len);
+              domain, what, static_cast<size_t>(requested.addr), requested.len);
 }
 
 }  // namespace hydrant

@@ -14,7 +14,7 @@ Status fail_wrapping(MemoryRange range) noexcept;
 Status fail_pin_of_parent() noexcept;
 Status fail_pin_released() noexcept;
 Status fail_rank_exited(uint32_t rank) noexcept;
-// Fails because the system has no memory for `what`, which belongs to the request for `asked`.
-Status fail_no_memory(const char* domain, MemoryRange asked, const char* what) noexcept;
+// Fails because the system has no memory for `what`, which belongs to the request for `requested`.
+Status fail_no_memory(const char* domain, MemoryRange requested, const char* what) noexcept;
 
 }  // namespace hydrant

@@ -30,9 +30,9 @@ const char* level_name(LogLevel level) noexcept {
 }
 
 // Converts snprintf's result to the number of bytes in the buffer.
-size_t written(int answer, size_t room) noexcept {
-  if (answer < 0 || room == 0) return 0;
-  const auto wanted = static_cast<size_t>(answer);
+size_t written(int length, size_t room) noexcept {
+  if (length < 0 || room == 0) return 0;
+  const auto wanted = static_cast<size_t>(length);
   return wanted < room ? wanted : room - 1;
 }
 

@@ -6,14 +6,14 @@
 
 namespace hydrant {
 
-bool ExportView::describe(const RegionSlot* slot, MemoryRange asked, ExportInfo* out) noexcept {
+bool ExportView::describe(const RegionSlot* slot, MemoryRange requested, ExportInfo* out) noexcept {
   *out = {};
   const CachePhase lock(parts_);
   const auto& infos = parts_.store.infos(lock);
   if (spans_.is_span(slot)) {
     const SpanParts* parts = spans_.table(lock).find(slot);
     if (parts == nullptr) return false;
-    out->range = round_out(asked, parts_.config.granule_bytes);
+    out->range = round_out(requested, parts_.config.granule_bytes);
     out->cached = true;
     for (size_t i = 0; i < parts->count; ++i) {
       out->cached = out->cached && !infos[parts->regions[i]].uncached;

@@ -25,7 +25,7 @@ class ExportView {
   MemoryRange without_untouched(MemoryRange needed, MemoryRange wanted) const noexcept {
     return parts_.limits.without_untouched(needed, wanted);
   }
-  bool describe(const RegionSlot* slot, MemoryRange asked, ExportInfo* out) noexcept;
+  bool describe(const RegionSlot* slot, MemoryRange requested, ExportInfo* out) noexcept;
   // Unpins those of the regions that are not held, if there is no room for `bytes`: the caller has released
   // them for that. Among many held regions the policy would have to search for them.
   void evict_if_short(const RegionSlot* const* slots, size_t n, uint64_t bytes) noexcept;

@@ -320,12 +320,12 @@ Status MissPath::claim(const CacheLock& lock, PinRequest& request, uint64_t kern
   return Status::kOk;
 }
 
-Status MissPath::reserve(const CacheLock& lock, MemoryRange asked, Budget::Share share,
+Status MissPath::reserve(const CacheLock& lock, MemoryRange requested, Budget::Share share,
                          uint64_t pending, Payment* payment) noexcept {
   Budget& budget = parts_.budget;
   const Budget::Share& whole = budget.whole();
   if (share.bytes > whole.bytes || share.regions > whole.regions) {
-    return parts_.texts.beyond_budget(asked, 1, share.bytes, share.regions);
+    return parts_.texts.beyond_budget(requested, 1, share.bytes, share.regions);
   }
   if (budget.in_force(lock) < whole.bytes && !parts_.config.is_remote &&
       budget.regrow(lock, rule_now_ns())) {
@@ -334,7 +334,7 @@ Status MissPath::reserve(const CacheLock& lock, MemoryRange asked, Budget::Share
   const Budget::Share lack = budget.shortage(lock, share);
   // Bytes that are being unpinned now are waited for; no region is evicted for them.
   if (lack.bytes == 0 && !budget.has_room(lock, share.bytes + pending)) {
-    return parts_.texts.until_uncharged(asked, share.bytes, pending);
+    return parts_.texts.until_uncharged(requested, share.bytes, pending);
   }
   if (lack.bytes == 0 && lack.regions == 0) {
     payment->reservation.take(lock, share);
@@ -347,7 +347,7 @@ Status MissPath::reserve(const CacheLock& lock, MemoryRange asked, Budget::Share
   const Budget::Share dead = share_of(infos, victims);
   const Budget::Share more{lack.bytes > dead.bytes ? lack.bytes - dead.bytes : 0,
                            lack.regions > dead.regions ? lack.regions - dead.regions : 0};
-  Shortage shortage{asked, share, {}, pending};
+  Shortage shortage{requested, share, {}, pending};
   const bool enough = (more.bytes == 0 && more.regions == 0) ||
                       parts_.evictor.evict(lock, more, &victims, &shortage.idle);
   const Budget::Share freed = share_of(infos, victims);
@@ -364,7 +364,7 @@ Status MissPath::reserve(const CacheLock& lock, MemoryRange asked, Budget::Share
   return parts_.texts.not_now(lock, budget, shortage);
 }
 
-Status MissPath::pay(MemoryRange asked, uint64_t charge, Payment* payment,
+Status MissPath::pay(MemoryRange requested, uint64_t charge, Payment* payment,
                      UnsettledRange* unsettled) noexcept {
   if (payment->regrown_budget != 0) {
     log_debug("domain %s: its budget grows back to %llu bytes", parts_.config.name,
@@ -383,7 +383,7 @@ Status MissPath::pay(MemoryRange asked, uint64_t charge, Payment* payment,
   parts_.unpinner.settle(lock, &payment->victims, outcome, Unpinner::Charge::kReserved);
   payment->reservation.release_excess(lock);
   if (parts_.budget.charged(lock) + pending <= parts_.budget.whole().bytes) return Status::kOk;
-  return parts_.texts.until_uncharged(asked, charge, pending);
+  return parts_.texts.until_uncharged(requested, charge, pending);
 }
 
 void MissPath::settle(const CacheLock& lock, UnsettledRange* unsettled) noexcept {

@@ -55,12 +55,12 @@ class MissPath {
   Status finish(const PinRequest& request, const Plan& plan, Status status,
                 UnsettledRange* unsettled, bool* again, RegionIndex* held) noexcept;
 
-  // Takes budget, and evicts for it. `asked` is for the text: the request, or the first of several.
-  Status reserve(const CacheLock&, MemoryRange asked, Budget::Share share, uint64_t pending,
+  // Takes budget, and evicts for it. `requested` is for the text: the request, or the first of several.
+  Status reserve(const CacheLock&, MemoryRange requested, Budget::Share share, uint64_t pending,
                  Payment* payment) noexcept;
   // Unpins the victims before the pin that they pay for. kNotReady: the kernel still charges them, and
   // there is no other room.
-  Status pay(MemoryRange asked, uint64_t charge, Payment* payment,
+  Status pay(MemoryRange requested, uint64_t charge, Payment* payment,
              UnsettledRange* unsettled) noexcept;
 
   // Takes a hold on an open region.

@@ -30,12 +30,13 @@ class Remedy {
 
 }  // namespace
 
-Status RefusalTexts::too_large(MemoryRange asked) const noexcept {
+Status RefusalTexts::too_large(MemoryRange requested) const noexcept {
   const size_t by_registrar = traits_.max_region_bytes;
   return fail(Status::kResource,
               "domain %s: [%#zx, +%zu) is more than the largest region of %zu bytes; pin it in "
               "pieces%s",
-              config_.name, static_cast<size_t>(asked.addr), asked.len, config_.max_region_bytes,
+              config_.name, static_cast<size_t>(requested.addr), requested.len,
+              config_.max_region_bytes,
               config_.max_region_bytes == by_registrar
                   ? ", the registrar takes no more at once"
                   : ", or raise options.max_region_bytes or FIREHOSE_MAX_REGION_SIZE");
@@ -56,12 +57,12 @@ Status RefusalTexts::beyond_budget(MemoryRange first, size_t ranges, uint64_t ch
 Status RefusalTexts::not_now(const CacheLock& lock, const Budget& budget,
                              const Shortage& lack) const noexcept {
   const uint64_t in_force = budget.in_force(lock);
-  const auto addr = static_cast<size_t>(lack.asked.addr);
-  const size_t len = lack.asked.len;
+  const auto addr = static_cast<size_t>(lack.requested.addr);
+  const size_t len = lack.requested.len;
   if (lack.wanted.bytes > in_force && !config_.is_remote) {
     return fail(Status::kNotReady,
                 "domain %s: [%#zx, +%zu) charges %llu bytes, and registrar %s had room for %llu of "
-                "the budget of %llu bytes when it was asked last: release pins of this and other "
+                "the budget of %llu bytes at the last attempt: release pins of this and other "
                 "processes, and try again after a second, or copy",
                 config_.name, addr, len, ull(lack.wanted.bytes), traits_.name, ull(in_force),
                 ull(config_.budget_bytes));
@@ -71,7 +72,7 @@ Status RefusalTexts::not_now(const CacheLock& lock, const Budget& budget,
   if (config_.is_remote) {
     return fail(Status::kNotReady,
                 "%s: [%#zx, +%zu) needs %llu bytes in %u regions of the peer's lease of %llu bytes "
-                "and %u regions: %llu bytes in %u regions are held or being asked for, %llu bytes "
+                "and %u regions: %llu bytes in %u regions are held or being requested, %llu bytes "
                 "in %u regions are idle; release pins, or raise budget_bytes or "
                 "FIREHOSE_REMOTE_BUDGET at the peer",
                 config_.name, addr, len, ull(lack.wanted.bytes), lack.wanted.regions, ull(in_force),
@@ -90,51 +91,52 @@ Status RefusalTexts::not_now(const CacheLock& lock, const Budget& budget,
       ull(lack.pending), Remedy(config_).text());
 }
 
-Status RefusalTexts::until_uncharged(MemoryRange asked, uint64_t charge,
+Status RefusalTexts::until_uncharged(MemoryRange requested, uint64_t charge,
                                      uint64_t pending) const noexcept {
   return fail(
       Status::kNotReady,
       "domain %s: [%#zx, +%zu) charges %llu bytes, which do not fit into the budget of %llu "
       "bytes before the kernel gives back %llu bytes that were unpinned: try again soon, or %s",
-      config_.name, static_cast<size_t>(asked.addr), asked.len, ull(charge),
+      config_.name, static_cast<size_t>(requested.addr), requested.len, ull(charge),
       ull(config_.budget_bytes), ull(pending), Remedy(config_).text());
 }
 
-Status RefusalTexts::no_free_slot(MemoryRange asked) const noexcept {
+Status RefusalTexts::no_free_slot(MemoryRange requested) const noexcept {
   return fail(Status::kNotReady,
               "domain %s: [%#zx, +%zu) needs a region slot, and all %u are taken by regions that "
               "are held, or were invalidated while they were held: release pins, or raise "
               "options.max_regions or FIREHOSE_MAX_REGIONS",
-              config_.name, static_cast<size_t>(asked.addr), asked.len, slots_);
+              config_.name, static_cast<size_t>(requested.addr), requested.len, slots_);
 }
 
-Status RefusalTexts::being_registered(MemoryRange asked) const noexcept {
+Status RefusalTexts::being_registered(MemoryRange requested) const noexcept {
   return fail(Status::kNotReady,
               "domain %s: [%#zx, +%zu) is being registered by another call, which has not ended "
               "yet: try again, call hydrant_poll(), or use hydrant_pin_wait()",
-              config_.name, static_cast<size_t>(asked.addr), asked.len);
+              config_.name, static_cast<size_t>(requested.addr), requested.len);
 }
 
-Status RefusalTexts::invalidated(MemoryRange asked, int times) const noexcept {
+Status RefusalTexts::invalidated(MemoryRange requested, int times) const noexcept {
   return fail(Status::kNotReady,
               "domain %s: [%#zx, +%zu) was invalidated during each of %d tries to register it: do "
               "not release or replace memory while it is being pinned, or try again",
-              config_.name, static_cast<size_t>(asked.addr), asked.len, times);
+              config_.name, static_cast<size_t>(requested.addr), requested.len, times);
 }
 
-Status RefusalTexts::beyond_rights(MemoryRange asked, Access need) const noexcept {
+Status RefusalTexts::beyond_rights(MemoryRange requested, Access need) const noexcept {
   return fail(Status::kRefused,
               "domain %s: [%#zx, +%zu) for access %s is more than registrar %s can grant: ask "
               "for %s at most, or take another registrar",
-              config_.name, static_cast<size_t>(asked.addr), asked.len, AccessNames(need).text(),
-              traits_.name, AccessNames(traits_.supported).text());
+              config_.name, static_cast<size_t>(requested.addr), requested.len,
+              AccessNames(need).text(), traits_.name, AccessNames(traits_.supported).text());
 }
 
-Status RefusalTexts::refused_recently(MemoryRange asked, Access need) const noexcept {
+Status RefusalTexts::refused_recently(MemoryRange requested, Access need) const noexcept {
   return fail(Status::kRefused,
               "domain %s: [%#zx, +%zu) was refused for access %s a moment ago (remembered for "
               "a second, or until invalidated): ask for fewer rights, or copy",
-              config_.name, static_cast<size_t>(asked.addr), asked.len, AccessNames(need).text());
+              config_.name, static_cast<size_t>(requested.addr), requested.len,
+              AccessNames(need).text());
 }
 
 }  // namespace hydrant

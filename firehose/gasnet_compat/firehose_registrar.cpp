@@ -123,14 +123,14 @@ int CompatRegistrar::pin(MemoryRange range, void* key) noexcept {
   RegionList list(client_);
   list.append(range, nullptr);
   const CompatScope inside(CompatInside::kMove);
-  const int answer = client_.move(nullptr, 0, list.data(), 1);
-  if (answer == GASNET_ERR_NOT_READY) return answer;
+  const int result = client_.move(nullptr, 0, list.data(), 1);
+  if (result == GASNET_ERR_NOT_READY) return result;
   const bool for_peer = is_in_callback(CompatInside::kHandler);
-  if (answer != 0) {
-    last_failure_.store(answer, std::memory_order_relaxed);
+  if (result != 0) {
+    last_failure_.store(result, std::memory_order_relaxed);
     if (for_peer) {
       log_warning("firehose_move_callback answered %d for [%#zx, +%zu), which a peer asks for",
-                  answer, static_cast<size_t>(range.addr), range.len);
+                  result, static_cast<size_t>(range.addr), range.len);
     }
     return HYDRANT_ERR_REFUSED;
   }
@@ -169,8 +169,8 @@ void CompatRegistrar::unpin(const hydrant_range_t* ranges, const void* const* ke
       }
     }
     const CompatScope inside(CompatInside::kMove);
-    const int answer = client_.move(list.data(), list.count(), nullptr, 0);
-    if (answer != 0) compat_fatal("firehose_move_callback answered %d for unpinning", answer);
+    const int result = client_.move(list.data(), list.count(), nullptr, 0);
+    if (result != 0) compat_fatal("firehose_move_callback answered %d for unpinning", result);
   }
 }
 

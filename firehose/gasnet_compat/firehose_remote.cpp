@@ -524,8 +524,8 @@ size_t CompatRemote::remote_thunk(void* user, uint32_t from, const hydrant_regio
   if (client.client_bytes != 0)
     std::memcpy(region.data() + client.client_offset, pinned->key, client.client_bytes);
   const CompatScope inside(CompatInside::kRemote);
-  const int answer = client.remote(from, region.data(), args, args_len);
-  if (answer != 0) compat_fatal("firehose_remote_callback answered %d for node %u", answer, from);
+  const int result = client.remote(from, region.data(), args, args_len);
+  if (result != 0) compat_fatal("firehose_remote_callback answered %d for node %u", result, from);
   return 0;
 }
 

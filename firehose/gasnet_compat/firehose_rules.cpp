@@ -85,8 +85,8 @@ void drop_request(void* request) noexcept {
         "firehose_release: this request was released before: its storage was the library's, and "
         "ended with that");
   }
-  const size_t place = g_next.fetch_add(1, std::memory_order_relaxed) % kKept;
-  std::free(g_dropped[place].exchange(head, std::memory_order_acq_rel));
+  const size_t index = g_next.fetch_add(1, std::memory_order_relaxed) % kKept;
+  std::free(g_dropped[index].exchange(head, std::memory_order_acq_rel));
 }
 
 #else

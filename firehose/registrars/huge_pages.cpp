@@ -126,8 +126,8 @@ bool HugePages::ask_kernel(uintptr_t addr) const noexcept {
   bool huge = false;
   const size_t page = page_bytes();
   const int fd = pagemap_fd_.load(std::memory_order_relaxed);
-  const bool asked = scan(fd, addr & ~(page - 1), page, &huge);
-  return asked && huge &&
+  const bool scanned = scan(fd, addr & ~(page - 1), page, &huge);
+  return scanned && huge &&
          identity_.has_mark(fd);  // the descriptor may name another process's page map by now
 }
 

@@ -20,9 +20,9 @@ namespace {
 
 // Direct system calls: sanitizers replace the libc functions by ones that lock nothing.
 int lock(MemoryRange range, bool on_fault) noexcept {
-  const long answer = on_fault ? syscall(SYS_mlock2, range.addr, range.len, MLOCK_ONFAULT)
+  const long result = on_fault ? syscall(SYS_mlock2, range.addr, range.len, MLOCK_ONFAULT)
                                : syscall(SYS_mlock, range.addr, range.len);
-  return answer == 0 ? 0 : errno;
+  return result == 0 ? 0 : errno;
 }
 
 int unlock(MemoryRange range) noexcept {

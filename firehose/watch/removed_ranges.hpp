@@ -1,5 +1,5 @@
 // Memory that was removed (MADV_DONTNEED and the like) by calls that may not have returned: the kernel
-// reports a removal before the pages go and never says when they are gone, so a registration made now
+// reports a removal before the pages are dropped, and never reports the end, so a registration made now
 // may be of old pages.
 //
 // Disjoint ranges in order, each with the number of the newest removal in it. Bounded: when it is full,

@@ -22,8 +22,8 @@ class InvalidationLog {
     const uint64_t n = count_.load(std::memory_order_relaxed);
     begun_.store(n + 1, std::memory_order_relaxed);
     // Release: a thread that reads one of these words also sees that the write had begun. (A reader that gets
-    // one new and one old word has acquired the new one; one that gets two old ones has read the range that
-    // it asked for.)
+    // one new and one old word has acquired the new one; one that gets two old ones has read the range of
+    // its number.)
     ring_[n % kKept].addr.store(range.addr, std::memory_order_release);
     ring_[n % kKept].len.store(range.len, std::memory_order_release);
     count_.store(n + 1, std::memory_order_seq_cst);

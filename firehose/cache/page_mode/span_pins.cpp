@@ -35,7 +35,7 @@ size_t SpanPins::buckets_in(MemoryRange range) const noexcept {
 }
 
 // Reserves budget for every range that is not held yet.
-Status SpanPins::reserve_missing(MemoryRange asked, const MemoryRange* ranges, size_t n,
+Status SpanPins::reserve_missing(MemoryRange requested, const MemoryRange* ranges, size_t n,
                                  const RegionSlot* const* held,
                                  MissPath::Payment* payment) noexcept {
   uint64_t charge = 0;
@@ -51,9 +51,9 @@ Status SpanPins::reserve_missing(MemoryRange asked, const MemoryRange* ranges, s
   Status status = Status::kOk;
   {
     const CachePhase lock(parts_);
-    status = miss_.reserve(lock, asked, {charge, regions}, kernel_pending, payment);
+    status = miss_.reserve(lock, requested, {charge, regions}, kernel_pending, payment);
   }
-  const Status paid = miss_.pay(asked, payment->reservation.share().bytes, payment, nullptr);
+  const Status paid = miss_.pay(requested, payment->reservation.share().bytes, payment, nullptr);
   return status != Status::kOk ? status : paid;
 }
 
@@ -87,20 +87,20 @@ Status SpanPins::check_total(const PinRequest& like, const MemoryRange* ranges, 
   if (charge <= parts_.config.budget_bytes && regions <= parts_.config.max_regions)
     return Status::kOk;
   // Buckets of one range are one request.
-  const size_t asked = like.pages.covers(ranges[n - 1]) ? 1 : n;
-  return parts_.texts.beyond_budget(like.range, asked, charge, regions);
+  const size_t requests = like.pages.covers(ranges[n - 1]) ? 1 : n;
+  return parts_.texts.beyond_budget(like.range, requests, charge, regions);
 }
 
 // Each range lies in one region (page mode: in one bucket). held[i] is the pin of ranges[i].
 Status SpanPins::acquire_all(const PinRequest& like, const MemoryRange* ranges, size_t n,
                              const RegionSlot** held) noexcept {
-  PinRequest asked = like;
-  if (parts_.checks.must_query()) (void)parts_.watch.wait_until_quiet(asked);
+  PinRequest checked = like;
+  if (parts_.checks.must_query()) (void)parts_.watch.wait_until_quiet(checked);
   const auto part_of = [&](MemoryRange range, MissPolicy policy) {
     PinRequest request{range, round_out(range, parts_.config.granule_bytes), like.need, like.thread,
                        policy};
-    request.quiet = asked.quiet;
-    request.restless = asked.restless;
+    request.quiet = checked.quiet;
+    request.restless = checked.restless;
     return request;
   };
   const bool may_register = like.policy != MissPolicy::kHitOnly;

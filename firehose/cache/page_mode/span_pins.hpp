@@ -46,7 +46,7 @@ class SpanPins {
   Status release_span(const RegionSlot* slot, ThreadDomain* thread) noexcept;
   Status acquire_all(const PinRequest& like, const MemoryRange* ranges, size_t n,
                      const RegionSlot** held) noexcept;
-  Status reserve_missing(MemoryRange asked, const MemoryRange* ranges, size_t n,
+  Status reserve_missing(MemoryRange requested, const MemoryRange* ranges, size_t n,
                          const RegionSlot* const* held, MissPath::Payment* payment) noexcept;
   Status check_total(const PinRequest& like, const MemoryRange* ranges, size_t n) noexcept;
   Status make_span(MemoryRange pages, const RegionSlot* const* held, size_t n,

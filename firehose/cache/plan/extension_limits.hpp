@@ -1,7 +1,7 @@
 // Keeps a plan within memory that belongs together: the mapping of the request, memory that is there, and
 // whole huge pages.
 //
-// Invariant: a plan contains its request before and after. Asks the kernel and the registrar, so that the
+// Invariant: a plan contains its request before and after. It queries the kernel and the registrar, so the
 // mutex is not held.
 #pragma once
 

@@ -32,7 +32,7 @@ struct PinRequest {
   bool may_wait = true;       // for a registration that another thread has under way
   bool asynchronous = false;  // the registration may complete later: kNotReady meanwhile
   bool exact = false;         // do not extend: the extended range was refused
-  bool plain = false;         // do not ask for eager rights: they were refused
+  bool plain = false;         // do not request eager rights: they were refused
   bool quiet = false;         // the monitor knew of no change under way since this call began
   bool must_query = false;    // there is a region to take once the monitor was queried
   bool restless = false;      // changes went on too long: regions that need the check are not used

@@ -1,5 +1,5 @@
-// Sums the holds that all threads have on a region. Eviction, invalidation and the reuse of slots ask for
-// sums after a fence.
+// Sums the holds that all threads have on a region. Eviction, invalidation and the reuse of slots call it
+// after a fence.
 #include "firehose/cache/region/hold_counts.hpp"
 
 namespace hydrant {

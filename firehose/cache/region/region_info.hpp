@@ -14,7 +14,7 @@ enum class RegionState : uint8_t {
   kUnused,      // never used since the domain began
   kPending,     // its registration is under way, outside every lock
   kOpen,        // in a table; its gate may be shut because it is watched or being examined
-  kDead,        // shut for good; registered until its holds are gone
+  kDead,        // shut for good; registered until its last hold is released
   kRetiring,    // no holds left; being unpinned, outside every lock
   kQuarantine,  // blank; reusable after one more fence
   kTombstone,   // was held when this process was forked off: never reused

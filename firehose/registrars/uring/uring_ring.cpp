@@ -122,9 +122,9 @@ bool UringRing::claim_loss() noexcept {
 int UringRing::update_table(uint32_t first, const iovec* pieces, const __u64* tags,
                             uint32_t n) noexcept {
   if (!is_usable()) return -EBADF;
-  const int answer = io_uring_register_buffers_update_tag(&ring_, first, pieces, tags, n);
+  const int result = io_uring_register_buffers_update_tag(&ring_, first, pieces, tags, n);
   // EOPNOTSUPP: the memory cannot be pinned, or the number is a file of another kind with an equal mark.
-  if ((answer != -EBADF && answer != -EOPNOTSUPP) || descriptor_.is_open()) return answer;
+  if ((result != -EBADF && result != -EOPNOTSUPP) || descriptor_.is_open()) return result;
   lost_.store(true, std::memory_order_release);
   return -EBADF;
 }
@@ -204,14 +204,14 @@ int UringRing::update(uint32_t first, uint32_t count, MemoryRange range, uint64_
                 std::min(range.len - offset, kUringPieceBytes)};
     // Only the first piece has the tag, for the whole run: all pieces are cleared together.
     __u64 piece_tag = done == 0 ? tag : 0;
-    const int answer = update_table(first + done, &piece, &piece_tag, 1);
-    if (answer == 1) {
+    const int result = update_table(first + done, &piece, &piece_tag, 1);
+    if (result == 1) {
       ++done;
-    } else if ((answer == -EINTR || answer == -EAGAIN) && ++retries < kRetries) {
+    } else if ((result == -EINTR || result == -EAGAIN) && ++retries < kRetries) {
       continue;
     } else {
       if (done > 0) clear(first, done);
-      return answer < 0 ? answer : -EIO;
+      return result < 0 ? result : -EIO;
     }
   }
   return 0;
@@ -221,12 +221,12 @@ int UringRing::clear(uint32_t first, uint32_t count) noexcept {
   int retries = 0;
   while (count > 0) {
     const uint32_t n = std::min(count, kClearBatch);
-    const int answer = update_table(first, kNothing, kNoTags, n);
-    if (answer > 0) {
-      first += static_cast<uint32_t>(answer);
-      count -= static_cast<uint32_t>(answer);
-    } else if ((answer != -EINTR && answer != -EAGAIN) || ++retries == kRetries) {
-      return answer < 0 ? answer : -EIO;
+    const int result = update_table(first, kNothing, kNoTags, n);
+    if (result > 0) {
+      first += static_cast<uint32_t>(result);
+      count -= static_cast<uint32_t>(result);
+    } else if ((result != -EINTR && result != -EAGAIN) || ++retries == kRetries) {
+      return result < 0 ? result : -EIO;
     }
   }
   return 0;

@@ -1,4 +1,4 @@
-// Handles a peer's replies, its part of poll(), and the end of all requests when the peer is gone.
+// Handles a peer's replies, its part of poll(), and the end of all requests when the peer has exited.
 // RemotePinService calls these; requests begin in peer_cache.cpp.
 #include "firehose/api/failure_texts.hpp"
 #include "firehose/api/pin_handle.hpp"

@@ -25,7 +25,7 @@ struct RemoteRequest {
   hydrant_pin_t pin{};
   hydrant_remote_outcome_t outcome{};
   // References: one for completion, and one while its move is being sent: the messenger may still be reading
-  // the move when the peer is reported gone.
+  // the move when the peer's exit is reported.
   std::atomic<uint32_t> users{1};
   void drop() noexcept {
     if (users.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
