@@ -104,22 +104,22 @@ uint64_t memlock_of(const BudgetDecision& machine, const RegistrarTraits& traits
 Status choose_budget(const hydrant_domain_options_t& options, const RegistrarTraits& traits,
                      DomainConfig* config) noexcept {
   const BudgetDecision machine = default_budget(traits.max_charge_bytes);
-  const uint64_t asked = or_knob(options.budget_bytes, Knob::kBudget);
-  config->budget_bytes = asked != 0 ? asked : machine.bytes;
-  config->memlock_bytes = asked != 0 ? 0 : memlock_of(machine, traits);
-  if (asked == 0 || asked >= config->granule_bytes) return Status::kOk;
+  const uint64_t wanted_bytes = or_knob(options.budget_bytes, Knob::kBudget);
+  config->budget_bytes = wanted_bytes != 0 ? wanted_bytes : machine.bytes;
+  config->memlock_bytes = wanted_bytes != 0 ? 0 : memlock_of(machine, traits);
+  if (wanted_bytes == 0 || wanted_bytes >= config->granule_bytes) return Status::kOk;
   if (options.budget_bytes != 0) {
     return fail(Status::kBadArg,
                 "options.budget_bytes = %llu is less than one %s of %zu bytes: nothing could be "
                 "pinned",
-                static_cast<unsigned long long>(asked),
+                static_cast<unsigned long long>(wanted_bytes),
                 config->mode == HYDRANT_MODE_PAGE ? "bucket" : "granule", config->granule_bytes);
   }
   static RateLimit once(RateLimit::kOnce);
   log_warning(once,
               "domain %s: FIREHOSE_BUDGET=%llu is less than %zu bytes, the least that can be "
               "pinned; using the default of %llu",
-              config->name, static_cast<unsigned long long>(asked), config->granule_bytes,
+              config->name, static_cast<unsigned long long>(wanted_bytes), config->granule_bytes,
               static_cast<unsigned long long>(machine.bytes));
   config->budget_bytes = machine.bytes;
   config->memlock_bytes = memlock_of(machine, traits);

@@ -1,10 +1,10 @@
-// Whether a fork handler may lock the library's mutexes.
+// Determines whether a fork handler may lock the library's mutexes.
 //
-// fork() may be called in a signal handler that interrupted this thread while it held a mutex of the
-// library, or in the middle of another fork(). Then a fork handler must lock nothing: it would wait for its
-// own thread, or for a thread that waits for it. The child of such a fork may find tables in the middle of a
-// change; it resets them without following their links, as the child of a raw clone() does. Nothing of what
-// was interrupted goes on there, so that the child's own forks lock again.
+// fork() may be called in a signal handler that interrupted this thread while it held a mutex of the library,
+// or in the middle of another fork(). Then a fork handler must take no lock: it would wait for its own
+// thread, or for a thread that waits for it. The child of such a fork may find tables in the middle of a
+// change; it resets them without following their links, as the child of a raw clone() does. Interrupted calls
+// do not continue in the child, so its own forks lock again.
 //
 // Each library's handlers have a ForkNesting of their own per thread.
 #pragma once

@@ -28,7 +28,7 @@ class PendingRanges {
     if (!keep(range)) overflowed_.store(true, std::memory_order_relaxed);
     added_.fetch_add(1, std::memory_order_acq_rel);
   }
-  // Adds all regions that are cached because the client vouches for them.
+  // Stands for all memory that is cached because the client vouches for it.
   void add_vouched() noexcept {
     vouched_.store(true, std::memory_order_relaxed);
     added_.fetch_add(1, std::memory_order_acq_rel);

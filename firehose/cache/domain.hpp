@@ -50,7 +50,7 @@ class Domain {
   void stop_watching() noexcept;
   // Adds a registration of the client's own. Requires: before the domain is published.
   Status add_prepinned(MemoryRange range, Access access, const void* key) noexcept;
-  // Cancels deferred pins, unpins if asked, detaches all threads. Requires: registry_mutex() not held, no
+  // Cancels deferred pins, unpins if `unpin`, detaches all threads. Requires: registry_mutex() not held, no
   // thread is inside a call.
   void shut_down(bool unpin) noexcept;
 

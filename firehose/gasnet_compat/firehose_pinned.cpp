@@ -50,7 +50,7 @@ void PinnedTable::remove(uintptr_t addr, size_t len) noexcept {
     hole = next(hole);
   }
   --size_;
-  // Move back whatever would no longer be found across the hole.
+  // Moves back the cells that would no longer be found across the hole.
   for (size_t cell = next(hole); cells_[cell].len != 0; cell = next(cell)) {
     const size_t home = home_of(cells_[cell].addr);
     const size_t mask = capacity_ - 1;

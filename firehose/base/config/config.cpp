@@ -43,7 +43,7 @@ KnobTable* table_of(const KnobInfo& row) noexcept {
   return nullptr;
 }
 
-// The ranks of a job have the same environment as a rule, so one process of them speaks.
+// The ranks of a job have the same environment as a rule, so only one process logs.
 bool warns() noexcept {
   return is_first_of_job() && !g_warnings_are_left.load(std::memory_order_relaxed);
 }

@@ -116,7 +116,7 @@ RegionIndex PageTable::first_start(uintptr_t first, uintptr_t last) const noexce
   return aligned < first || aligned > last ? kNoRegion : any_overlap(aligned, last);
 }
 
-// Splits the chain whose turn it is. Requires: inside a write.
+// Splits the next chain in order. Requires: inside a write.
 void PageTable::add_head() noexcept {
   const uint32_t fresh = head_count_.load(kRead);
   if (fresh == heads_.size()) return;

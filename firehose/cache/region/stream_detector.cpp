@@ -155,15 +155,15 @@ void StreamDetector::note_cut(MemoryRange pages, MemoryRange range) noexcept {
 void StreamDetector::note_refused(MemoryRange pages, MemoryRange range, uint64_t now_ns) noexcept {
   note_cut(pages, pages);
   const bool down = range.addr < pages.addr;
-  const MemoryRange asked = turned(pages, down);
+  const MemoryRange requested = turned(pages, down);
   const uintptr_t bad = turned(range, down).end();
   for (Border& b : borders_) {
-    if (now_ns >= b.until_ns || b.down != down || asked.end() >= b.bad || bad > b.bad) continue;
-    b = {b.good < bad ? std::max(b.good, asked.end()) : asked.end(), bad, now_ns + kBorderLifeNs,
-         down};
+    if (now_ns >= b.until_ns || b.down != down || requested.end() >= b.bad || bad > b.bad) continue;
+    b = {b.good < bad ? std::max(b.good, requested.end()) : requested.end(), bad,
+         now_ns + kBorderLifeNs, down};
     return;
   }
-  borders_[next_border_++ % kBorders] = {asked.end(), bad, now_ns + kBorderLifeNs, down};
+  borders_[next_border_++ % kBorders] = {requested.end(), bad, now_ns + kBorderLifeNs, down};
 }
 
 void StreamDetector::note_granted(MemoryRange range, bool down) noexcept {

@@ -62,7 +62,7 @@ class StreamDetector {
     MemoryRange last, reach;  // the last request, and what was advised for it
     size_t stride;            // distance of its requests where they do not touch, else 0
     uintptr_t next;           // with a stride: where the next miss is expected
-    uint64_t asked_bytes;     // that the stream has moved on
+    uint64_t asked_bytes;     // distance that the stream has moved
     uint64_t used_at;         // misses when it was last continued; 0: unused entry
     uint32_t run;             // continuations
     bool down;

@@ -9,7 +9,7 @@
 // what the ring has registered (64 KiB of a huge page: 1 us beside 256 buffers, 115 us beside 16384;
 // small pages: no difference). Hence many small rings, made when they are wanted: the first 32 have 256
 // slots, the next 16 have 1024, then 8 of 4096 and 8 of 16384. A pin goes to a ring that no thread is
-// using and that holds little; large pins keep to rings of their own, so that giving back a small one
+// using and that holds little; large pins keep to rings of their own, so that unpinning a small one
 // never waits behind them. Ranges over 1 GiB take neighbouring slots of one ring, at most 64.
 // Beside the kernel's call a pin and its unpin take about 0.1 us together, half of it locked instructions.
 //
@@ -55,15 +55,15 @@ class UringRegistrar : public Registrar {
   virtual Status move(const std::byte* key, MemoryRange within, int fd, uint64_t offset,
                       bool to_file) noexcept = 0;
 
-  // Facts found at creation, for people.
+  // Facts found at creation, for display.
   virtual bool charge_comes_back_late() const noexcept = 0;
   virtual bool knows_huge_pages() const noexcept = 0;
   // Rings open now.
   virtual uint32_t rings() const noexcept = 0;
 };
 
-// Opens the first ring and probes: is io_uring allowed, does pinning work, are we charged, and when does
-// a charge come back.
+// Opens the first ring and probes whether io_uring is allowed, whether pinning works, whether this process is
+// charged, and when a charge is released.
 // Errors: kUnsupported (io_uring absent, forbidden or too old, or no page can be locked: the text
 // says what to change); kResource (out of memory or descriptors); kBadArg (options).
 // Cost: about two milliseconds.

@@ -227,12 +227,12 @@ void RemoteTarget::call_remote(uint32_t from, const Move& move, const MoveResult
                                const std::byte* args, Message* answer) noexcept {
   const hydrant_region_t region{served.memory.range.addr, served.memory.range.len,
                                 served.memory.key};
-  const hydrant_range_t asked{static_cast<uintptr_t>(move.asked_addr),
-                              static_cast<size_t>(move.asked_len)};
+  const hydrant_range_t requested{static_cast<uintptr_t>(move.asked_addr),
+                                  static_cast<size_t>(move.asked_len)};
   const size_t room = std::min(answer->room(), channel_.max_args());
   const size_t n =
-      config_.remote(config_.user, from, served.status == Status::kOk ? &region : nullptr, asked,
-                     args, move.args_len, answer->end(), room);
+      config_.remote(config_.user, from, served.status == Status::kOk ? &region : nullptr,
+                     requested, args, move.args_len, answer->end(), room);
   answer->grow(std::min(n, room));
 }
 

@@ -1,5 +1,5 @@
 // Finds other libraries of the process: the monitor of a pin cache, and jemalloc. Two sources implement it:
-// the shared library asks the dynamic linker; the static library may be in a program without one.
+// the shared library queries the dynamic linker; the static library may be in a program without one.
 //
 // Call these without any lock: the dynamic linker holds its lock while constructors run, and constructors may
 // allocate.

@@ -1,5 +1,5 @@
-// Finds the monitor and jemalloc for the shared library, by asking the dynamic linker. Arenas::choose() calls
-// it.
+// Finds the monitor and jemalloc for the shared library, through the dynamic linker. Arenas::choose()
+// calls it.
 #include "firehose/watch/arena/process_symbols.hpp"
 
 #include <cstdio>
