@@ -1,5 +1,6 @@
-// Maps attachments of other processes' memory files, shares each among many keys, and unmaps those that have
-// been idle longest. shm_registrar.cpp maps a attachment for an imported key and drops it with the key.
+// Maps attachments of other processes' memory files, shares each among many keys, and unmaps the least
+// recently used idle ones. shm_registrar.cpp maps an attachment for an imported key and drops it with the
+// key.
 #include "rdma/shm/attachment_cache.hpp"
 
 #include "firehose/base/errno_text.hpp"
@@ -18,7 +19,8 @@ namespace hydrant::shm {
 namespace {
 
 constexpr uint64_t kHugePage = uint64_t{2} << 20;
-// Attachments that begin before a range are looked at so far back; one that is not found is mapped again.
+// find() inspects at most this many attachments that begin before a range; one beyond that is not found, and
+// the range is mapped again.
 constexpr int kMaxLooks = 8;
 
 struct Piece {
@@ -26,7 +28,7 @@ struct Piece {
   size_t len;
 };
 
-// What is mapped for a range of a file.
+// The piece of the file that is mapped for a range.
 Piece piece_around(uint64_t offset, size_t len, uint64_t file_bytes) noexcept {
   uint64_t first = offset & ~(uint64_t{AttachmentCache::kAttachmentBytes} - 1);
   uint64_t end = first + AttachmentCache::kAttachmentBytes;
@@ -37,25 +39,26 @@ Piece piece_around(uint64_t offset, size_t len, uint64_t file_bytes) noexcept {
   return {first, static_cast<size_t>(std::min(end, file_bytes) - first)};
 }
 
-// Huge pages of the file can be mapped whole only where the addresses begin at one, too.
+// The kernel maps huge pages of the file whole only if the addresses are aligned to huge pages, too.
 void* map_aligned(const Piece& piece, bool writable, int fd) noexcept {
   const int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
   const size_t bytes = (piece.len + kMinPageBytes - 1) & ~(kMinPageBytes - 1);
-  std::byte* wanted = nullptr;
+  std::byte* start = nullptr;
   if (reserve_guarded(bytes, kHugePage, GuardSize::kMin,
-                      {.what = "attachment of another process's memory"}, &wanted) != Status::kOk) {
+                      {.what = "attachment of another process's memory"}, &start) != Status::kOk) {
     errno = ENOMEM;
     return nullptr;
   }
-  void* made = mmap(wanted, piece.len, protection, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd,
+  void* made = mmap(start, piece.len, protection, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd,
                     static_cast<off_t>(piece.offset));
   if (made == MAP_FAILED) {
-    const int why = errno;
-    (void)release_guarded(wanted);
-    errno = why;
+    const int error = errno;
+    (void)release_guarded(start);
+    errno = error;
     return nullptr;
   }
-  // A child writes into nobody's memory by mistake, and keeps none of it. The second is a wish.
+  // A child of a fork neither inherits the mapping nor can write through it by mistake. MADV_HUGEPAGE is only
+  // a hint.
   (void)madvise(made, piece.len, MADV_DONTFORK);
   (void)madvise(made, piece.len, MADV_HUGEPAGE);
   return made;
@@ -128,7 +131,7 @@ Status AttachmentCache::attach_locked(const ShmBlob& blob, const FileId& id, Map
   }
   *index = table.n_unused != 0 ? table.unused[--table.n_unused] : table.ever_used++;
   ++table.opened;
-  // Idle until its first key is counted.
+  // The attachment counts as idle until map() counts its first key.
   ++table.idle;
   table.attachments[*index] = {.file = id,
                                .offset = piece.offset,
@@ -184,7 +187,8 @@ void AttachmentCache::drop(const AttachmentRef& ref) noexcept {
   for (const Mapping& mapping : gone) unmap(mapping);
 }
 
-// Cheap if the file is used: all but kMaxIdle attachments have keys.
+// Cheap while the file has keys: the loop ends at the first attachment with keys, and at most kMaxIdle have
+// none.
 void AttachmentCache::close_unused_file_locked(const FileId& id, Mappings* gone) noexcept {
   const Table& table = *table_;
   const uint32_t first = place_in_order(table, id, 0);

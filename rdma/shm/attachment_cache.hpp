@@ -1,19 +1,19 @@
-// Attachments: the pieces of other processes' memory files that are mapped here.
+// Attachments: the pieces of other processes' memory files that are mapped in this process.
 //
-// A key needs its range mapped; a mapping costs some system calls and a page fault per page. So what is
-// mapped is more than was asked for: a block of kAttachmentBytes of the file, or whole huge pages around a
-// range that no block has, and every key that lies in it uses it. Attachments that no key uses stay for a
-// while, up to kMaxIdle of them, and then go in one batch; but with the last key of a file all of its
-// attachments go, so that the memory of a process that has ended is not kept alive by those who have nothing
-// of it.
+// A key needs its range mapped, and a mapping costs several system calls and a page fault per page. map()
+// therefore maps more than the range: a block of kAttachmentBytes of the file, or whole huge pages around a
+// range that crosses the end of its block. Every key that lies in an attachment shares it. Up to kMaxIdle
+// attachments without keys stay mapped; beyond that, half of them are unmapped in one batch. With the last
+// key of a file all of its attachments are unmapped, so that this process does not keep the memory of an
+// exited process alive.
 //
-// What a blob says is believed of nothing: the process must be the one that was meant, its descriptor a
-// memory file with that inode, which can never shrink (or the mapping would be a SIGBUS at its owner's
-// whim), and the range must lie in it. The mapping follows the file, not the process: it is good when the
-// owner has died.
+// The contents of a blob are untrusted. The process must be the one that the blob means, its descriptor must
+// be a memory file with that inode that can never shrink, and the range must lie in it. If the owner could
+// shrink the file, an access here would end in SIGBUS. The mapping follows the file, not the process: it
+// stays valid after the owner has exited.
 //
-// Threads: any; one mutex, held while files are opened and mapped, not while they are unmapped. A attachment
-// is not inherited by the child of a fork.
+// Threads: any; one mutex, held while files are opened and mapped, not while they are unmapped. The child of
+// a fork does not inherit attachments.
 #pragma once
 
 #include "firehose/base/status.hpp"
@@ -52,17 +52,18 @@ class AttachmentCache {
   AttachmentCache& operator=(const AttachmentCache&) = delete;
 
   // Finds or maps the blob's range, readable, and writable if `writable`. *ref is unchanged on failure.
-  // Errors: kRefused: the kernel forbids it, or the descriptor is of another file by now, or of one that
-  // may shrink, or the range is not in it; kBroken: the process is not there; kNotReady: kMaxAttachments are
-  // in use, or the kernel has no descriptor or address space now; kResource: no memory.
-  // Cost: 0.2 us in a attachment that is there; 30 us and the page faults in a new one.
+  // Errors: kRefused: the kernel forbids it; or the descriptor now refers to another file, or to one that may
+  // shrink; or the range is not in the file. kBroken: the process does not exist. kNotReady: kMaxAttachments
+  // are in use, or the kernel has no descriptor or address space now. kResource: no memory.
+  // Cost: 0.2 us in an existing attachment; 30 us and the page faults in a new one.
   Status map(const ShmBlob& blob, bool writable, AttachmentRef* ref) noexcept;
-  // Ends a use. What is no live reference (another life's, or ended) has no effect.
+  // Ends the use by one key. A reference that is not live (dropped, or of another life of the entry) has no
+  // effect.
   void drop(const AttachmentRef& ref) noexcept;
 
   Counts counts() noexcept;
 
-  // Async-signal-safe. Places from before are dead.
+  // Async-signal-safe. References from before the fork are dead in the child.
   void forget_in_child() noexcept HYDRANT_NO_TSA;
 
  private:
@@ -76,19 +77,20 @@ class AttachmentCache {
   struct Attachment {
     FileId file;
     uint64_t offset;
-    size_t len;  // 0: unused
+    size_t len;  // 0: the entry is unused
     uintptr_t addr;
     uint32_t keys;
     uint64_t last_use;
     uint64_t life;
   };
-  // Of fixed size, so that no change of it allocates. All zero at first: memory comes with its first use.
+  // The table has a fixed size, so that no change allocates. It is zero at first: its pages are allocated at
+  // their first use.
   struct Table {
     Attachment attachments[kMaxAttachments];
     // The attachments in use, by file and offset.
     uint32_t order[kMaxAttachments];
     uint32_t in_order;
-    // Attachments that were in use once.
+    // Entries that were in use before and are free now.
     uint32_t unused[kMaxAttachments];
     uint32_t n_unused;
     uint32_t ever_used;
@@ -101,7 +103,7 @@ class AttachmentCache {
     uintptr_t addr;
     size_t len;
   };
-  // Mappings of closed attachments, to unmap without the mutex. Only idle attachments are closed.
+  // Mappings of closed attachments, to be unmapped without the mutex. Only idle attachments are closed.
   class Mappings {
    public:
     void add(Mapping mapping) noexcept { all_[n_++] = mapping; }
@@ -114,24 +116,24 @@ class AttachmentCache {
   };
 
   bool has_table_locked() noexcept HYDRANT_REQUIRES(mu_);
-  // The place in `order` of the first attachment of the file that begins at `offset` or later.
+  // The index in `order` of the first attachment of the file that begins at `offset` or later.
   static uint32_t place_in_order(const Table& table, const FileId& id, uint64_t offset) noexcept;
-  // A attachment that has the range; UINT32_MAX if there is none.
+  // The index of an attachment that contains the range; UINT32_MAX if there is none.
   static uint32_t find(const Table& table, const FileId& id, const ShmBlob& blob) noexcept;
   Status attach_locked(const ShmBlob& blob, const FileId& id, Mappings* gone,
                        uint32_t* index) noexcept HYDRANT_REQUIRES(mu_);
   void detach_locked(uint32_t index, Mappings* gone) noexcept HYDRANT_REQUIRES(mu_);
   // Closes the attachments of a file that no key uses any more.
   void close_unused_file_locked(const FileId& id, Mappings* gone) noexcept HYDRANT_REQUIRES(mu_);
-  // Of the idle attachments, those that were used longest ago, until `kept` are left.
+  // Closes the least recently used idle attachments until `kept` are left.
   void close_idle_locked(uint32_t kept, Mappings* gone) noexcept HYDRANT_REQUIRES(mu_);
   static void unmap(const Mapping& mapping) noexcept;
 
   Mutex mu_;
-  // Null at first, and in the child of a fork: its parent's may be in the middle of a change.
+  // Null at first, and in the child of a fork: the parent's table may be in the middle of a change.
   Table* table_ HYDRANT_GUARDED_BY(mu_) = nullptr;
-  // Of the latest attachment. Goes on in the child of a fork, so that its parent's references are none of its
-  // own.
+  // Life of the latest attachment. It continues in the child of a fork, so that references of the parent
+  // never match.
   uint64_t life_ HYDRANT_GUARDED_BY(mu_) = 0;
 };
 

@@ -1,4 +1,4 @@
-// Allocates cells for one lane, and takes them back by the receipts of their readers. Tour "an Active
+// Allocates cells for one lane, and frees them when their readers have written receipts. Tour "an Active
 // Message", step 3: take_cell() ends here for a peer of the same node.
 #include "rdma/shm/cells.hpp"
 
@@ -15,7 +15,8 @@ void CellPool::collect(Kind& kind) noexcept {
   uint32_t kept = 0;
   for (uint32_t i = 0; i < kind.away_count; ++i) {
     const uint16_t cell = kind.away[i];
-    // Pairs with the release of who writes it: the reader has done with the bytes.
+    // Pairs with the release of the receipt's store in ShmTransport::deliver(): the reader has finished with
+    // the bytes.
     const auto receipt =
         memory_->receipt(memory_->node_rank(), lane_, cell).receipt.load(std::memory_order_acquire);
     if (receipt == expected_[cell]) {
@@ -49,7 +50,7 @@ Status CellPool::take(uint32_t bytes, uint32_t* cell) noexcept {
   if (cells.free_count == 0) {
     if (cells.made == kCellClasses[kind].count) return Status::kNotReady;
     const Status grown = grow(kind);
-    // The cells that there are will come back.
+    // The sent cells will be freed again.
     if (grown != Status::kOk) return cells.made != 0 ? Status::kNotReady : grown;
   }
   *cell = cells.free[--cells.free_count];
@@ -72,7 +73,8 @@ bool CellPool::take_next_like(uint32_t cell, uint32_t* next) noexcept {
   const uint32_t kind = cell < kSmallCells ? 0 : 1;
   Kind& cells = kinds_[kind];
   if (cells.free_count == 0) collect(cells);
-  // Two to and fro are too few: the receipt of the one may be as late as the message with the other.
+  // Two cells in a ping-pong are too few: the receipt of the first may arrive as late as the message with the
+  // second.
   constexpr uint32_t kAtLeast = 4;
   if (cells.free_count == 0 && (cells.made >= kAtLeast || grow(kind) != Status::kOk)) return false;
   *next = cells.free[--cells.free_count];

@@ -1,7 +1,8 @@
-// The writer's side of the cells of one lane: which are free, which are on their way, and with whom.
+// The sender's side of the cells of one lane: which are free, which are sent, and to which rank.
 //
-// A cell comes back by a receipt that its reader writes (node_layout.hpp). Receipts are looked for only
-// when no free cell is left, the oldest cell first; then more memory is taken; then it is "not now".
+// A sent cell is free again once its reader has written a receipt (node_layout.hpp). take() looks for
+// receipts only if no free cell is left, oldest cell first. It then reserves more memory, and returns
+// kNotReady if no more is allowed.
 #pragma once
 
 #include "rdma/shm/memory/node_memory.hpp"
@@ -19,19 +20,19 @@ class CellPool {
     lane_ = lane;
   }
 
-  // Errors: kNotReady: all are on their way; kResource: there is no memory for the first one; kBadArg:
-  // longer than the longest cell.
+  // Errors: kNotReady: all cells are sent; kResource: there is no memory for the first one; kBadArg: longer
+  // than the longest cell.
   Status take(uint32_t bytes, uint32_t* cell) noexcept;
-  // Not sent after all.
+  // Returns a cell that was not sent.
   void put_back(uint32_t cell) noexcept { add_free(cell < kSmallCells ? 0 : 1, cell); }
-  // Goes to node rank `to` with the message at `position` of its ring.
+  // Marks the cell as sent to node rank `to` with the message at `position` of its ring.
   void send(uint32_t cell, uint32_t to, uint32_t position) noexcept;
-  // Has this process polled so often since it last sent a cell that it seems to wait for answers?
-  // `polls` counts how often it has polled.
+  // True if this process has polled so often since it last sent a cell that it seems to wait for replies.
+  // `polls` is the number of its polls so far.
   bool is_unhurried(uint32_t polls) noexcept;
-  // The cell that is as large as `cell` and will be taken next, if there is one by now: it is taken.
+  // Takes the cell of the same size as `cell` that will be used next. False if none is free.
   bool take_next_like(uint32_t cell, uint32_t* next) noexcept;
-  // What `reader` has will not come back.
+  // Frees the cells that were sent to `reader`, which will write no more receipts.
   void forget(uint32_t reader) noexcept;
 
   uint32_t on_their_way() const noexcept { return kinds_[0].away_count + kinds_[1].away_count; }
@@ -44,7 +45,7 @@ class CellPool {
     uint32_t free_count = 0;
     uint32_t away_count = 0;
     uint32_t made = 0;         // cells that have memory
-    uint16_t free[kMax] = {};  // a stack: the last one that came back is the warmest
+    uint16_t free[kMax] = {};  // a stack: the cell freed last is the warmest in the cache
     uint16_t away[kMax] = {};  // oldest first
   };
   static_assert(kCellClasses[1].count <= kMax);
@@ -56,8 +57,8 @@ class CellPool {
   NodeMemory* memory_ = nullptr;
   Lane lane_ = Lane::kRequest;
   Kind kinds_[kCellClassCount];
-  uint32_t polls_ = 0;                  // of this process when it last sent a cell
-  uint64_t expected_[kCellCount] = {};  // the receipt of a cell that is away
+  uint32_t polls_ = 0;                  // polls of this process when it last sent a cell
+  uint64_t expected_[kCellCount] = {};  // the receipt that frees a sent cell
 };
 
 }  // namespace hydrant::shm

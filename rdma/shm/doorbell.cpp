@@ -12,7 +12,7 @@
 namespace hydrant::shm {
 namespace {
 
-// Not private: the word is shared by processes.
+// Not FUTEX_PRIVATE_FLAG: processes share the word.
 long futex(std::atomic<uint32_t>& word, int operation, uint32_t value,
            const timespec* deadline) noexcept {
   return syscall(SYS_futex, &word, operation, value, deadline, nullptr, FUTEX_BITSET_MATCH_ANY);
@@ -21,8 +21,8 @@ long futex(std::atomic<uint32_t>& word, int operation, uint32_t value,
 }  // namespace
 
 void set_doorbell(RankArea& area, uint32_t from, Lane lane) noexcept {
-  // Pairs with announce_sleep() and the look at the doorbells after it: seq_cst on both sides, so that one of
-  // the two sees the other.
+  // Pairs with announce_sleep() and the check of the doorbells after it. Both sides are seq_cst, so that one
+  // of the two sees the other.
   area.doorbells[from / 64].of_lane[static_cast<uint32_t>(lane)].fetch_or(
       uint64_t{1} << (from % 64), std::memory_order_seq_cst);
   wake_sleepers(area);
@@ -38,7 +38,7 @@ void sleep_on(RankArea& area, uint32_t announced, uint64_t deadline_ns) noexcept
 void wake_sleepers(RankArea& area) noexcept {
   uint32_t word = area.sleep.load(std::memory_order_seq_cst);
   while ((word & 1) != 0) {
-    // The carry clears the bit and counts.
+    // The carry clears the lowest bit and increments the count.
     if (!area.sleep.compare_exchange_weak(word, word + 1, std::memory_order_seq_cst)) continue;
     const int kept = errno;
     futex(area.sleep, FUTEX_WAKE, INT_MAX, nullptr);

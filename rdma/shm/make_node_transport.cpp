@@ -13,7 +13,7 @@ namespace hydrant {
 namespace {
 
 constexpr uint64_t kWaitNs = 60'000'000'000;
-// The first descriptor that the ranks of a node share.
+// The id of the first descriptor that the ranks of a node share.
 constexpr uint32_t kNodeMemoryFd = 1;
 
 Status share_memory(Bootstrap& bootstrap, int* fd) noexcept {
@@ -35,7 +35,8 @@ Status make_node_transport(Bootstrap& bootstrap, bool single_threaded,
   const JobTopology& topology = bootstrap.topology();
   int fd = -1;
   if (const Status status = share_memory(bootstrap, &fd); status != Status::kOk) return status;
-  // Lives as long as the process, like the transport over it: threads may be inside when it ends.
+  // The memory is never destroyed, like the transport over it: threads may still use it when the process
+  // exits.
   alignas(shm::NodeMemory) static std::byte place_of_memory[sizeof(shm::NodeMemory)];
   auto& memory = *new (place_of_memory) shm::NodeMemory;
   Status status = memory.attach(fd, topology.node_rank);

@@ -1,5 +1,5 @@
 // Opens the two ends of a ring, and makes room when the writer's view of it is used up. Tour "an Active
-// Message", step 4: reserve() comes here if the inline check finds no room.
+// Message", step 4: reserve() calls make_room() if the inline check finds no room.
 #include "rdma/shm/ring.hpp"
 
 namespace hydrant::shm {

@@ -13,7 +13,7 @@ namespace {
 constexpr uint32_t kMagic = 0x4d535948;  // "HYSM"
 constexpr uint16_t kVersion = 1;
 constexpr uint64_t kPageMask = kMinPageBytes - 1;
-// Offsets of files are signed.
+// File offsets are signed.
 constexpr uint64_t kMaxOffset = INT64_MAX;
 
 using little_endian::get;

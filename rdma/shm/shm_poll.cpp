@@ -27,15 +27,15 @@ uint32_t ShmTransport::poll(Receiver& receiver, uint32_t budget, bool replies_on
     review();
   if (replies_only) return poll_lane(Lane::kReply, receiver, budget);
 
-  // Replies first, as they free what requests wait for; but requests keep a quarter of the budget. One too
-  // small to be shared goes to the requests every fourth time.
+  // Replies come first, because they free resources that requests wait for, but requests keep a quarter of
+  // the budget. A budget below 4 goes to the requests in every fourth poll.
   const uint32_t kept = budget >= 4 ? budget / 4 : (polls % 4 == 0 ? budget : 0);
   uint32_t done = poll_lane(Lane::kReply, receiver, budget - kept);
   if (done < budget) done += poll_lane(Lane::kRequest, receiver, budget - done);
   return done;
 }
 
-// Goes round the active rings, beginning behind the one that was served last.
+// Visits the active rings round-robin, beginning after the ring that was served last.
 uint32_t ShmTransport::poll_lane(Lane lane, Receiver& receiver, uint32_t budget) noexcept {
   const auto index = static_cast<uint32_t>(lane);
   const uint32_t first = next_[index].load(std::memory_order_relaxed);
@@ -56,7 +56,7 @@ uint32_t ShmTransport::poll_lane(Lane lane, Receiver& receiver, uint32_t budget)
   }
   const uint64_t before_first = (uint64_t{1} << (first % 64)) - 1;
   uint32_t done = 0;
-  // The first word twice, if need be: from the first bit on, and at last up to it.
+  // Visits the first word twice if need be: its upper bits first, and its lower bits last.
   const uint32_t steps = words_ + (before_first != 0 ? 1 : 0);
   for (uint32_t step = 0; step < steps; ++step) {
     uint32_t word = first / 64 + step;
@@ -80,7 +80,8 @@ uint32_t ShmTransport::poll_lane(Lane lane, Receiver& receiver, uint32_t budget)
 inline uint32_t ShmTransport::visit(uint32_t from, Lane lane, Receiver& receiver,
                                     uint32_t budget) noexcept {
   InRing& ring = in(from, lane);
-  // Mostly empty: look before the lock. ThreadSanitizer takes a look that comes a lap too late for a race.
+  // The ring is usually empty, so it is checked before it is entered. ThreadSanitizer reports this unlocked
+  // read as a race if the ring wraps around meanwhile.
   if (!HYDRANT_TSAN && ring.peek() == 0) return 0;
   if (!ring.enter(threaded_)) return 0;
   partner_.store(from, std::memory_order_relaxed);
@@ -108,16 +109,16 @@ uint32_t ShmTransport::drain(InRing& ring, uint32_t from, Lane lane, Receiver& r
     }
     if (word == 0) break;
     if (!ring.is_sane(word)) [[unlikely]] {
-      disconnect_corrupt(from, "the first word of a message", word);
+      disconnect_corrupt(from, "a message's first word", word);
       break;
     }
     if ((word & MessageWord::kSkip) != 0) [[unlikely]] {
       ring.skip(MessageWord::lines(word));
       continue;
     }
-    // One of a flood: its later lines lie in the writer's cache, and are fetched all at once. Those of a
-    // message that was waited for are on their way out of it, and to ask for them now makes them come
-    // later.
+    // In a flood of messages the later lines are still in the writer's cache, and are prefetched together. If
+    // this rank waited for the message, the writer is pushing them out of its cache, and a prefetch would
+    // delay them.
     if (done != 0) {
       for (uint32_t i = 1; i < MessageWord::lines(word); ++i)
         __builtin_prefetch(ring.line() + size_t{i} * shm::kLineBytes);
@@ -148,15 +149,16 @@ inline void ShmTransport::deliver(InRing& ring, uint32_t from, Lane lane, uint64
   message.payload = memory_.cell(from, lane, cell);
   message.payload_room = shm::cell_bytes_of(cell);
   receiver.deliver(message);
-  // Pairs with the acquire in CellPool::collect(). A plain store: nobody waits for it.
+  // Pairs with the acquire in CellPool::collect(). A plain store without a wake-up: no thread waits for it.
   memory_.receipt(from, lane, cell)
       .receipt.store(shm::CellReceipt::make(memory_.node_rank(), ring.position()),
                      std::memory_order_release);
   ring.take(lines);
 }
 
-// False: it cannot be a cell of that rank. A cell whose memory its sender has not reserved would be a hole,
-// and a hole can be a SIGBUS: the first time that a chunk is seen it is reserved here as well.
+// False: that rank cannot have sent this cell. A cell that its sender has not reserved is a hole in the file,
+// and access to a hole can raise SIGBUS. This process therefore reserves each chunk as well when it first
+// sees it.
 inline bool ShmTransport::is_cell_backed(InRing& ring, uint32_t from, Lane lane,
                                          uint32_t cell) noexcept {
   if (cell >= shm::kCellCount) {

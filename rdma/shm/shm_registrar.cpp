@@ -21,7 +21,7 @@ namespace {
 
 constexpr Access kWriting = Access::kLocalWrite | Access::kRemoteWrite | Access::kRemoteAtomic;
 
-// Guesses for policies: a look-up and two system calls.
+// Cost estimates for policies: a look-up and two system calls.
 constexpr uint32_t kPinNs = 1000;
 constexpr uint32_t kUnpinNs = 50;
 
@@ -73,7 +73,7 @@ Status ShmRegistrar::pin(MemoryRange range, Access access, std::byte* key) noexc
   const uint64_t offset = file.offset + (range.addr - file.range.addr);
   struct stat status {};
   const int seals = fcntl(file.descriptor, F_GET_SEALS);
-  // After the question about seals: what is that file here was it then.
+  // Checked after the seals were read: if the descriptor refers to the right file now, it did then, too.
   if (fstat(file.descriptor, &status) != 0 || status.st_dev != file.device ||
       status.st_ino != file.inode) {
     return fail(

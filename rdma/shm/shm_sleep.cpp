@@ -1,9 +1,9 @@
-// Takes idle rings out of the poll, brings them back when a doorbell rings, and puts threads to sleep.
+// Retires idle rings from the poll, reactivates them when a doorbell rings, and puts threads to sleep.
 //
-// Going idle races with a sender that stores its message and then looks at the attention word. The reader
-// sets the word, and then makes every processor pass a barrier. If it cannot, its senders use locked
-// instructions on the word. It then looks at the ring once more: either it sees the message or the sender
-// sees the word.
+// Going idle races with a sender that stores its message and then reads poll_state. The reader sets
+// poll_state to idle, and then issues a membarrier; without membarrier, senders access poll_state by locked
+// instructions. The reader then checks the ring once more: either it sees the message, or the sender sees the
+// idle state.
 #include "firehose/base/machine/membarrier.hpp"
 #include "rdma/shm/global_membarrier.hpp"
 #include "rdma/shm/shm_transport.hpp"
@@ -14,11 +14,11 @@
 namespace hydrant {
 namespace {
 
-// A sleep that nobody may end, because a ring was held by another thread or the kernel took the barrier
-// away, is no longer than this.
+// The longest sleep if a message may come without a wake-up: another thread held a ring, or the kernel began
+// to refuse the membarrier.
 constexpr uint64_t kBlindSleepNs = 1'000'000;
 
-// All transports of the process; a thread that has seen fewer wakes than there were does not sleep.
+// Counts wake() calls for all transports of the process. A thread that has seen fewer does not sleep.
 std::atomic<uint64_t> g_wakes{0};
 thread_local uint64_t t_wakes_seen = 0;
 
@@ -46,7 +46,8 @@ void ShmTransport::handle_doorbells(uint32_t word, Lane lane) noexcept {
   });
 }
 
-// The sender has reserved its ring; one that has not would have us touch a hole.
+// The sender has to have reserved the ring: otherwise it would be a hole in the file, and access could raise
+// SIGBUS.
 bool ShmTransport::open_in(uint32_t from, Lane lane) noexcept {
   shm::InRing& ring = in(from, lane);
   if (ring.is_open()) return true;
@@ -61,7 +62,7 @@ bool ShmTransport::open_in(uint32_t from, Lane lane) noexcept {
 }
 
 void ShmTransport::activate(uint32_t from, Lane lane) noexcept {
-  // Pairs with the acquire in poll_lane(): the ring is open before it is visited.
+  // Pairs with the acquire in poll_lane(): the ring is opened before it is visited.
   active_[static_cast<uint32_t>(lane)][from / 64].fetch_or(uint64_t{1} << (from % 64),
                                                            std::memory_order_acq_rel);
 }
@@ -78,16 +79,16 @@ bool ShmTransport::any_doorbell() const noexcept {
 // ---- retiring rings ----
 
 bool ShmTransport::fence() noexcept {
-  if (!has_fence_) return true;  // our senders confirm
+  if (!has_fence_) return true;  // senders to this rank use locked instructions
   counts_.fences.fetch_add(1, std::memory_order_relaxed);
   if (shm::GlobalMembarrier::issue()) return true;
   fence_lost_.store(true, std::memory_order_relaxed);
   return false;
 }
 
-// Makes those of `rings` idle that nobody holds. False: something has come meanwhile, and the rings in
-// question are active again. `announced`, if not null, gets what sleep_on() needs. *all_held is false if a
-// ring was left alone because it was held.
+// Makes the rings of `rings` idle unless another thread holds them. False: messages have arrived meanwhile,
+// and their rings are active again. `announced`, if not null, receives the value for sleep_on(). *all_held is
+// false if a ring was skipped because another thread held it.
 bool ShmTransport::retire(const RingSet& rings, uint32_t* announced, bool* all_held) noexcept {
   RingSet retired;
   bool any = false;
@@ -104,7 +105,7 @@ bool ShmTransport::retire(const RingSet& rings, uint32_t* announced, bool* all_h
         const uint64_t bit = uint64_t{1} << (from % 64);
         retired.of_lane[index][word] |= bit;
         any = true;
-        // In this order: a doorbell that rings from now on sets the bit again.
+        // This order matters: a doorbell that rings from now on sets the bit again.
         active_[index][word].fetch_and(~bit, std::memory_order_acq_rel);
         ring.poll_state().exchange(shm::kIdle, std::memory_order_acq_rel);
       });
@@ -112,15 +113,16 @@ bool ShmTransport::retire(const RingSet& rings, uint32_t* announced, bool* all_h
   }
   if (announced != nullptr) *announced = shm::announce_sleep(self_);
   if (!any) {
-    // Doorbells are read with an order of their own; what a peer has stored before wake_peer() is not.
+    // The fence orders this thread's next reads after stores that a peer made before wake_peer(). Doorbells
+    // need no fence, because they are read in sequentially consistent order.
     if (announced != nullptr) (void)fence();
     return true;
   }
   return come_back(retired, !fence());
 }
 
-// Looks at retired rings for the last time, and lets go of them. What has messages (or all) is active
-// again; true if nothing is.
+// Checks the retired rings a last time, and leaves them. Rings with messages (all rings if `all`) become
+// active again; true if none does.
 bool ShmTransport::come_back(RingSet& retired, bool all) noexcept {
   bool quiet = true;
   for (const Lane lane : kLanes) {
@@ -130,7 +132,7 @@ bool ShmTransport::come_back(RingSet& retired, bool all) noexcept {
         shm::InRing& ring = in(from, lane);
         const bool back = (all || ring.peek() != 0) && !ring.lost.load(std::memory_order_relaxed);
         if (back) {
-          // If a sender was first, its doorbell has rung or will; to be active already does no harm.
+          // If a sender was first, its doorbell has rung or will ring; a second activation does no harm.
           ring.poll_state().exchange(shm::kPolled, std::memory_order_acq_rel);
           activate(from, lane);
           quiet = false;
@@ -141,12 +143,12 @@ bool ShmTransport::come_back(RingSet& retired, bool all) noexcept {
       });
     }
   }
-  // Others that sleep rely on every active ring being rung for: this one was not.
+  // Sleeping threads rely on a doorbell for every ring; this ring became active without one.
   if (!quiet) shm::wake_sleepers(self_);
   return quiet;
 }
 
-// Retires what was not used since the last review, if there is enough to look at.
+// Retires rings without messages since the last review, if more than kAlwaysPolled are active.
 void ShmTransport::review() noexcept {
   if (active_rings() <= kAlwaysPolled || fence_lost_.load(std::memory_order_relaxed)) return;
   RingSet unused;
@@ -193,20 +195,21 @@ void ShmTransport::sleep(uint64_t deadline_ns, const WakeCondition& check) noexc
   } else if (!retire(rings, &announced, &all_held)) {
     return;
   }
-  // Those who come from now on see the announcement; who came before is seen here.
+  // A sender or wake() from now on sees the announcement; earlier ones are seen here.
   if (any_doorbell() || g_wakes.load(std::memory_order_seq_cst) != wakes) return;
   if (check.holds != nullptr && check.holds(check.context)) return;
   const bool blind = fence_lost_.load(std::memory_order_relaxed) || (threaded_ && !all_held);
   const uint64_t now = now_ns();
   if (now >= deadline_ns) return;
   counts_.sleeps.fetch_add(1, std::memory_order_relaxed);
-  const uint64_t most = now + kBlindSleepNs;
+  const uint64_t blind_deadline = now + kBlindSleepNs;
   self_.processor.store(0, std::memory_order_relaxed);
-  shm::sleep_on(self_, announced, blind && most < deadline_ns ? most : deadline_ns);
+  shm::sleep_on(self_, announced,
+                blind && blind_deadline < deadline_ns ? blind_deadline : deadline_ns);
   publish_processor();
 }
 
-// ---- who runs where ----
+// ---- the processor that a rank runs on ----
 
 void ShmTransport::publish_processor() noexcept {
   self_.processor.store(static_cast<uint32_t>(sched_getcpu()) + 1, std::memory_order_relaxed);
@@ -228,8 +231,8 @@ void ShmTransport::wake_peer(Rank peer) noexcept {
   const uint32_t index = node_index(peer);
   if (index >= ranks_) return;
   shm::RankArea& area = memory_.area(index);
-  // A sleeper that can ask makes every processor pass a barrier between its announcement and its last look.
-  // One that cannot relies on us.
+  // A sleeper with membarrier issues it between its announcement and its last check. A sleeper without it
+  // relies on the full fence of this thread.
   if (!has_fence_ || area.senders_confirm.load(std::memory_order_relaxed) != 0) full_fence();
   shm::wake_sleepers(area);
 }

@@ -1,4 +1,4 @@
-// Sets up the transport of a node and sends its messages: steps 4 and 5 of "Tour: an Active Message".
+// Opens the transport of a node and sends its messages: steps 4 and 5 of "Tour: an Active Message".
 // shm_poll.cpp receives; shm_sleep.cpp handles idle rings and sleep.
 #include "rdma/shm/shm_transport.hpp"
 
@@ -65,7 +65,7 @@ Status ShmTransport::init(const JobTopology& topology) noexcept {
 // ---- sending ----
 
 inline void ShmTransport::finish(OutRing& ring, bool polled) noexcept HYDRANT_NO_TSA {
-  // A store each time is a store more behind every message.
+  // Stored only on a change: an unconditional store would cost every message.
   if (partner_.load(std::memory_order_relaxed) != ring.to()) [[unlikely]]
     partner_.store(ring.to(), std::memory_order_relaxed);
   if (!polled) [[unlikely]] {
@@ -75,7 +75,7 @@ inline void ShmTransport::finish(OutRing& ring, bool polled) noexcept HYDRANT_NO
   if (threaded_) ring.lock.unlock();
 }
 
-// The ring to `peer`, locked, with room for so many lines. Null: *status says why.
+// Returns the ring to `peer`, locked, with room for `lines` lines, or null with *status set.
 [[gnu::always_inline]] inline OutRing* ShmTransport::enter_ring(
     Rank peer, Lane lane, uint32_t lines, Status* status) noexcept HYDRANT_NO_TSA {
   const uint32_t to = node_index(peer);
@@ -115,7 +115,7 @@ Status ShmTransport::post(Rank peer, Lane lane, uint32_t tag, const void* head,
   OutRing* ring = enter_ring(peer, lane, lines, &status);
   if (ring == nullptr) [[unlikely]]
     return status;
-  // A handful of words: less than what a call of memcpy() takes.
+  // The head has only a few words: an inline copy costs less than a call of memcpy().
   const auto* from = static_cast<const std::byte*>(head);
   std::byte* to = ring->head();
   for (uint32_t done = 0; done < bytes; done += 4) std::memcpy(to + done, from + done, 4);
@@ -160,7 +160,7 @@ Status ShmTransport::open_out(OutRing& ring) noexcept {
     return add_context(reserved, "first message to rank %u", node_ranks_[to]);
   }
   const shm::RankArea& reader = memory_.area(to);
-  // What one that has not attached yet will need is not known.
+  // A reader that has not attached yet may lack membarrier.
   const bool confirm = !has_fence_ || reader.attached.load(std::memory_order_acquire) == 0 ||
                        reader.senders_confirm.load(std::memory_order_relaxed) != 0;
   ring.open(memory_.lines(memory_.node_rank(), to, ring.lane()),
@@ -188,8 +188,9 @@ void ShmTransport::commit_with_cell(Outgoing& room, uint32_t tag, const Cell& ce
   if (is_unhurried) warm_next_cell(pool, lane, cell.index, bytes);
 }
 
-// The reader of a cell has left its lines in its own cache. While it reads this one, fetch the lines of the
-// next, which will be as long, by writing to them: stores wait for lines all at once, prefetches do not.
+// The reader of a cell has its lines in its own cache. While the reader uses this cell, this function fetches
+// the lines of the next one, expected to be as long, by writing to them: stores wait for all lines in
+// parallel, prefetches do not.
 void ShmTransport::warm_next_cell(shm::CellPool& pool, Lane lane, uint32_t cell,
                                   uint32_t bytes) noexcept HYDRANT_NO_TSA {
   uint32_t next = 0;
@@ -281,7 +282,7 @@ Status ShmTransport::get_pieces(Rank peer, std::span<const Piece> pieces) noexce
   return copy(peer, shm::CopyDirection::kFromPeer, pieces);
 }
 
-// ---- the end of a peer ----
+// ---- failed peers ----
 
 void ShmTransport::close_out_ring(OutRing& ring) noexcept HYDRANT_NO_TSA {
   if (threaded_) ring.lock.lock();
@@ -293,8 +294,9 @@ void ShmTransport::disconnect(Rank peer) noexcept {
   const uint32_t index = node_index(peer);
   if (index >= ranks_ || index == memory_.node_rank()) return;
   if (threaded_) return disconnect_index(index);
-  // Whoever calls is not the one thread that sends, and that one takes no locks: it does its part itself,
-  // at its next poll, which a doorbell of our own makes look, or where it finds no room.
+  // The caller need not be the one thread that sends, which takes no locks here. That thread closes its rings
+  // and reclaims its cells itself: at its next poll, triggered by a doorbell of this rank to itself, or when
+  // it finds no room.
   if (!stop_receiving(index)) return;
   dead_[index / 64].fetch_or(uint64_t{1} << (index % 64), std::memory_order_relaxed);
   any_dead_.store(true, std::memory_order_release);
@@ -305,7 +307,7 @@ void ShmTransport::disconnect_index(uint32_t index) noexcept {
   if (stop_receiving(index)) reclaim_cells(index);
 }
 
-// False if somebody did before.
+// False if the peer was disconnected before.
 bool ShmTransport::stop_receiving(uint32_t index) noexcept {
   const uint64_t bit = uint64_t{1} << (index % 64);
   const uint64_t before = living_[index / 64].fetch_and(~bit, std::memory_order_acq_rel);
@@ -318,7 +320,7 @@ bool ShmTransport::stop_receiving(uint32_t index) noexcept {
   return true;
 }
 
-// True if there was anybody.
+// True if there was a disconnected peer to reclaim from.
 bool ShmTransport::reclaim_waiting() noexcept {
   if (!any_dead_.load(std::memory_order_relaxed)) return false;
   any_dead_.exchange(false, std::memory_order_acquire);
@@ -331,7 +333,7 @@ bool ShmTransport::reclaim_waiting() noexcept {
   return true;
 }
 
-// What was on its way to a dead rank.
+// Closes the rings to a disconnected rank, and frees the cells that were sent to it.
 void ShmTransport::reclaim_cells(uint32_t index) noexcept HYDRANT_NO_TSA {
   for (const Lane lane : {Lane::kRequest, Lane::kReply}) {
     close_out_ring(out(index, lane));

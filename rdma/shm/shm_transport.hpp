@@ -1,15 +1,14 @@
-// Messages between the processes of a node, through memory that they share: a ring per talking pair and
-// lane, cells for what is too long for a ring, and a doorbell for rings that nobody looks at. The layout is
-// in node_layout.hpp; docs/wire_format_shm.md says why it is right, decision 0017 why it is so.
+// Messages between the processes of a node through shared memory: a ring per communicating pair and lane,
+// cells for payloads too long for a ring, and a doorbell for rings that are not polled. The layout is in
+// node_layout.hpp; docs/wire_format_shm.md argues its correctness, decision 0017 gives the reasons.
 //
-// Cost: a message of one line is one line that moves from one processor to the other. poll() looks at the
-// rings that are in use, not at the ranks that exist. No system call but at first contact, where a reader
-// goes idle, and where one wakes up.
+// Cost: a message of one line moves one cache line between two processors. poll() visits the active rings,
+// not all ranks. System calls occur only at first contact, when a reader goes idle, and when one wakes up.
 //
-// How to wait is the caller's policy. Measured (shm_idle_bench): a poll that finds nothing takes 13 ns, a
-// message is here after 160 ns, and a round trip of two that sleep after every message takes 35 us. So: poll
-// for about as long as a sleep costs; where there are more ranks than processors, sched_yield() instead
-// from the start; then sleep().
+// The caller decides how to wait. Measured (shm_idle_bench): an empty poll takes 13 ns, a message arrives
+// after 160 ns, and a round trip of two ranks that sleep after every message takes 35 us. So: poll for about
+// as long as a sleep costs, then sleep(). With more ranks than processors, call sched_yield() instead of
+// polling from the start.
 #pragma once
 
 #include "rdma/shm/cells.hpp"
@@ -29,8 +28,8 @@ class ShmTransport final : public Transport {
  public:
   enum class Threads { kOne, kMany };
 
-  // `memory` is attached, and outlives the transport. place.node_ranks[i] is node rank i.
-  // Errors: kBadArg: place and memory disagree; kResource.
+  // `memory` is attached, and must outlive the transport. topology.node_ranks[i] is node rank i.
+  // Errors: kBadArg: topology and memory disagree; kResource.
   static Status open(shm::NodeMemory& memory, const JobTopology& topology, Threads threads,
                      std::unique_ptr<ShmTransport>* transport) noexcept;
 
@@ -44,7 +43,7 @@ class ShmTransport final : public Transport {
                         uint32_t bytes) noexcept override;
   Status post(Rank peer, Lane lane, uint32_t tag, const void* head,
               uint32_t bytes) noexcept override;
-  // Also kResource: there is no memory for the first cell.
+  // Errors: kNotReady; kResource: there is no memory for the first cell.
   Status take_cell(Rank peer, Lane lane, uint32_t bytes, Cell* cell) noexcept override;
   void drop_cell(Rank peer, Lane lane, const Cell& cell) noexcept override;
 
@@ -53,7 +52,7 @@ class ShmTransport final : public Transport {
   void* mapped(Rank peer, uintptr_t addr, size_t bytes) const noexcept override;
   Status write(Rank peer, uintptr_t dest, const void* source, size_t bytes) noexcept override;
 
-  // By memcpy where the memory is mapped here, else by the kernel (peer_memory.hpp).
+  // Copies by memcpy if the memory is mapped here, else by the kernel (peer_memory.hpp).
   uint32_t capabilities() const noexcept override {
     return kOneSided | kCompletesAtOnce | kPutsBeforeMessages | kMapped;
   }
@@ -74,7 +73,7 @@ class ShmTransport final : public Transport {
   void wake() noexcept override;
   void disconnect(Rank peer) noexcept override;
 
-  // What the slow paths did, for tests and for people.
+  // Counters of the slow paths, for tests and diagnosis.
   struct Counts {
     uint64_t doorbells_rung = 0;
     uint64_t handled_doorbells = 0;
@@ -86,11 +85,12 @@ class ShmTransport final : public Transport {
   Counts counts() const noexcept;
   uint32_t active_rings() const noexcept;
 
-  // Rings that nothing came from for this many polls are retired, if more than kAlwaysPolled are looked
-  // at. A look at an empty ring costs 2 ns; to retire some costs one fence (15 us), to come back a doorbell.
+  // Rings without messages for this many polls are retired, if more than kAlwaysPolled are active. A check of
+  // an empty ring costs 2 ns. Retiring rings costs one fence (15 us), and reactivating one a doorbell.
   static constexpr uint32_t kPollsBetweenReviews = 4096;
   static constexpr uint32_t kAlwaysPolled = 8;
-  // From one ring at a time, so that one peer cannot use up the budget of a poll alone.
+  // The most messages taken from one ring per visit, so that one peer cannot use up the budget of a poll
+  // alone.
   static constexpr uint32_t kMaxPerVisit = 16;
 
  private:
@@ -155,30 +155,30 @@ class ShmTransport final : public Transport {
   shm::RankArea& self_;
   const bool threaded_;
   bool has_fence_ = false;
-  std::atomic<bool> fence_lost_{false};  // the kernel took it back: nothing goes idle any more
+  std::atomic<bool> fence_lost_{false};  // the kernel refuses it now: rings no longer go idle
   uint32_t ranks_ = 0;
   uint32_t words_ = 0;
   Rank first_rank_ = 0;
   uint32_t table_size_ = 0;
-  std::unique_ptr<uint32_t[]> table_;  // rank - first_rank_ to node rank; null if that is the same
+  std::unique_ptr<uint32_t[]> table_;  // node rank by rank - first_rank_; null if they are equal
   std::unique_ptr<Rank[]> node_ranks_;
   std::unique_ptr<shm::OutRing[]> out_;
   std::unique_ptr<shm::InRing[]> in_;
   shm::CellPool cells_[kLaneCount];
   shm::PeerMemory peers_;
 
-  // Rings that are looked at, and ranks that may be heard. Set and cleared by locked instructions.
+  // Active rings, and connected ranks. Bits are set and cleared by locked instructions.
   alignas(64) Bits active_[kLaneCount][kWords] = {};
   Bits living_[kWords] = {};
-  // Dead of which disconnect() left what is the sending thread's alone to that thread.
+  // Disconnected ranks whose rings and cells the sending thread has yet to reclaim (single-threaded mode).
   Bits dead_[kWords] = {};
   std::atomic<bool> any_dead_{false};
-  // Relaxed, lossy: they decide when, not whether.
+  // Relaxed, and updates may be lost: they affect only when work is done, not whether.
   std::atomic<uint32_t> polls_{0};
-  std::atomic<uint32_t> partner_{0};  // whom a message went to or came from last
+  std::atomic<uint32_t> partner_{0};  // node rank of the last message's sender or target
   std::atomic<uint32_t> next_[kLaneCount] = {};
 
-  // Relaxed; only on slow paths.
+  // Relaxed; updated only on slow paths.
   struct AtomicCounts {
     std::atomic<uint64_t> doorbells_rung{0}, handled_doorbells{0}, rings_retired{0}, fences{0},
         sleeps{0}, buried{0};

@@ -1,5 +1,5 @@
-// Copies between processes by process_vm_readv and process_vm_writev, and repeats what the kernel has cut
-// short. Tour "a put": path `cma` ends here, by way of peer_memory.cpp.
+// Copies between processes by process_vm_readv and process_vm_writev, and continues copies that the kernel
+// has cut short. Tour "a put": path `cma` ends here, by way of peer_memory.cpp.
 #include "rdma/shm/memory/cma_copy.hpp"
 
 #include <algorithm>
@@ -57,7 +57,7 @@ int CmaCopy::add(const Transport::Piece& piece) noexcept {
   return 0;
 }
 
-// The kernel stops early at memory that is not there, at a signal that kills, and at its own limit.
+// The kernel stops early at unmapped memory, at a fatal signal, and at its own limit.
 void CmaCopy::drop_copied(size_t bytes) noexcept {
   bytes_ -= bytes;
   uint32_t whole = 0;
@@ -98,7 +98,7 @@ bool allow_cma(const char* scope_file) noexcept {
   const ssize_t got = read(fd, &scope, 1);
   close(fd);
   if (got != 1 || scope == '0') return true;
-  // Beyond 1 only those may who may trace everybody.
+  // Above 1 only processes that may trace all others may copy.
   if (scope != '1') return geteuid() == 0;
   return prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0) == 0;
 }

@@ -1,8 +1,8 @@
 // Copies between this process and another one by the kernel (cross-memory attach: process_vm_readv,
 // process_vm_writev), many pieces in one system call.
 //
-// Threads: any number, each with a copy of its own. No allocation. Cost: a system call per kMaxVectors
-// pieces or kMaxBytes.
+// Threads: any number, each with its own CmaCopy. No allocation. Cost: a system call per kMaxVectors pieces
+// or kMaxBytes.
 #pragma once
 
 #include "rdma/transport.hpp"
@@ -26,12 +26,12 @@ class CmaCopy {
 
   CmaCopy(uint32_t pid, CopyDirection way) noexcept : pid_(static_cast<pid_t>(pid)), way_(way) {}
 
-  // Copies now or at finish(). Answers 0, or an errno: the copy is then of no more use, and some of what was
-  // added may have been copied.
+  // Copies now or at finish(). Returns 0, or an errno: the object must not be used any more then, and some of
+  // the added pieces may have been copied.
   int add(const Transport::Piece& piece) noexcept;
   int finish() noexcept;
 
-  // What asks the kernel, for tests; takes effect in all threads.
+  // The system call, replaceable for tests; a replacement takes effect in all threads.
   using Call = ssize_t (*)(pid_t pid, const iovec* local, unsigned long locals, const iovec* remote,
                            unsigned long remotes, unsigned long flags) noexcept;
   static void replace_call(CopyDirection way, Call call) noexcept;  // null: the kernel's own
@@ -43,13 +43,13 @@ class CmaCopy {
   const CopyDirection way_;
   uint32_t count_ = 0;
   size_t bytes_ = 0;
-  // Only the first count_ of each mean anything.
+  // Only the first count_ entries of each are valid.
   iovec local_[kMaxVectors];
   iovec remote_[kMaxVectors];
 };
 
-// Lets the other processes of this user copy to and from this one where Yama asks for that
-// (kernel.yama.ptrace_scope is 1). Once per process, before they try. False: Yama will not have it.
+// Permits the other processes of this user to copy to and from this one if Yama requires it
+// (kernel.yama.ptrace_scope is 1). Call it once per process, before they try. False: Yama forbids it.
 bool allow_cma(const char* scope_file = "/proc/sys/kernel/yama/ptrace_scope") noexcept;
 
 }  // namespace hydrant::shm

@@ -1,9 +1,10 @@
-// What the processes of a node share, byte by byte: one file in memory (memfd) with this layout. Fixed
-// widths, offsets only; docs/wire_format_shm.md draws it and argues the order of loads and stores.
+// The memory that the processes of a node share, byte by byte: one memory file (memfd) with this layout. It
+// has fixed widths and offsets only; docs/wire_format_shm.md draws it and argues the order of loads and
+// stores.
 //
 //   NodeHeader | RankArea × ranks | RingControl × lanes × pairs | ring lines × pairs | cells × ranks
 //
-// All but the first two are reserved by their writer on first use: the file is mostly a hole.
+// All parts but the first two are reserved by their writer on first use: most of the file is a hole.
 #pragma once
 
 #include "rdma/transport.hpp"
@@ -25,18 +26,17 @@ inline constexpr uint32_t kLineBytes = 64;
 
 inline constexpr uint32_t kRingLines[kLaneCount] = {256, 128};
 inline constexpr uint32_t kPairRingBytes = (kRingLines[0] + kRingLines[1]) * kLineBytes;
-// 1 KiB of payload behind the longest head.
+// Room for 1 KiB of payload behind the longest head.
 inline constexpr uint32_t kMaxMessageLines = 18;
 inline constexpr uint32_t kMaxInlineBytes =
     kMaxMessageLines * kLineBytes - uint32_t{sizeof(uint64_t)};
 static_assert(kMaxInlineBytes >= 1024 + Transport::kMaxHeadBytes);
-// The reader tells its position when it has taken a quarter of the ring. A message and the lines skipped
-// before it must fit beside what it has not told.
+// The reader publishes its position when it has taken a quarter of the ring. A message and the lines skipped
+// before it must fit beside the lines taken but not yet published.
 static_assert(kRingLines[0] >= kRingLines[0] / 4 + 2 * kMaxMessageLines);
 static_assert(kRingLines[1] >= kRingLines[1] / 4 + 2 * kMaxMessageLines);
 
-// First word of a message's first line; stored last. Zero is no message: kLines is never 0.
-//   bits 0-23 tag | 24-29 lines | 30 skip to the ring's start | 32-47 cell + 1 | 48-63 position
+// First word in a message's first line; stored last. Zero means no message: the lines field is never 0.
 struct MessageWord {
   static constexpr uint32_t kTagMask = (1u << Transport::kTagBits) - 1;
   static constexpr uint32_t kLinesShift = 24;
@@ -67,8 +67,8 @@ struct MessageWord {
 static_assert(kMaxMessageLines <= MessageWord::kLinesMask);
 
 enum PollState : uint32_t {
-  kIdle = 0,    // nobody looks at this ring: ring the doorbell. What fresh memory says.
-  kPolled = 1,  // the reader looks at this ring, or has been told to
+  kIdle = 0,    // the reader does not poll this ring: ring the doorbell. The value of fresh memory.
+  kPolled = 1,  // the reader polls this ring, or its doorbell has been rung
 };
 
 struct RingControl {
@@ -89,8 +89,9 @@ inline constexpr uint32_t kCellClassCount = 2;
 inline constexpr uint32_t kSmallCells = kCellClasses[0].count;
 inline constexpr uint32_t kCellCount = kSmallCells + kCellClasses[1].count;
 
-// Who has taken the message that the cell came with. Written by its reader, when it has done with the
-// cell: a receipt names one message, so a late one of a reader given up for lost frees nothing.
+// The reader and the position of the message that the cell came with. The reader writes it when it has
+// finished with the cell. A receipt names one message, so that a late receipt of a disconnected reader frees
+// nothing.
 struct CellReceipt {
   alignas(kLineBytes) std::atomic<uint64_t> receipt;
 
@@ -108,24 +109,24 @@ static_assert(kCellPoolBytes % kPageBytes == 0 && kPairRingBytes % kPageBytes ==
 // ---- one per rank ----
 
 struct RankArea {
-  // For barriers: two blocks that the hardware never fetches together.
+  // For barriers: two blocks that the hardware never prefetches together.
   alignas(256) std::byte barrier[256];
 
-  // Who it is; written by the rank when it attaches, constant then.
+  // Identity of the rank's process; written by the rank when it attaches, constant then.
   alignas(128) std::atomic<uint32_t> pid;
-  std::atomic<uint32_t> attached;       // 1: the rest of this line is true
+  std::atomic<uint32_t> attached;       // 1: the other fields of this cache line are valid
   std::atomic<uint64_t> pid_namespace;  // inode of /proc/self/ns/pid
   std::atomic<uint32_t>
-      senders_confirm;  // 1: it has no membarrier, so its senders pay (doorbell.hpp)
+      senders_confirm;  // 1: it has no membarrier; senders use locked instructions (ring.hpp)
 
-  // Bit 0: threads of the rank sleep. The rest counts how often they were woken.
+  // Bit 0: threads of the rank sleep. The higher bits count wake-ups.
   alignas(128) std::atomic<uint32_t> sleep;
 
-  // 1 + the processor that a thread of the rank runs on; 0 if it has given it away, or nobody has
-  // said. A hint.
+  // 1 + the processor that a thread of the rank runs on; 0 if the rank yields or sleeps, or the processor is
+  // unknown. A hint.
   alignas(kLineBytes) std::atomic<uint32_t> processor;
 
-  // Bit r of the lane: the ring from node rank r has something, and nobody looks at it.
+  // Bit r of the lane: the ring from node rank r has messages, and the reader does not poll it.
   struct Doorbells {
     std::atomic<uint64_t> of_lane[kLaneCount];
   };
@@ -147,7 +148,7 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free &&
               std::atomic<uint32_t>::is_always_lock_free);
 static_assert(std::is_standard_layout_v<RankArea> && std::is_standard_layout_v<RingControl>);
 
-// Where things lie in the memory of a node with that many ranks.
+// Offsets of the parts in the memory of a node with that many ranks.
 class NodeLayout {
  public:
   constexpr explicit NodeLayout(uint32_t ranks) noexcept : ranks_(ranks) {}
@@ -155,7 +156,7 @@ class NodeLayout {
   constexpr uint64_t area(uint32_t rank) const noexcept {
     return sizeof(NodeHeader) + uint64_t{rank} * sizeof(RankArea);
   }
-  // Reserved by create().
+  // Bytes that create() reserves.
   constexpr uint64_t common_bytes() const noexcept { return round_up(area(ranks_)); }
   constexpr uint64_t control(uint32_t from, uint32_t to, Lane lane) const noexcept {
     return common_bytes() +
@@ -183,7 +184,7 @@ class NodeLayout {
   static constexpr uint64_t round_up(uint64_t bytes) noexcept {
     return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
   }
-  // The rings into one rank lie side by side: what it polls is close together.
+  // The rings into one rank are adjacent, so that one poll reads memory close together.
   constexpr uint64_t pair(uint32_t from, uint32_t to) const noexcept {
     return uint64_t{to} * ranks_ + from;
   }
@@ -198,7 +199,7 @@ class NodeLayout {
   uint32_t ranks_;
 };
 
-// Of a cell by its number.
+// Size of a cell by its number.
 constexpr uint32_t cell_bytes_of(uint32_t cell) noexcept {
   return kCellClasses[cell < kSmallCells ? 0 : 1].bytes;
 }

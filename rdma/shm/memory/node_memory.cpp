@@ -73,7 +73,7 @@ Status NodeMemory::map(int fd, uint64_t bytes) noexcept {
     return fail(Status::kResource, "a descriptor for the node's memory: %s (ulimit -n)",
                 errno_text(error));
   }
-  // A core dump would have to write out the holes of everybody.
+  // Excluded from core dumps, which would write out the holes of all ranks.
   madvise(base, bytes, MADV_DONTDUMP);
   base_ = base;
   fd_.keep(kept);
@@ -120,7 +120,8 @@ Status NodeMemory::attach(int fd, uint32_t node_rank) noexcept {
   }
   self.senders_confirm.store(GlobalMembarrier::enable() ? 0 : 1, std::memory_order_relaxed);
   self.pid.store(static_cast<uint32_t>(getpid()), std::memory_order_relaxed);
-  self.attached.store(1, std::memory_order_release);  // pairs with the acquire of who reads the pid
+  // Pairs with the acquire of readers of the pid.
+  self.attached.store(1, std::memory_order_release);
   return Status::kOk;
 }
 
@@ -144,14 +145,15 @@ Status NodeMemory::reserve(uint64_t offset, uint64_t bytes, const char* what,
                               ? reserver_.reserve(fd, first, end - first, what)
                               : reserver_.reserve_unchecked(fd, first, end - first, what);
 #ifdef MADV_POPULATE_WRITE
-  // Page tables too, so that the first messages do not fault. An older kernel refuses; then they do.
+  // Populates the page tables too, so that the first messages do not fault. An older kernel refuses; then
+  // they fault.
   if (reserved == Status::kOk) madvise(base_ + first, end - first, MADV_POPULATE_WRITE);
 #endif
   return reserved;
 }
 
-// The program has closed the descriptor. The mapping gives pages too, from Linux 5.14 on, and fails as well
-// where there are none.
+// Used after the program has closed the descriptor. From Linux 5.14 on, the mapping allocates pages too, and
+// fails as well if none are left.
 Status NodeMemory::populate(uint64_t first, uint64_t bytes, const char* what,
                             Whose whose) noexcept {
   if (whose == Whose::kOurs) {

@@ -1,7 +1,7 @@
-// The memory that the ranks of a node share: one memfd, made by one process, inherited or received by the
-// others, mapped by all. Nothing has a name in a file system, so nothing is left when the last one dies.
+// The memory that the ranks of a node share: one memfd, created by one process, inherited or received by the
+// others, and mapped by all. It has no name in a file system, so nothing is left when the last process exits.
 //
-// The file is as long as its layout and mostly a hole; reserve() comes before the first touch.
+// The file is as long as its layout, and most of it is a hole: a range is reserved before its first access.
 #pragma once
 
 #include "firehose/base/kept_descriptor.hpp"
@@ -20,19 +20,19 @@ class NodeMemory {
   NodeMemory(const NodeMemory&) = delete;
   NodeMemory& operator=(const NodeMemory&) = delete;
 
-  // Makes the memory of a node with so many ranks. *fd is close-on-exec and the caller's.
+  // Creates the memory of a node with `node_size` ranks. *fd is close-on-exec and belongs to the caller.
   // Errors: kBadArg: 0 ranks, or more than kMaxNodeRanks; kResource, with needed and available bytes.
   static Status create(uint32_t node_size, int* fd) noexcept;
 
-  // Maps it and says that node rank `node_rank` is this process. Keeps a copy of `fd`.
-  // Errors: kBadArg: no such rank; kBroken: not such a file, or of another version; kResource.
+  // Maps the memory and enters this process as node rank `node_rank`. Keeps a copy of `fd`.
+  // Errors: kBadArg: no such rank; kBroken: not such a file, or another version; kResource.
   Status attach(int fd, uint32_t node_rank) noexcept;
   void detach() noexcept;
 
   uint32_t node_size() const noexcept { return ranks_; }
   uint32_t node_rank() const noexcept { return rank_; }
 
-  // Requires of all below: attached.
+  // All functions below require an attached memory.
   RankArea& area(uint32_t node_rank) const noexcept {
     return *at<RankArea>(layout_.area(node_rank));
   }
@@ -52,17 +52,18 @@ class NodeMemory {
     return base_ + layout_.cell(from, lane, index);
   }
 
-  // First use, by the writer.
+  // Reserves a ring; called by its writer before first use.
   Status reserve_ring(uint32_t from, uint32_t to, Lane lane) noexcept;
-  // The chunk that `cell` belongs to, and the receipts.
+  // Reserves the chunk that `cell` belongs to, and the receipts; called by the sender.
   Status reserve_cells(uint32_t from, Lane lane, uint32_t cell) noexcept;
 
-  // What the writer has reserved. Who reads calls these first: they see to it that a writer who lies is an
-  // error and no SIGBUS. They cost no memory if it does not lie.
+  // The same for memory that the writer should have reserved. The reader calls these before its first access:
+  // a corrupt writer then causes an error instead of SIGBUS. They allocate nothing if the writer has reserved
+  // the memory.
   Status touch_ring(uint32_t from, uint32_t to, Lane lane) noexcept;
   Status touch_cells(uint32_t from, Lane lane, uint32_t cell) noexcept;
 
-  // How many bytes of the file exist; 0 once the program has closed its descriptor.
+  // Bytes of the file that are allocated; 0 once the program has closed its descriptor.
   uint64_t reserved_bytes() const noexcept;
 
  private:

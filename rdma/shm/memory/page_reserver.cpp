@@ -1,5 +1,5 @@
 // Allocates the pages of a memory file after a check of the memory that machine and control group have left.
-// node_memory.cpp calls it before a range is touched first.
+// node_memory.cpp calls it before the first access to a range.
 #include "rdma/shm/memory/page_reserver.hpp"
 
 #include "firehose/base/errno_text.hpp"
@@ -15,7 +15,7 @@
 namespace hydrant::shm {
 namespace {
 
-// The kernel kills instead of refusing when a group or the machine runs dry: stay this far away.
+// The kernel kills a process instead of refusing when a group or the machine runs out: this much stays free.
 constexpr uint64_t kKeptFreeBytes = uint64_t{1} << 20;
 
 // The number behind `name` in a file of lines "name number"; 0 if there is none.
@@ -28,7 +28,7 @@ uint64_t number_after(const char* text, const char* name) noexcept {
   return 0;
 }
 
-// What the group can give back before it is full: pages of files.
+// Bytes that the group can reclaim before it is full: pages of files.
 uint64_t reclaimable(const CgroupMemory& group) noexcept {
   char path[300];
   char text[8192];
@@ -40,7 +40,7 @@ uint64_t reclaimable(const CgroupMemory& group) noexcept {
   return number_after(text, "total_inactive_file ") + number_after(text, "total_active_file ");
 }
 
-uint64_t minus(uint64_t from, uint64_t what) noexcept { return from > what ? from - what : 0; }
+uint64_t minus(uint64_t a, uint64_t b) noexcept { return a > b ? a - b : 0; }
 
 }  // namespace
 
@@ -81,7 +81,7 @@ Status PageReserver::allow(uint64_t bytes, const char* what) noexcept {
                   what, static_cast<unsigned long long>(bytes), found.limited_by,
                   static_cast<unsigned long long>(found.bytes));
     }
-    // 1/16 of what is there: sixteen processes that do the same at once do not run it dry.
+    // 1/16 of the available memory: sixteen processes that reserve at once do not exhaust it.
     unchecked_bytes_.store((found.bytes - bytes) / 16, std::memory_order_relaxed);
   }
   return Status::kOk;

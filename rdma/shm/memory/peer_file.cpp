@@ -1,5 +1,5 @@
 // Opens a memory file of another process through /proc, and checks that it is the file that the key names and
-// cannot shrink. attachment_cache.cpp calls it before it maps a attachment.
+// cannot shrink. attachment_cache.cpp calls it before it maps an attachment.
 #include "rdma/shm/memory/peer_file.hpp"
 
 #include "firehose/base/errno_text.hpp"
@@ -63,7 +63,7 @@ Status not_opened(const ShmBlob& blob, int error) noexcept {
   }
 }
 
-// The start time is looked at before and after: a number may go to another process in between.
+// The caller checks the start time before and after it opens the file: the pid may be reused in between.
 Status check_process(const ShmBlob& blob) noexcept {
   const uint64_t start = process_start_time(static_cast<pid_t>(blob.process));
   if (start == blob.start_time && start != 0) return Status::kOk;
@@ -104,11 +104,10 @@ Status check_seals(int fd, const ShmBlob& blob, bool writable) noexcept {
   }
   struct statfs system {};
   if (fstatfs(fd, &system) != 0 || system.f_type != TMPFS_MAGIC) {
-    return fail(
-        Status::kRefused,
-        "descriptor %u of process %u is a memory file of huge pages: where these run out, who "
-        "maps it dies",
-        blob.descriptor, blob.process);
+    return fail(Status::kRefused,
+                "descriptor %u of process %u is a memory file of huge pages: mapping it risks "
+                "SIGBUS when these run out",
+                blob.descriptor, blob.process);
   }
   if (writable && (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)) != 0) {
     return fail(Status::kRefused, "the memory file of process %u is sealed against writing",
@@ -123,7 +122,7 @@ Status open_peer_file(const ShmBlob& blob, bool writable, PeerFile* file) noexce
   if (const Status status = check_process(blob); status != Status::kOk) return status;
   char path[64];
   (void)std::snprintf(path, sizeof path, "/proc/%u/fd/%u", blob.process, blob.descriptor);
-  // Looked at first: to open a pipe or a device for good may block, or do something.
+  // Checked by O_PATH first: a real open of a pipe or a device may block, or have side effects.
   const Descriptor seen(open(path, O_PATH | O_CLOEXEC));
   if (seen.get() < 0) return not_opened(blob, errno);
   uint64_t bytes = 0;
@@ -133,7 +132,7 @@ Status open_peer_file(const ShmBlob& blob, bool writable, PeerFile* file) noexce
   (void)std::snprintf(path, sizeof path, "/proc/self/fd/%d", seen.get());
   Descriptor opened(open(path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (opened.get() < 0) return not_opened(blob, errno);
-  // Before the size counts for anything: from here on it cannot become less.
+  // The seals are checked before the size: from here on the size cannot shrink.
   Status status = check_seals(opened.get(), blob, writable);
   if (status == Status::kOk) status = check_file(opened.get(), blob, &bytes);
   if (status != Status::kOk) return status;

@@ -86,7 +86,7 @@ Status PeerMemory::find_process(uint32_t rank, CopyDirection way, uint32_t* pid)
   if (peer.attached.load(std::memory_order_acquire) == 0) {
     return fail(Status::kUnsupported, "node rank %u has not attached yet", rank);
   }
-  // A number from another pid namespace would name somebody else.
+  // A pid from another pid namespace would name another process.
   const auto ours =
       memory_->area(memory_->node_rank()).pid_namespace.load(std::memory_order_relaxed);
   if (ours == 0 || peer.pid_namespace.load(std::memory_order_relaxed) != ours) {
@@ -99,7 +99,7 @@ Status PeerMemory::find_process(uint32_t rank, CopyDirection way, uint32_t* pid)
 
 Status PeerMemory::explain(uint32_t rank, CopyDirection way, uint32_t pid, int error) noexcept {
   if (error == ESRCH) return fail(Status::kBroken, "node rank %u (pid %u) is gone", rank, pid);
-  // EFAULT and ENOMEM are about this address alone.
+  // EFAULT and ENOMEM concern this address alone.
   if (error == EPERM || error == ENOSYS || error == EACCES) forbid(rank, way, errno_text(error));
   return fail(Status::kUnsupported, "%s, pid %u: %s", name_of(way), pid, errno_text(error));
 }

@@ -1,5 +1,5 @@
-// The memory of the other ranks of the node: what is mapped here, and what the kernel copies for us
-// (cross-memory attach, cma_copy.hpp).
+// The memory of the other ranks of the node: segments that are mapped here, and all other memory, which the
+// kernel copies (cross-memory attach, cma_copy.hpp).
 #pragma once
 
 #include "rdma/shm/memory/cma_copy.hpp"
@@ -20,19 +20,21 @@ class PeerMemory {
   PeerMemory(const PeerMemory&) = delete;
   PeerMemory& operator=(const PeerMemory&) = delete;
 
-  // Reads HYDRANT_CMA, and lets the others of the node copy to and from this process.
+  // Reads HYDRANT_CMA, and permits the other ranks of the node to copy to and from this process.
   Status init(NodeMemory& memory) noexcept;
 
-  // [address, address+bytes) of the rank is mapped at `local`, for good. Threads: any.
+  // Records that [address, address+bytes) of the rank is mapped at `local`, for good. Threads: any.
   // Errors: kBadArg: empty, wraps around; kResource.
   Status add(uint32_t rank, uintptr_t address, size_t bytes, void* local) noexcept;
-  // Null if no segment holds all of it. Threads: any. Cost: a few loads per segment of that rank.
+  // The local address of the range; null if no segment holds all of it. Threads: any. Cost: a few loads per
+  // segment of that rank.
   void* mapped(uint32_t rank, uintptr_t address, size_t bytes) const noexcept;
 
-  // Copies all pieces, in no order: those that are mapped here, the rest by the kernel. That it may not copy
-  // between this process and the rank is found out at the first attempt, said once (info), and remembered.
-  // Threads: any. Errors: kUnsupported: forbidden, or its owner must do it, and some of it may have been
-  // copied; kBroken: there is no such process.
+  // Copies all pieces, in no order: mapped ones by memcpy, the rest by the kernel. If the kernel forbids
+  // copies between this process and the rank, the first attempt detects it; this is logged once (info) and
+  // remembered. Threads: any.
+  // Errors: kUnsupported: forbidden, or the owner has to copy; some of it may have been copied. kBroken:
+  // there is no such process.
   Status copy(uint32_t rank, CopyDirection way, std::span<const Transport::Piece> pieces) noexcept;
 
  private:

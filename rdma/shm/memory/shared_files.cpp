@@ -18,7 +18,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-// There if libhydrant_alloc came with the program; found by name if it came later.
+// Bound if libhydrant_alloc is linked into the program; looked up by name if it was loaded later.
 #pragma weak hydrant_alloc_shared_location
 
 namespace hydrant {
@@ -26,17 +26,17 @@ namespace {
 
 constexpr uint32_t kMaxFiles = 256;
 
-// Written once, before `process` is, with release; read without a lock. Never used again: who reads it while
-// it is forgotten reads what was true.
+// `file` is written once, before `process` (release), and read without a lock. Entries are never reused: a
+// thread that reads an entry while it is withdrawn reads valid old data.
 struct Entry {
   SharedFile file;
-  std::atomic<pid_t> process{0};  // 0: not announced any more
+  std::atomic<pid_t> process{0};  // 0: withdrawn
 };
 
 struct Table {
   Entry entries[kMaxFiles];
   std::atomic<uint32_t> count{0};  // written under mu, with release, after the entry
-  Mutex mu;                        // of those who announce; a leaf
+  Mutex mu;                        // for announcing threads; a leaf lock
 };
 constinit Table g_table;
 
@@ -57,7 +57,7 @@ bool is_that_file(const SharedFile& file) noexcept {
          facts.st_ino == file.inode;
 }
 
-// Under the table's mutex.
+// The caller holds the table's mutex.
 Status enter(const SharedFile& file) noexcept {
   if (find_entry([&](const SharedFile& other) { return other.range.overlaps(file.range); })) {
     return fail(Status::kBadArg, "[%#lx, +%zu) is announced already",
@@ -78,19 +78,20 @@ using FindLocation = int (*)(const void*, hydrant_alloc_location_t*);
 
 FindLocation find_arenas() noexcept {
   static constinit std::atomic<FindLocation> found{nullptr};
-  FindLocation ask = found.load(std::memory_order_acquire);
-  if (ask != nullptr) return ask;
-  ask = &hydrant_alloc_shared_location;
-  if (ask == nullptr)
-    ask = reinterpret_cast<FindLocation>(dlsym(RTLD_DEFAULT, "hydrant_alloc_shared_location"));
-  if (ask != nullptr) found.store(ask, std::memory_order_release);
-  return ask;
+  FindLocation query = found.load(std::memory_order_acquire);
+  if (query != nullptr) return query;
+  query = &hydrant_alloc_shared_location;
+  if (query == nullptr)
+    query = reinterpret_cast<FindLocation>(dlsym(RTLD_DEFAULT, "hydrant_alloc_shared_location"));
+  if (query != nullptr) found.store(query, std::memory_order_release);
+  return query;
 }
 
 bool find_in_arenas(uintptr_t addr, SharedFile* file) noexcept {
-  const FindLocation ask = find_arenas();
+  const FindLocation query = find_arenas();
   hydrant_alloc_location_t at{};
-  if (ask == nullptr || ask(reinterpret_cast<const void*>(addr), &at) != GASNET_OK) return false;
+  if (query == nullptr || query(reinterpret_cast<const void*>(addr), &at) != GASNET_OK)
+    return false;
   struct stat facts {};
   if (fstat(at.fd, &facts) != 0) return false;
   *file = {.range = {addr - static_cast<uintptr_t>(at.offset), static_cast<size_t>(at.file_bytes)},
@@ -140,7 +141,8 @@ bool forget_shared_file(MemoryRange range) noexcept {
   Entry* found = find_entry([&](const SharedFile& file) { return file.range == range; });
   if (found == nullptr) return false;
   found->process.store(0, std::memory_order_release);
-  // Under the number may be a file of the program's by now. The inode is not used again: the file is mapped.
+  // The program may have closed the descriptor and reused its number. The inode cannot be reused: the file is
+  // mapped.
   if (is_that_file(found->file)) close(found->file.descriptor);
   return true;
 }
