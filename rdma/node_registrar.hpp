@@ -1,5 +1,5 @@
-// The registrar of a node, for those above: pinned memory of one process is mapped by the others of the node,
-// and what is moved by such a key is copied. rdma/shm/shm_registrar.hpp says which memory that is.
+// Creates the registrar of a node: other processes of the node map its pinned memory, and transfers by its
+// keys are memory copies. rdma/shm/shm_registrar.hpp says which memory it accepts.
 #pragma once
 
 #include "firehose/base/registrar.hpp"
@@ -11,11 +11,11 @@
 
 namespace hydrant {
 
-// Errors: kUnsupported: /proc does not say who this process is; kResource. Unchanged on failure.
+// Errors: kUnsupported: /proc does not show the start time of this process; kResource. Unchanged on failure.
 Status make_node_registrar(std::unique_ptr<Registrar>* registrar) noexcept;
 
-// Where [addr, addr+len), addresses of the owner, is in this process by a key of that registrar, pinned or
-// imported; null if the key does not have all of it. Cost: some loads.
+// Address in this process of the owner's [addr, addr+len), by a pinned or imported key of that registrar;
+// null if the key does not cover all of it. Cost: some loads.
 std::byte* address_by_node_key(const std::byte* key, uintptr_t addr, size_t len) noexcept;
 
 }  // namespace hydrant
