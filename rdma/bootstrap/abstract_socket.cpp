@@ -14,7 +14,8 @@ namespace hydrant {
 RandomName make_random_name() noexcept {
   uint64_t bits[2] = {};
   if (getrandom(bits, sizeof bits, 0) != sizeof bits) {
-    // Only before a machine has gathered any randomness; the token's secrecy is a second line anyway.
+    // Happens only before the machine has gathered entropy. The token is a second check: SO_PEERCRED is the
+    // first.
     bits[0] = now_ns();
     bits[1] = static_cast<uint64_t>(getpid());
   }

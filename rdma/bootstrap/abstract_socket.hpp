@@ -1,5 +1,5 @@
-// Sockets in the abstract namespace of unix sockets: they have a name, but no file, and are gone with the
-// last process that holds them.
+// Unix sockets in the abstract namespace: they have a name, but no file, and disappear with the last process
+// that holds them.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace hydrant {
 
-// 128 random bits, in hexadecimal with a zero.
+// 128 random bits in hexadecimal, with a terminating zero.
 using RandomName = std::array<char, 33>;
 RandomName make_random_name() noexcept;
 

@@ -34,7 +34,7 @@ Status open_wired(const launch::JobWire& wire, std::unique_ptr<Bootstrap>* boots
 Status read_pshm_nodes(Rank* nodes) noexcept {
   const KnobValue value = read_knob(JobKnob::kGasnetPshmNodes);
   if (value.rejected != nullptr) {
-    // Not the default: whoever asks for processes is not served by one.
+    // An invalid value is an error, not the default: a job of several processes was requested.
     uint64_t unused = 0;
     return parse_knob(JobKnob::kGasnetPshmNodes, value.rejected, &unused);
   }
@@ -42,8 +42,8 @@ Status read_pshm_nodes(Rank* nodes) noexcept {
   return Status::kOk;
 }
 
-// Asks the launchers that the environment shows. *bootstrap stays empty if there is none, or one with which
-// we cannot talk: *why says what went wrong.
+// Queries the launchers that the environment shows. *bootstrap stays empty if there is none, or if wire-up
+// with it fails; *why is then the reason.
 void open_foreign(std::unique_ptr<Bootstrap>* bootstrap, std::string* why) noexcept {
   Status status = Status::kNotReady;
   if (is_set("PMIX_NAMESPACE")) {
@@ -54,7 +54,8 @@ void open_foreign(std::unique_ptr<Bootstrap>* bootstrap, std::string* why) noexc
   if (status != Status::kOk && status != Status::kNotReady) *why = last_error_text();
 }
 
-// A launcher that HYDRANT_BOOTSTRAP insists on, and that is not there, is the likeliest mistake.
+// Adds the start command to an error: the likeliest cause is that the launcher chosen by HYDRANT_BOOTSTRAP
+// did not start this process.
 Status add_start_hint(Status status, std::string_view choice, const char* start) noexcept {
   if (status == Status::kOk) return status;
   const std::string why = last_error_text();
@@ -80,7 +81,8 @@ Status open_by_environment(std::unique_ptr<Bootstrap>* bootstrap) noexcept {
   const LauncherHint hint = find_launcher_hint();
   status = check_hint_numbers(hint);
   if (status != Status::kOk) return status;
-  // A launcher of one process, or of none: the program's own processes it is.
+  // No launcher, a launcher of a single process, or a size that may be the allocation's: the program may fork
+  // its own ranks.
   const bool may_fork = nodes > 1 && (hint.size == 1 || *hint.variable == '\0' || !hint.whole_step);
   if (may_fork && stale.empty()) return open_forked(nodes, bootstrap);
 
@@ -137,7 +139,7 @@ Status open_chosen(std::unique_ptr<Bootstrap>* bootstrap) noexcept {
 
 Status open_bootstrap(int*, char***, std::unique_ptr<Bootstrap>* bootstrap) noexcept {
   const Status status = open_chosen(bootstrap);
-  // A bad value that did not count, because a launcher or HYDRANT_BOOTSTRAP decides.
+  // Warns of an invalid value that had no effect, because a launcher or HYDRANT_BOOTSTRAP decides.
   if (status == Status::kOk && (*bootstrap)->topology().rank == 0)
     warn_of_rejected(knob_info(JobKnob::kGasnetPshmNodes));
   return status;

@@ -1,12 +1,12 @@
-// How the processes of a job find each other: what rank they have, who shares their node, and a store
-// of small entries that is filled before a fence and read on first contact. One object per process; who
-// stands behind it (nobody, our own supervisor, PMIx, PMI-2) is chosen by open_bootstrap().
+// Wire-up of the processes of a job: their ranks, the ranks that share a node, and a store of small entries.
+// The store is filled before a fence and read on first contact. There is one object per process;
+// open_bootstrap() chooses its implementation (a job of one process, our own supervisor, PMIx, PMI-2).
 //
-// No process copies the store: get() asks for one entry of one rank, and whoever asked keeps it with the
+// No process copies the store: get() requests one entry of one rank, and the caller keeps it with the
 // connection that it belongs to.
 //
-// Threads: calls from one thread at a time. Errors: every call answers a Status with a text that says
-// who was asked and what to change; none waits longer than its deadline.
+// Threads: calls from one thread at a time. Errors: every call returns a Status with a text that names the
+// queried component and the remedy; no call waits longer than its deadline.
 #pragma once
 
 #include "firehose/base/status.hpp"
@@ -23,14 +23,15 @@ namespace hydrant {
 using Rank = uint32_t;
 inline constexpr Rank kNoRank = UINT32_MAX;
 
-// How a rank comes to leave its job: what is told of its end depends on it.
+// The cause of a rank's exit, which determines what is reported about it.
 enum class ExitReason : uint32_t {
   kExit,        // exit(3), or a return from main
   kGasnetExit,  // gasnet_exit()
   kAbandoned,   // the job was ending, or a peer lost, and this rank waited for others
 };
 
-// Where this process stands. Ranks of one node are sorted ascending in every process alike.
+// The layout of the job and the place of this process. The ranks of one node are sorted in ascending order in
+// every process alike.
 struct JobTopology {
   Rank rank = 0;
   Rank size = 1;
@@ -38,7 +39,7 @@ struct JobTopology {
   uint32_t node_count = 1;
   std::vector<Rank> node_ranks = {0};  // the ranks of this node, this one included
   uint32_t node_rank = 0;              // index of this process in node_ranks
-  // The first rank of each node, by node; empty if the launcher does not tell.
+  // The first rank of each node, by node; empty if the launcher does not report it.
   std::vector<Rank> leaders = {0};
 };
 
@@ -53,57 +54,58 @@ class Bootstrap {
   virtual const char* name() const noexcept = 0;
   virtual const JobTopology& topology() const noexcept = 0;
 
-  // Stores an entry (at most kMaxValueBytes) under a key (at most 31 bytes), for others to read after the
-  // next fence. A key is put once: launchers may go on handing out what they were given first.
+  // Stores an entry (at most kMaxValueBytes) under a key (at most 31 bytes), for other ranks to read after
+  // the next fence. A key may be put only once: some launchers keep returning the first entry.
   static constexpr size_t kMaxValueBytes = 1024;
   virtual Status put(std::string_view key, std::span<const std::byte> entry) noexcept = 0;
-  // Collective over the job: when it returns, what anybody has put before can be read by all.
+  // Collective over the job: when it returns, every rank can read all entries that were put before.
   virtual Status fence(uint64_t deadline_ns) noexcept = 0;
   // Reads the entry of `rank`; *bytes is its length. kNotReady if it has none at the deadline.
   virtual Status get(Rank rank, std::string_view key, std::span<std::byte> entry, size_t* bytes,
                      uint64_t deadline_ns) noexcept = 0;
 
-  // A descriptor that becomes readable when the launcher has something to say (the job is to end, a rank
-  // has died); -1 if it never has, or the program has closed it. read_event() reads one message and never
-  // waits.
+  // A descriptor that becomes readable when the launcher has sent an event (the job is to end, a rank has
+  // died). It is -1 if the launcher sends none, or the program has closed it. read_event() reads one event
+  // and never waits.
   struct Event {
     enum class Kind : uint32_t { kNothing, kExit, kDeath, kLauncherExited } kind = Kind::kNothing;
-    Rank rank = kNoRank;  // who called exit, or died
+    Rank rank = kNoRank;  // the rank that exited or died
     int code = 0;         // kExit: the exit code
     int signal = 0;       // kDeath: the signal that ended it, 0 if it exited
   };
   virtual int event_fd() const noexcept { return -1; }
   virtual Event read_event() noexcept { return {}; }
-  // The process that speaks by event_fd(), whether the program has closed that or not; 0 if there is none.
+  // Pid of the process that sends the events of event_fd(), even if the program has closed that descriptor; 0
+  // if there is none.
   virtual int supervisor() const noexcept { return 0; }
 
   // For launchers that report no exits (event_fd() is -1) but can forward exit notifications between nodes: a
-  // descriptor that becomes readable when a rank has relayed its exit, which read_event() reads; else -1. If
-  // the program has closed it, read_event() still returns the notification. One rank per node receives only
-  // the notification of the first rank that exits; later exits are left to the launcher.
+  // descriptor that becomes readable when a rank has forwarded its exit, which read_event() reads; else -1.
+  // If the program has closed it, read_event() still returns the notification. One rank per node receives
+  // only the notification of the first rank that exits; later exits are left to the launcher.
   virtual int forwarded_exit_fd() const noexcept { return -1; }
-  // Tells ranks of other nodes that this process ends the job with `code`, before leave(). `is_first`: no
-  // other rank of this node has told. Never waits longer than the deadline; any thread, once.
+  // Notifies ranks of other nodes that this process ends the job with `code`; called before leave().
+  // `is_first`: this is the first rank of its node to exit. Never waits longer than the deadline; any thread,
+  // once.
   virtual void forward_exit(int code, bool is_first, uint64_t deadline_ns) noexcept {
     static_cast<void>(code);
     static_cast<void>(is_first);
     static_cast<void>(deadline_ns);
   }
 
-  // Tells the launcher that this process ends the job with `code`. The process must end soon after.
-  // Never waits longer than the deadline; safe to call from any thread, once.
+  // Notifies the launcher that this process ends the job with `code`. The process must exit soon after. Never
+  // waits longer than the deadline; any thread, once.
   virtual void leave(int code, ExitReason how, uint64_t deadline_ns) noexcept = 0;
 };
 
-// Whether a call of this process, open_bootstrap() included, has failed because the job is being ended, of
-// which the launcher tells the user. Any thread.
+// True if a call of this process, open_bootstrap() included, has failed because the job is being ended; the
+// launcher reports the cause to the user. Any thread.
 bool does_launcher_end_job() noexcept;
 
-// Chooses by what the environment says. `argc`/`argv` may be null: only GASNET_PSHM_NODES needs nothing
-// of them, and our own arguments are taken out of them. With GASNET_PSHM_NODES=N the calling process
-// becomes the supervisor of N children: the call returns in the children only.
-// Errors: kBroken if a launcher says that there are several ranks and wire-up finds one: the text holds
-// the command to type.
+// Chooses the implementation by the environment. `argc` and `argv` may be null. With GASNET_PSHM_NODES=N the
+// calling process becomes the supervisor of N children: the call returns in the children only.
+// Errors: kBroken if a launcher reports several ranks and wire-up finds one: the text holds the command to
+// type.
 Status open_bootstrap(int* argc, char*** argv, std::unique_ptr<Bootstrap>* bootstrap) noexcept;
 
 }  // namespace hydrant

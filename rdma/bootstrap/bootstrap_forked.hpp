@@ -7,9 +7,9 @@
 
 namespace hydrant {
 
-// Returns in the `size` children only; the caller stays behind as their supervisor and leaves with _exit()
-// and the job's code. What was buffered in stdio is written before. On failure no child is left, and the
-// caller goes on. Errors: kBadArg, kResource.
+// Returns in the `size` children only. The caller becomes their supervisor, and exits by _exit() with the
+// job's code; stdio is flushed before the fork. On failure no child is left, and the call returns in the
+// caller. Errors: kBadArg, kResource.
 Status open_forked(Rank size, std::unique_ptr<Bootstrap>* bootstrap) noexcept;
 
 }  // namespace hydrant

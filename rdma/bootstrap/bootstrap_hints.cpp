@@ -1,5 +1,5 @@
 // Detects launchers by their environment variables, and refuses a job that would have fewer ranks than its
-// launcher started. bootstrap.cpp calls it while it chooses a bootstrap; am/job/job_environment.cpp asks
+// launcher started. bootstrap.cpp calls it while it chooses a bootstrap; am/job/job_environment.cpp queries
 // whether there is a launcher.
 #include "rdma/bootstrap/bootstrap_hints.hpp"
 
@@ -14,7 +14,7 @@
 namespace hydrant {
 namespace {
 
-// A launcher is there if `shows` is set; the first of `sizes` that is set says how many ranks.
+// The launcher is present if `shows` is set; the first of `sizes` that is set is the number of ranks.
 struct Row {
   const char* shows;
   const char* sizes[3];
@@ -44,7 +44,7 @@ constexpr Row kRows[] = {
 // Rank kMaxRank + 1 would be kNoRank.
 constexpr Rank kMaxRank = UINT32_MAX - 1;
 
-// False if the variable has no number. A number beyond `most` is none, and is named in the hint.
+// False if the variable has no number. A number above `most` is invalid, and the hint names its variable.
 bool read_number(const char* name, Rank most, Rank* number, LauncherHint* hint) noexcept {
   const char* text = name != nullptr ? std::getenv(name) : nullptr;
   if (text == nullptr) return false;
@@ -54,7 +54,7 @@ bool read_number(const char* name, Rank most, Rank* number, LauncherHint* hint) 
     *number = static_cast<Rank>(value);
     return true;
   }
-  // More digits than 64 bits hold are no count either.
+  // A number too large for 64 bits is invalid as well.
   const bool is_number = is_count || (*text >= '0' && *text <= '9');
   if (is_number && *hint->wrong == '\0') hint->wrong = name;
   return false;

@@ -20,7 +20,7 @@ constexpr int kNoHint = -1;
 constexpr size_t kValueRoom = 1024;
 constexpr size_t kKeyRoom = 64;
 
-// The calls that we make, as PMI-2 publishes them.
+// The functions of PMI-2 that this file calls, as its standard declares them.
 struct Library {
   int (*init)(int* spawned, int* size, int* rank, int* application);
   int (*finalize)();
@@ -66,7 +66,7 @@ class Pmi2Bootstrap final : public Bootstrap {
   void leave(int code, ExitReason how, uint64_t deadline_ns) noexcept override;
 
  private:
-  // What a call answers, kept by the call itself, which may outlast its deadline.
+  // The results of a call, owned by the call itself, which may outlast its deadline.
   struct Answer {
     int error = kSuccess;
     int numbers[4] = {};
@@ -156,8 +156,9 @@ Status Pmi2Bootstrap::put(std::string_view key, std::span<const std::byte> entry
   return status;
 }
 
-// MPICH's server answers a fence at once, and whoever then asks for a key that nobody has put waits for all;
-// Slurm's lets them wait in the fence. Asking for such a key makes it a barrier under both.
+// MPICH's server replies to a fence at once, and delays a get() of an unknown key until all ranks have
+// arrived. Slurm's server waits in the fence itself. A get() of a key that no rank puts makes this a barrier
+// with both.
 Status Pmi2Bootstrap::fence(uint64_t deadline_ns) noexcept {
   std::shared_ptr<Answer> got;
   const Status status =
@@ -201,7 +202,7 @@ Status Pmi2Bootstrap::get(Rank rank, std::string_view key, std::span<std::byte> 
     status = get_piece(rank, key, piece, deadline_ns, &text);
     if (status != Status::kOk) return status;
     if (!whole.add(text)) {
-      return fail(Status::kBroken, "the entry \"%.*s\" of rank %u came back other than it was put",
+      return fail(Status::kBroken, "the entry \"%.*s\" of rank %u is not what was put",
                   static_cast<int>(key.size()), key.data(), rank);
     }
   }

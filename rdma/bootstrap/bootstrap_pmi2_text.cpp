@@ -83,7 +83,7 @@ bool decode_base64(std::string_view text, std::vector<std::byte>* bytes) {
         group = group << 6 | static_cast<uint32_t>(value);
       }
     }
-    // Bits behind the last byte are zero in what encode_base64() writes.
+    // The bits after the last byte must be zero, as encode_base64() writes them.
     if ((group & ((1u << (8 * padding)) - 1)) != 0) return false;
     for (size_t i = 0; i < 3 - padding; ++i) {
       bytes->push_back(static_cast<std::byte>(group >> (16 - 8 * i) & 255));
@@ -118,8 +118,8 @@ bool Pmi2Entry::add(std::string_view text) {
 }
 
 void fill_topology(std::span<const uint32_t> nodes, JobTopology* topology) {
-  // Nodes may have any numbers; ours count from 0 in the order of the first rank on each. Sorted by node, and
-  // by rank within it, the first rank of each node is in front of the others.
+  // The launcher's node numbers are arbitrary; here nodes count from 0 in the order of their first ranks.
+  // Sorted by node, and by rank within it, the first rank of each node comes before its others.
   std::vector<Rank> by_node(nodes.size());
   std::iota(by_node.begin(), by_node.end(), Rank{0});
   std::sort(by_node.begin(), by_node.end(),

@@ -42,7 +42,7 @@ bool find(void* library, const char* name, Function* function) noexcept {
 }
 
 Status load(Library* library) noexcept {
-  void* handle = dlopen(kLibrary, RTLD_NOW | RTLD_GLOBAL);  // its plugins look for its symbols
+  void* handle = dlopen(kLibrary, RTLD_NOW | RTLD_GLOBAL);  // global: its plugins need its symbols
   if (handle == nullptr) {
     return fail(Status::kUnsupported,
                 "%s cannot be loaded (%s); on Debian: apt-get install libpmix2", kLibrary,
@@ -60,8 +60,8 @@ Status load(Library* library) noexcept {
   return Status::kOk;
 }
 
-// A value that the library has allocated, as far as we ask for its kinds; its own destructor is a macro over
-// functions that differ between versions.
+// Frees a value that the library has allocated, for the types queried here. PMIx's own destructor is a macro
+// over functions that differ between versions.
 void free_value(pmix_value_t* value) noexcept {
   if (value == nullptr) return;
   if (value->type == PMIX_STRING) std::free(value->data.string);
@@ -69,12 +69,12 @@ void free_value(pmix_value_t* value) noexcept {
   std::free(value);
 }
 
-// The text of a value; null if it is none.
+// The text of a value; null if it has another type.
 const char* text_of(const pmix_value_t* value) noexcept {
   return value != nullptr && value->type == PMIX_STRING ? value->data.string : nullptr;
 }
 
-// "0,2,3": numbers with single commas between. False for any other text.
+// Parses "0,2,3": numbers separated by single commas. False for any other text.
 bool read_ranks(std::string_view text, std::vector<Rank>* ranks) {
   for (const char *at = text.data(), *const end = at + text.size();; ++at) {
     Rank rank = 0;
@@ -103,7 +103,7 @@ class PmixBootstrap final : public Bootstrap {
   void leave(int code, ExitReason how, uint64_t deadline_ns) noexcept override;
 
  private:
-  // Of one call, which may outlast its deadline.
+  // The results of one call, which may outlast its deadline.
   struct Answer {
     ~Answer() { free_value(value); }
     pmix_status_t error = PMIX_SUCCESS;
@@ -114,7 +114,7 @@ class PmixBootstrap final : public Bootstrap {
   template <class Call>
   Status ask(const char* what, uint64_t deadline_ns, std::shared_ptr<Answer>* answer,
              Call call) noexcept;
-  // Asks for a value of `rank`; *answer holds it.
+  // Requests a value of `rank`; *answer holds it.
   Status get_value(pmix_rank_t rank, const char* key, uint64_t deadline_ns,
                    std::shared_ptr<Answer>* answer) noexcept;
   Status get_number(const char* key, uint64_t deadline_ns, uint32_t* number) noexcept;
@@ -162,7 +162,7 @@ Status PmixBootstrap::open(uint64_t deadline_ns) noexcept {
   self_ = got->process;
   status = read_topology(deadline_ns);
   if (status == Status::kOk && topology_.node_count > 1) status = open_exits(deadline_ns);
-  // Whoever has said hello must say good-bye, or the launcher takes the exit for a crash.
+  // After PMIx_Init a process must finalize, or the launcher takes its exit for a crash.
   if (status != Status::kOk) leave(1, ExitReason::kExit, deadline_ns);
   return status;
 }
@@ -174,7 +174,7 @@ Status PmixBootstrap::get_value(pmix_rank_t rank, const char* key, uint64_t dead
   const uint64_t now = now_ns();
   const uint64_t seconds =
       deadline_ns > now ? std::min<uint64_t>((deadline_ns - now) / kSecond, 3600) : 0;
-  // The library counts in seconds; it is to give up before this thread does.
+  // The library's timeout is in whole seconds; it must expire before the wait for its thread does.
   const uint64_t slack = 2 * kSecond;
   return ask("PMIx_Get", deadline_ns > UINT64_MAX - slack ? deadline_ns : deadline_ns + slack,
              answer, [library = library_, of, name = std::string(key), seconds](Answer& got) {
@@ -203,7 +203,7 @@ Status PmixBootstrap::read_topology(uint64_t deadline_ns) noexcept {
   Status status = get_number(PMIX_JOB_SIZE, deadline_ns, &topology_.size);
   if (status == Status::kOk) status = read_node_ranks(deadline_ns);
   if (status != Status::kOk) return status;
-  // On one node nothing more is needed.
+  // A job on one node needs no more.
   return topology_.node_ranks.size() == topology_.size ? Status::kOk : read_nodes(deadline_ns);
 }
 
@@ -241,7 +241,7 @@ Status PmixBootstrap::read_nodes(uint64_t deadline_ns) noexcept {
   topology_.leaders.clear();
   Status status = get_number(PMIX_NUM_NODES, deadline_ns, &topology_.node_count);
   if (status != Status::kOk) return status;
-  // Each other node has a rank at least.
+  // Each other node has at least one rank.
   if (topology_.node_count < 2 ||
       topology_.node_count - 1 > topology_.size - topology_.node_ranks.size()) {
     return fail(Status::kBroken,
@@ -255,14 +255,14 @@ Status PmixBootstrap::read_nodes(uint64_t deadline_ns) noexcept {
     return fail(Status::kBroken, "the launcher (PMIx) does not number its nodes: %s",
                 library_.error_string(got->error));
   }
-  // The launcher counts the nodes of an allocation: those of a job may be 6 and 7. The remainder is an index,
-  // and another one on each node if the numbers follow each other. read_leaders() finds a better one.
+  // Node numbers count within an allocation: those of a job may be 6 and 7. The remainder is a valid index,
+  // and differs between nodes if their numbers are consecutive. read_leaders() computes a better one.
   topology_.node = got->value->data.uint32 % topology_.node_count;
   return read_leaders(deadline_ns);
 }
 
-// The node of each rank, which the launcher tells every process at its start: nothing is asked of other
-// nodes. Without it, or if it disagrees with the list of neighbours, the job does without leaders.
+// Reads the node of each rank. The launcher sends these to every process at its start, so that no other node
+// is queried. Without them, or if they contradict the list of local ranks, the job runs without leaders.
 Status PmixBootstrap::read_leaders(uint64_t deadline_ns) noexcept {
   std::shared_ptr<Answer> got;
   const Status status = ask(
@@ -285,15 +285,15 @@ Status PmixBootstrap::read_leaders(uint64_t deadline_ns) noexcept {
         return static_cast<pmix_status_t>(PMIX_SUCCESS);
       });
   if (status != Status::kOk) return status;
-  JobTopology told = topology_;
-  if (got->nodes.size() == topology_.size) fill_topology(got->nodes, &told);
-  if (got->nodes.size() != topology_.size || told.node_ranks != topology_.node_ranks ||
-      told.node_count != topology_.node_count) {
-    log_info("the launcher (PMIx) does not tell which rank is on which node: %s",
+  JobTopology complete = topology_;
+  if (got->nodes.size() == topology_.size) fill_topology(got->nodes, &complete);
+  if (got->nodes.size() != topology_.size || complete.node_ranks != topology_.node_ranks ||
+      complete.node_count != topology_.node_count) {
+    log_info("the launcher (PMIx) does not report which rank is on which node: %s",
              library_.error_string(got->error));
     return Status::kOk;
   }
-  topology_ = told;
+  topology_ = complete;
   return Status::kOk;
 }
 
@@ -302,18 +302,18 @@ Status PmixBootstrap::open_exits(uint64_t deadline_ns) noexcept {
   Status status = exits.open(library_.exits, self_, topology_.size);
   if (status != Status::kOk) return status;
   exits_ = &exits;
-  if (topology_.node_rank != 0) return Status::kOk;  // its node's first rank hears for it
+  if (topology_.node_rank != 0) return Status::kOk;  // the node's first rank listens for all
   std::shared_ptr<Answer> got;
   status = ask("PMIx_Lookup", deadline_ns, &got, [&exits](Answer&) { return exits.listen(); });
   if (got == nullptr) return status;
   if (got->error != PMIX_SUCCESS) {
-    log_info("ranks of other nodes are heard of from the launcher alone: PMIx_Lookup: %s",
+    log_info("exits on other nodes are reported only by the launcher: PMIx_Lookup: %s",
              library_.error_string(got->error));
   }
   return Status::kOk;
 }
 
-// The library's own keys begin with "pmix"; ours must not.
+// Adds a prefix: keys that begin with "pmix" are reserved for the library.
 std::string full_key(std::string_view key) { return "hydrant/" + std::string(key); }
 
 Status PmixBootstrap::put(std::string_view key, std::span<const std::byte> entry) noexcept {
@@ -323,9 +323,9 @@ Status PmixBootstrap::put(std::string_view key, std::span<const std::byte> entry
   status = ask("PMIx_Put", now_ns() + kPatienceNs, &got,
                [library = library_, name = full_key(key),
                 bytes = std::vector<std::byte>(entry.begin(), entry.end())](Answer&) {
-                 // The library copies: it is handed our bytes as if it might write.
+                 // The library copies the bytes, but takes a non-const pointer.
                  std::vector<std::byte> copy = bytes;
-                 copy.push_back(std::byte{0});  // an empty entry has an address, too
+                 copy.push_back(std::byte{0});  // so that an empty entry is not of length 0
                  pmix_value_t value{};
                  value.type = PMIX_BYTE_OBJECT;
                  value.data.bo.bytes = reinterpret_cast<char*>(copy.data());
@@ -341,7 +341,7 @@ Status PmixBootstrap::put(std::string_view key, std::span<const std::byte> entry
 
 Status PmixBootstrap::fence(uint64_t deadline_ns) noexcept {
   std::shared_ptr<Answer> got;
-  // Without PMIX_COLLECT_DATA: entries stay where they were put until somebody asks.
+  // Without PMIX_COLLECT_DATA entries stay where they were put until a rank requests them.
   const Status status = ask("PMIx_Fence", deadline_ns, &got, [library = library_](Answer&) {
     const pmix_status_t error = library.commit();
     return error == PMIX_SUCCESS ? library.fence(nullptr, 0, nullptr, 0) : error;
@@ -376,7 +376,7 @@ Bootstrap::Event PmixBootstrap::read_event() noexcept {
 
 void PmixBootstrap::forward_exit(int code, bool is_first, uint64_t deadline_ns) noexcept {
   if (exits_ == nullptr) return;
-  // Half of the time is for the good-bye.
+  // Half of the time is left for PMIx_Finalize.
   const uint64_t now = now_ns();
   const uint64_t deadline = now + (std::max(deadline_ns, now) - now) / 2;
   if (is_first) caller_.call([exits = exits_, code] { exits->tell(code); }, deadline);

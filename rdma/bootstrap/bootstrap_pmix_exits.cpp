@@ -1,4 +1,4 @@
-// Publishes the exit of the first rank that leaves, and looks up that of ranks on other nodes
+// Publishes the exit of the first rank that leaves, and looks up exits of ranks on other nodes
 // (PMIx_Publish_nb, PMIx_Lookup_nb). bootstrap_pmix.cpp opens it for jobs of several nodes.
 #include "rdma/bootstrap/bootstrap_pmix_exits.hpp"
 
@@ -24,7 +24,8 @@ void set_info(pmix_info_t* info, const char* key, int value) noexcept {
   info->value.data.integer = value;
 }
 
-// Open MPI answers who waits for something in PMIX_RANGE_NAMESPACE never: the name of the job is in the key.
+// Uses the session's range: Open MPI never completes a waiting lookup in PMIX_RANGE_NAMESPACE. The key
+// contains the name of the job instead.
 void set_range(pmix_info_t* info) noexcept {
   *info = {};
   std::strncpy(info->key, PMIX_RANGE, PMIX_MAX_KEYLEN);
@@ -93,7 +94,8 @@ void PmixExits::settle(uint64_t deadline_ns) noexcept {
   }
 }
 
-// An error is that somebody was first, or that there is no board: others are told, or cannot be.
+// An error needs no action: either another rank published first, so the nodes are notified, or the launcher
+// has no store for published data.
 void PmixExits::on_published(pmix_status_t, void* self) {
   static_cast<PmixExits*>(self)->answered();
 }
@@ -105,8 +107,8 @@ void PmixExits::on_found(pmix_status_t answer, pmix_pdata_t data[], size_t count
   exits.answered();
 }
 
-// Launchers that count the seconds in their own way are asked again, but not without end those that do not
-// wait at all.
+// Repeats a lookup that timed out early: some launchers measure the timeout differently. After kMaxEarly
+// immediate returns in a row it stops, for launchers that do not wait at all.
 bool PmixExits::may_ask_again() noexcept {
   const MutexLock lock(mutex_);
   early_ = now_ns() - asked_ns_ < kEarlyNs ? early_ + 1 : 0;

@@ -1,12 +1,12 @@
-// Words of exits between the nodes of a job by PMIx: the first rank that leaves publishes it, and one rank of
-// each node has asked for what will be published. PMIx's events would be made for this, but Open MPI 4.1 with
-// PMIx 4.2 stands still for ever after the first event of a rank (docs/launching.md).
+// Exit notifications between the nodes of a job through PMIx: the first rank that exits publishes its exit,
+// and one rank of each node has a pending lookup for it. PMIx's events would fit better, but Open MPI 4.1
+// with PMIx 4.2 hangs after the first event of a rank (docs/launching.md).
 //
-// PMIx calls back in a thread of its own, until the process is gone: what it writes to is one object per
-// process that is never destroyed. It passes notifications in memory and never waits; a pipe wakes the
+// PMIx calls back from a thread of its own until the process exits. Callbacks therefore write to one object
+// per process that is never destroyed. They append notifications in memory and never wait; a pipe wakes the
 // reader. If the program has closed the pipe, the reader finds the notification at its next look.
 //
-// Threads: fd() and read() belong to one thread, open() and listen() come before all others.
+// Threads: fd() and read() belong to one thread; open() and listen() come before all other calls.
 #pragma once
 
 #include "firehose/base/kept_descriptor.hpp"
@@ -31,17 +31,18 @@ class PmixExits {
 
   // `self` is this process in its job of `size` ranks. Errors: kResource: no pipe.
   Status open(const Functions& functions, const pmix_proc_t& self, Rank size) noexcept;
-  // Asks PMIx for the exit of another rank, and does not wait for it: PMIX_SUCCESS, or what PMIx has against
-  // that.
+  // Starts a lookup of the exit of another rank, and does not wait for it. Returns PMIX_SUCCESS, or the error
+  // of PMIx.
   pmix_status_t listen() noexcept;
-  // Publishes that this process leaves with `code`; the answer is waited for by settle().
+  // Publishes that this process exits with `code`; settle() waits for the reply.
   pmix_status_t tell(int code) noexcept;
-  // Waits until PMIx has answered all that it was asked: it complains of ranks that are gone by then.
+  // Waits until PMIx has replied to all requests: PMIx reports an error for requests of a process that has
+  // exited.
   void settle(uint64_t deadline_ns) noexcept;
 
-  // Readable when a rank has said something; -1 before open(), and when the program has closed it.
+  // Readable when a notification has arrived; -1 before open(), and when the program has closed it.
   int fd() const noexcept { return read_end_.get(); }
-  // Takes one exit of another rank of this job; false if there is none.
+  // Removes and returns one exit of another rank of this job; false if there is none.
   bool read(Rank* rank, int* code) noexcept;
 
  private:
@@ -63,14 +64,14 @@ class PmixExits {
   pmix_proc_t self_{};
   char key_[PMIX_MAX_KEYLEN + 1] = {};
   char* keys_[2] = {key_, nullptr};
-  pmix_info_t wanted_[3] = {};  // PMIx may read both until it has answered
+  pmix_info_t wanted_[3] = {};  // PMIx may read both until it has replied
   pmix_info_t published_[2] = {};
   Mutex mutex_;
   CondVar changed_;
   std::deque<Message> received_ HYDRANT_GUARDED_BY(mutex_);
   int unanswered_ HYDRANT_GUARDED_BY(mutex_) = 0;
   uint64_t asked_ns_ HYDRANT_GUARDED_BY(mutex_) = 0;
-  int early_ HYDRANT_GUARDED_BY(mutex_) = 0;  // answers in a row that were no wait
+  int early_ HYDRANT_GUARDED_BY(mutex_) = 0;  // consecutive lookups that returned at once
 };
 
 }  // namespace hydrant

@@ -1,4 +1,4 @@
-// A job of one process, with nobody behind it.
+// A job of one process without a launcher.
 #pragma once
 
 #include "rdma/bootstrap/bootstrap.hpp"
@@ -27,10 +27,10 @@ class SingletonBootstrap final : public Bootstrap {
   std::vector<KeyValue> entries_;
 };
 
-// What put() and get() of every kind accept. Errors: kBadArg, with a text.
+// Checks the arguments of put() and get(), for all implementations. Errors: kBadArg, with a text.
 inline constexpr size_t kMaxKeyBytes = 31;
 Status check_key_value(std::string_view key, size_t bytes) noexcept;
-// Hands an entry to the caller of get(). Errors: kBadArg: too little room.
+// Copies an entry to the caller of get(). Errors: kBadArg: too little room.
 Status copy_value(std::span<const std::byte> from, std::span<std::byte> to, size_t* bytes) noexcept;
 
 }  // namespace hydrant

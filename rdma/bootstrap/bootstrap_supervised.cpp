@@ -1,6 +1,6 @@
 // Implements Bootstrap for ranks of hydrant-run and of forked jobs: sends requests to the supervisor and
 // reads its notifications. bootstrap.cpp and bootstrap_forked.cpp open it; rdma/launch/bootstrap_server.cpp
-// answers.
+// replies.
 #include "rdma/bootstrap/bootstrap_supervised.hpp"
 
 #include "firehose/base/errno_text.hpp"
@@ -18,16 +18,17 @@
 namespace hydrant {
 namespace {
 
-// The supervisor answers at the deadline, with who is missing; this is for its silence.
+// The supervisor replies at the deadline and names the missing ranks; this slack detects a silent supervisor.
 constexpr uint64_t kSlackNs = 2'000'000'000;
-// For calls that wait for nobody.
+// Limit of calls that do not wait for other ranks.
 constexpr uint64_t kPatienceNs = 30'000'000'000;
 
 uint64_t add_without_wrap(uint64_t a, uint64_t b) noexcept {
   return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-// Of this process, which is in one job: a hello may be what is refused.
+// Set when the supervisor refuses a call because the job ends. Per process, not per object: the first call,
+// kHello, may already be refused.
 std::atomic<bool> refused_at_exit{false};
 
 }  // namespace
@@ -64,7 +65,7 @@ Status SupervisedBootstrap::open(const char* name, const JobTopology& topology, 
                                  int events, uint64_t deadline_ns,
                                  std::unique_ptr<Bootstrap>* bootstrap) noexcept {
   std::unique_ptr<SupervisedBootstrap> made(new SupervisedBootstrap(name, topology, calls, events));
-  // What this process starts is not this rank.
+  // Programs that this process executes must not inherit the rank's sockets.
   for (const int fd : {calls, events}) fcntl(fd, F_SETFD, FD_CLOEXEC);
   launch::Request hello{.kind = launch::RequestKind::kHello, .deadline_ns = deadline_ns};
   const Status status = made->call(hello, {}, {}, nullptr);
@@ -119,10 +120,10 @@ Status SupervisedBootstrap::call(launch::Request& request, std::span<const std::
     launch::Reply reply;
     std::span<const std::byte> tail;
     if (!launch::read_reply(message, &reply, &tail)) {
-      return fail(Status::kBroken, "the supervisor (%s) sent %zu bytes that are no answer", name_,
+      return fail(Status::kBroken, "the supervisor (%s) sent a malformed reply of %zu bytes", name_,
                   message.size());
     }
-    if (reply.id != request.id) continue;  // to a call that was given up
+    if (reply.id != request.id) continue;  // a reply to a call that timed out
     const auto status = static_cast<Status>(reply.status);
     if (status == Status::kBroken) refused_at_exit.store(true, std::memory_order_relaxed);
     if (status != Status::kOk) {
@@ -172,7 +173,7 @@ Bootstrap::Event SupervisedBootstrap::read_event() noexcept {
   const auto received = launch::receive_message(events_.get(), &room, &message);
   if (received == launch::Received::kNothing) return {};
   if (received == launch::Received::kEnd) {
-    // Of a number that the program has closed no end can be read.
+    // If the program has closed the descriptor, a read under its number does not show the supervisor's end.
     return {.kind = events_.is_lost() ? Event::Kind::kNothing : Event::Kind::kLauncherExited};
   }
   launch::Event event;
@@ -180,8 +181,8 @@ Bootstrap::Event SupervisedBootstrap::read_event() noexcept {
       launch::read_event(message, &event) &&
       (event.kind == launch::EventKind::kExit || event.kind == launch::EventKind::kDeath);
   if (!good) {
-    log_warning("the supervisor (%s) sent %zu bytes that are no message of its protocol; ignored",
-                name_, message.size());
+    log_warning("the supervisor (%s) sent a malformed message of %zu bytes; ignored", name_,
+                message.size());
     return {};
   }
   const bool death = event.kind == launch::EventKind::kDeath;

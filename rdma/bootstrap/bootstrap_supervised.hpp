@@ -10,14 +10,15 @@
 
 namespace hydrant {
 
-// Ranks spread evenly over so many nodes, neighbours together: one, or what stands for more on one machine.
+// Distributes the ranks evenly over `nodes` nodes, neighbours together. More than one node on one machine
+// emulates a job of several nodes.
 JobTopology make_topology(Rank rank, Rank size, uint32_t nodes = 1);
 
 class SupervisedBootstrap final : public Bootstrap {
  public:
-  // `calls` and `events` are the rank's ends of its sockets and belong to the object from now on. `name` is
-  // a literal. `place` is what the ranks are to believe. Says hello. Errors: kBadArg: another process is
-  // this rank; kBroken: no supervisor there, or the job ends already.
+  // `calls` and `events` are the rank's ends of its sockets; the object takes ownership. `name` is a literal.
+  // `topology` is the layout that this rank reports. Sends kHello. Errors: kBadArg: another process is this
+  // rank; kBroken: there is no supervisor, or the job ends already.
   static Status open(const char* name, const JobTopology& topology, int calls, int events,
                      uint64_t deadline_ns, std::unique_ptr<Bootstrap>* bootstrap) noexcept;
   ~SupervisedBootstrap() override = default;
@@ -35,7 +36,7 @@ class SupervisedBootstrap final : public Bootstrap {
 
  private:
   SupervisedBootstrap(const char* name, const JobTopology& topology, int calls, int events);
-  // Sends a request and waits for its answer. `answer`, if not null, gets what follows a kOk.
+  // Sends a request and waits for the reply. `answer`, if not null, receives the bytes that follow a kOk.
   Status call(launch::Request& request, std::span<const std::byte> entry,
               std::span<std::byte> answer, size_t* bytes) noexcept;
   Status send(const launch::Request& request, std::span<const std::byte> entry,

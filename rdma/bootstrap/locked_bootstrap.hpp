@@ -1,5 +1,5 @@
-// A bootstrap for those who ask it at any time, from any thread: each call is made under the mutex that all
-// others who use the one inside hold, too.
+// A bootstrap that any thread may call at any time: each call holds the mutex that all other users of the
+// inner bootstrap hold as well.
 #pragma once
 
 #include "firehose/base/thread.hpp"
@@ -9,7 +9,7 @@ namespace hydrant {
 
 class LockedBootstrap final : public Bootstrap {
  public:
-  // Both outlive it.
+  // Both arguments must outlive the object.
   LockedBootstrap(Bootstrap& inside, Mutex& mu) noexcept : inside_(inside), mu_(mu) {}
 
   const char* name() const noexcept override { return inside_.name(); }
@@ -27,7 +27,7 @@ class LockedBootstrap final : public Bootstrap {
     const MutexLock lock(mu_);
     return inside_.get(rank, key, entry, bytes, deadline_ns);
   }
-  // The end is told by who knows of it, without waiting for others.
+  // Takes no lock: a rank leaves without waiting for other threads.
   void leave(int code, ExitReason how, uint64_t deadline_ns) noexcept override {
     inside_.leave(code, how, deadline_ns);
   }

@@ -1,4 +1,4 @@
-// Runs blocking calls in a thread of its own, so that the caller can give up at a deadline.
+// Runs blocking calls in a thread of its own, so that the caller can continue at a deadline.
 // bootstrap_pmi2.cpp and bootstrap_pmix.cpp call their launcher's library through it.
 #include "rdma/bootstrap/timed_caller.hpp"
 

@@ -1,6 +1,6 @@
-// Calls functions of other libraries that wait as long as they like: in a thread of its own, so that the
-// caller can go on at its deadline. A call that outlasts its deadline cannot be taken back: the thread is
-// given up, and every later call fails at once.
+// Calls blocking functions of other libraries in a thread of its own, so that the caller can continue at its
+// deadline. A call that outlasts its deadline cannot be cancelled: the thread is abandoned, and every later
+// call fails at once.
 #pragma once
 
 #include "firehose/base/thread.hpp"
@@ -18,11 +18,12 @@ class TimedCaller {
   TimedCaller(const TimedCaller&) = delete;
   TimedCaller& operator=(const TimedCaller&) = delete;
 
-  // Starts the thread, named `name` (15 characters at most), all signals blocked. False: no thread to be had.
+  // Starts the thread, named `name` (15 characters at most), all signals blocked. False: no thread could be
+  // created.
   bool start(const char* name) noexcept;
 
-  // Runs `work` after what others have asked for; false if it has not ended at the deadline, or if the
-  // thread has been given up. `work` may go on after that: it owns what it uses. Any thread.
+  // Runs `work` after earlier calls of other threads; false if it has not ended at the deadline, or if the
+  // thread was abandoned. `work` may still run after that: it has to own the data that it uses. Any thread.
   bool call(std::function<void()> work, uint64_t deadline_ns) noexcept;
 
  private:
@@ -30,7 +31,7 @@ class TimedCaller {
     Mutex mutex;
     CondVar changed;
     std::function<void()> work HYDRANT_GUARDED_BY(mutex);
-    bool taken HYDRANT_GUARDED_BY(mutex) = false;  // somebody's call is in progress
+    bool taken HYDRANT_GUARDED_BY(mutex) = false;  // a call is in progress
     bool lost HYDRANT_GUARDED_BY(mutex) = false;
     bool quit HYDRANT_GUARDED_BY(mutex) = false;
   };
