@@ -21,10 +21,11 @@ namespace {
 
 constexpr size_t kStackBytes = size_t{64} << 10;
 constexpr size_t kMaxStackBytes = size_t{8} << 20;
-// What the program has closed wakes nobody: the thread looks by itself.
+// Interval of checks for descriptors that the program has closed: they wake no poll.
 constexpr int kLookMs = 2000;
 
-// A thread's stack also holds the program's thread-local variables: where 64 KiB are too few for those, more.
+// Creates a thread with a larger stack if 64 KiB are too few: the stack also holds the program's thread-local
+// variables.
 int create_thread(pthread_t* thread, void* (*body)(void*), void* argument) noexcept {
   int error = EINVAL;
   for (size_t bytes = kStackBytes; error == EINVAL && bytes <= kMaxStackBytes; bytes *= 4) {
@@ -67,7 +68,7 @@ Status ExitWatch::start(Bootstrap& bootstrap, Listener& listener, uint64_t deadl
     made->parent_.keep(open_pidfd(made->parent_pid_));
   }
   const bool silent = !made->is_supervised_ && made->channel_ == nullptr;
-  const Status status = silent ? Status::kOk : made->start_thread();  // alone: nobody to hear from
+  const Status status = silent ? Status::kOk : made->start_thread();  // one rank alone: no events
   if (status == Status::kOk) *watch = std::move(made);
   return status;
 }
@@ -114,7 +115,8 @@ void ExitWatch::leave(int code, ExitReason how, uint64_t deadline_ns) noexcept {
   bootstrap_.leave(code, how, deadline_ns);
 }
 
-// The supervisor tells the user; where there is none, the first rank of the node to know does.
+// Reports an exit to the user under launchers other than hydrant-run: the first rank of the node to exit logs
+// it. Our supervisor reports exits itself.
 void ExitWatch::log_exit(int code, ExitReason how, bool is_first) noexcept {
   constexpr int kCodeMask = 0xff;  // what wait(2) passes on
   const Rank own = bootstrap_.topology().rank;
@@ -158,8 +160,8 @@ void* ExitWatch::serve(void* self) {
   return nullptr;
 }
 
-// Each wait is for what is open now. A notice that came while the program closed the number is not read:
-// under the number may be a file of the program's.
+// Each poll() uses only descriptors that are open now. A notification on a closed descriptor is not read: its
+// number may belong to a file of the program.
 void ExitWatch::serve_launcher() noexcept {
   bool more = true;
   bool is_lost = false;
@@ -185,7 +187,7 @@ void ExitWatch::serve_launcher() noexcept {
   }
 }
 
-// By its process: what is below a script outlives it otherwise.
+// Watches the supervisor by its pidfd: ranks below a script would outlive the supervisor otherwise.
 void ExitWatch::watch_supervisor() noexcept {
   const int supervisor = bootstrap_.supervisor();
   if (parent_.get() >= 0 || supervisor <= 0) return;
@@ -200,8 +202,8 @@ void ExitWatch::watch_supervisor() noexcept {
 void ExitWatch::log_unpublished() noexcept {
   if (is_notified_ || left_.load()) return;
   log_warning(
-      "the program of rank %u has closed its connection to the launcher (%s): the rank is not told "
-      "when others end, and the launcher ends it by SIGQUIT in place of that; close only "
+      "the program of rank %u has closed its connection to the launcher (%s): the rank is not "
+      "notified when others end, and the launcher ends it by SIGQUIT instead; close only "
       "descriptors that the program has opened",
       bootstrap_.topology().rank, bootstrap_.name());
 }
@@ -229,7 +231,8 @@ void ExitWatch::serve_words() noexcept {
     end_myself(end_.step(now_ns()));
     handle_words();
     handle_relayed();
-    // What is ready under a lost number is another file, or was ours: it is opened again first.
+    // A lost descriptor number may belong to another file: handle_parent() runs only for our own descriptor,
+    // and repair_parent() reopens a lost one first.
     if (polled[2].revents != 0 && !parent_.is_lost()) handle_parent();
     for (size_t i = 0; i < peers.size(); ++i) {
       NodeExitChannel::Peer& peer = peers[i];
@@ -241,7 +244,7 @@ void ExitWatch::serve_words() noexcept {
 
 void ExitWatch::repair_parent() noexcept {
   if (!parent_.is_lost()) return;
-  parent_.close();  // which leaves alone what is there now
+  parent_.close();  // does not close another file under the same number
   parent_.keep(open_pidfd(parent_pid_));
   if (getppid() != parent_pid_) handle_parent();
 }
@@ -257,7 +260,7 @@ void ExitWatch::end_myself(launch::JobTermination::Step step) noexcept {
   constexpr uint64_t kLeaveNs = 2'000'000'000;
   if (step == launch::JobTermination::Step::kNothing) return;
   const bool kill_now = step == launch::JobTermination::Step::kKill;
-  if (!kill_now && left_.load()) return;  // it is on its way
+  if (!kill_now && left_.load()) return;  // this process is already exiting
   if (!kill_now && listener_.program_catches_quit()) {
     kill(getpid(), SIGQUIT);
     return;
@@ -317,7 +320,8 @@ void ExitWatch::note_exit(Rank rank, int code) noexcept {
   listener_.on_exit_requested(rank, code);
 }
 
-// Words of ranks of this node have come by themselves; the others of this node do not hear these.
+// Forwards notifications of other nodes to the ranks of this node, which do not receive them. Those of ranks
+// of this node are skipped: they came over the channel.
 void ExitWatch::handle_relayed() noexcept {
   const std::vector<Rank>& here = bootstrap_.topology().node_ranks;
   for (;;) {
@@ -329,7 +333,7 @@ void ExitWatch::handle_relayed() noexcept {
   }
 }
 
-// The kernel says that it has ended; a notice of it, sent before, has been read.
+// Handles the end of a process as reported by the kernel; a notification that it sent before has been read.
 void ExitWatch::handle_process(NodeExitChannel::Peer& peer) noexcept {
   const ProcessExit end = read_process_end(peer.pidfd.get(), peer.pid, peer.start_time);
   peer.pidfd.close();
@@ -340,7 +344,7 @@ void ExitWatch::handle_process(NodeExitChannel::Peer& peer) noexcept {
     return listener_.on_exit_requested(peer.rank, end.code);
   if (!killed && channel_->lost_notices()) return handle_unknown_exit(peer);
   if (!peer.published_its_death && channel_->claim(peer)) {
-    // The launcher says something of its own, or nothing; rank and signal are known here.
+    // The launcher reports its own text, or none; rank and signal are known only here.
     if (killed) {
       char memory[kOomText] = "";
       if (end.code == SIGKILL) (void)describe_oom_kills(oom_before_, memory, sizeof memory);
@@ -355,14 +359,13 @@ void ExitWatch::handle_process(NodeExitChannel::Peer& peer) noexcept {
   listener_.on_death(peer.rank, killed ? end.code : 0);
 }
 
-// It may have said how it leaves, to a socket that the program had closed. A rank that waits for it does not
-// end with 0.
+// The rank may have sent its exit to a socket that the program had closed. A rank that waits for it must not
+// exit with code 0.
 void ExitWatch::handle_unknown_exit(const NodeExitChannel::Peer& peer) noexcept {
   constexpr int kCode = 1;
   log_warning(
-      "rank %u has ended, and rank %u could not hear how: its program has closed descriptors of "
-      "the "
-      "library; close only those that the program has opened",
+      "rank %u has ended, and rank %u received no exit code: its program has closed descriptors of "
+      "the library; close only those that the program has opened",
       peer.rank, bootstrap_.topology().rank);
   listener_.on_exit_requested(peer.rank, kCode);
 }

@@ -23,21 +23,21 @@ constexpr uint32_t kHandshakeMagic = 0x48594e43;
 constexpr uint32_t kRefusalMagic = 0x48594e4e;
 constexpr uint64_t kRetryNs = 2'000'000;
 
-// On the leader's record.
+// The leader's entry in the store.
 struct LeaderAddress {
   RandomName name{};
   RandomName token{};
 };
 
-// What a member says first, and what comes back with the descriptor.
+// The first message of a member; the leader returns it with the descriptor.
 struct Handshake {
   uint32_t magic = kHandshakeMagic;
   Rank rank = 0;
   RandomName token{};
 };
 
-// In place of a LeaderAddress: no descriptor comes. On a member's record: do not wait for it. A member that
-// comes has an empty record.
+// Entry of a rank that failed. In place of a LeaderAddress: no descriptor will come. In place of a member's
+// empty entry: do not wait for this member.
 struct RefusalRecord {
   uint32_t magic = kRefusalMagic;
   int32_t status = 0;
@@ -73,7 +73,7 @@ int open_socket() noexcept {
 
 std::string record_key(uint32_t sequence) { return "fd." + std::to_string(sequence); }
 
-// Sends a handshake with a descriptor. True if it went out.
+// Sends a handshake with a descriptor. True if it was sent.
 bool send_fd(int socket, const Handshake& handshake, int fd) noexcept {
   Handshake copy = handshake;
   iovec part{&copy, sizeof copy};
@@ -95,7 +95,7 @@ bool send_fd(int socket, const Handshake& handshake, int fd) noexcept {
   return sent == static_cast<ssize_t>(sizeof copy);
 }
 
-// A copy of the descriptor, which shows that this process has room for another one.
+// Duplicates the descriptor, which also shows that this process has a free descriptor number.
 int copy_fd(int fd) noexcept { return fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3); }
 
 Status no_descriptor() noexcept {
@@ -104,19 +104,19 @@ Status no_descriptor() noexcept {
               errno_text(errno));
 }
 
-// Tells the others of this rank's error, whose text is last_error_text(), and meets them in the fence, where
-// they would wait for it until the deadline.
+// Publishes this rank's error, whose text is last_error_text(), and joins the fence: the other ranks would
+// wait there for it until the deadline.
 Status refuse(Bootstrap& bootstrap, uint32_t sequence, Status status,
               uint64_t deadline_ns) noexcept {
   RefusalRecord record{.status = to_c(status)};
   std::snprintf(record.text, sizeof record.text, "%s", last_error_text());
-  // A record or a fence that fails is the launcher's trouble, of which the others are told.
+  // If put() or fence() fails, the launcher reports that to the other ranks.
   (void)bootstrap.put(record_key(sequence), launch::bytes_of(record));
   (void)bootstrap.fence(deadline_ns);
   return fail(status, "%s", record.text);
 }
 
-// The error on the record of another rank; kOk if it is no refusal.
+// The error in the entry of another rank; kOk if the entry is no refusal.
 Status read_refusal(std::span<const std::byte> bytes, Rank rank) noexcept {
   RefusalRecord record;
   if (bytes.size() != sizeof record) return Status::kOk;
@@ -131,11 +131,11 @@ Status read_refusal(std::span<const std::byte> bytes, Rank rank) noexcept {
 
 // ---- the first rank of a node ----
 
-// Takes one connection, if it is one of the ranks that are missing; answers its rank, else kNoRank.
+// Serves one connection if it comes from a missing rank. Returns that rank, else kNoRank.
 Rank serve_one(int connection, const LeaderAddress& record, int fd,
                const std::vector<Rank>& missing, uint64_t deadline_ns) noexcept {
   if (!same_user(connection)) return kNoRank;
-  // A peer that connects and says nothing keeps the others waiting for a second at most.
+  // A peer that connects and sends nothing delays the others for a second at most.
   constexpr uint64_t kHandshakeNs = 1'000'000'000;
   Handshake handshake;
   if (!launch::wait_readable(connection, std::min(deadline_ns, now_ns() + kHandshakeNs)))
@@ -158,7 +158,7 @@ std::string name_ranks(const std::vector<Rank>& ranks) {
   return text;
 }
 
-// The other ranks of the node, without those that have refused: each tells its caller why.
+// The other ranks of the node except those that refused, which report their own errors.
 std::vector<Rank> ranks_that_come(Bootstrap& bootstrap, uint32_t sequence,
                                   uint64_t deadline_ns) noexcept {
   const JobTopology& topology = bootstrap.topology();
@@ -208,7 +208,7 @@ Status lead(Bootstrap& bootstrap, uint32_t sequence, Status ready, int fd, int* 
   if (ready != Status::kOk) return refuse(bootstrap, sequence, ready, deadline_ns);
   const LeaderAddress record{.name = make_random_name(), .token = make_random_name()};
   const OwnedFd listener(open_socket());
-  // All that may fail comes before the fence: afterwards no record reaches the other ranks.
+  // All steps that may fail come before the fence: a refusal after it would not reach the other ranks.
   if (const Status status = listen_at(listener.get(), abstract_address(record.name, sequence));
       status != Status::kOk)
     return refuse(bootstrap, sequence, status, deadline_ns);
@@ -238,11 +238,11 @@ Status connect_to(int socket, const AbstractAddress& address, Rank leader,
           "rank %u cannot be reached: %s; is it gone, or in a container with a network of its own?",
           leader, errno_text(errno));
     }
-    // As many are waiting already as a listener may have.
+    // The listener's backlog is full.
     const timespec pause{0, kRetryNs};
     nanosleep(&pause, nullptr);
     if (now_ns() > deadline_ns)
-      return fail(Status::kNotReady, "rank %u did not take our connection", leader);
+      return fail(Status::kNotReady, "rank %u did not accept the connection of this rank", leader);
   }
   return Status::kOk;
 }
@@ -289,7 +289,7 @@ Status receive_fd(int socket, const Handshake& sent, Rank leader, int* received,
                     handshake.token == sent.token;
   if (fd < 0 || !ours) {
     if (fd >= 0) close(fd);
-    return fail(Status::kBroken, "what answers for rank %u is not that rank", leader);
+    return fail(Status::kBroken, "another process replied in place of rank %u", leader);
   }
   *received = fd;
   return Status::kOk;

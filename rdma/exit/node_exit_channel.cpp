@@ -30,12 +30,12 @@ static_assert(sizeof(ExitChannelAddress) == 56);
 struct Message {
   uint32_t magic = kMagic;
   Rank sender = 0;
-  Rank rank = 0;  // whose exit it is: the sender's, or that of a rank of another node
+  Rank rank = 0;  // the rank that exits: the sender, or a rank of another node
   int32_t code = 0;
   NoticeKind what = NoticeKind::kExit;
 };
 
-// What stands in an address in a rank's place.
+// Numbers of addresses for claims, in place of a rank.
 constexpr uint32_t kDeathClaim = UINT32_MAX;
 constexpr uint32_t kExitClaim = UINT32_MAX - 1;
 constexpr uint32_t kWaitClaim = UINT32_MAX - 2;
@@ -47,7 +47,8 @@ bool claim_name(const RandomName& name, uint32_t number, KeptDescriptor* held) n
   return fd >= 0 && bind(fd, address.get(), address.bytes) == 0;
 }
 
-// The same number may be another process: the rank has ended, or counts processes in a container of its own.
+// False if the pid belongs to another process: the rank has ended, or runs in a container with its own pid
+// namespace.
 bool is_there(pid_t pid, uint64_t start_time) noexcept {
   return process_start_time(pid) == start_time;
 }
@@ -74,7 +75,8 @@ Status NodeExitChannel::find_peer(Bootstrap& bootstrap, Rank rank, uint64_t dead
   size_t bytes = 0;
   const Status status = bootstrap.get(
       rank, kAddressKey, std::as_writable_bytes(std::span(&record, 1)), &bytes, deadline_ns);
-  if (status != Status::kOk) return add_context(status, "while rank %u was looked for", rank);
+  if (status != Status::kOk)
+    return add_context(status, "while the process of rank %u was looked up", rank);
   if (bytes != sizeof record)
     return fail(Status::kBroken, "rank %u has put an entry of %zu bytes, not %zu", rank, bytes,
                 sizeof record);
@@ -110,7 +112,7 @@ Status NodeExitChannel::open(Bootstrap& bootstrap, uint64_t deadline_ns,
       status = made->find_peer(bootstrap, rank, deadline_ns);
     }
   }
-  // Nobody ends before all others have found him.
+  // The second fence: no rank exits before all others have opened its pidfd.
   if (status == Status::kOk) status = bootstrap.fence(deadline_ns);
   if (status == Status::kOk) *channel = std::move(made);
   return status;
@@ -120,7 +122,7 @@ bool NodeExitChannel::claim(const Peer& peer) noexcept {
   return claim_name(peer.name, kDeathClaim, &claim_);
 }
 
-// The first rank's name is everybody's.
+// The name of the node's first rank, for claims that all ranks compete for.
 const RandomName& NodeExitChannel::common_name() const noexcept {
   const bool is_first = peers_.empty() || rank_ < peers_.front().rank;
   return is_first ? name_ : peers_.front().name;
@@ -156,7 +158,7 @@ bool NodeExitChannel::read(Rank* rank, int* code) noexcept {
     if (credentials) std::memcpy(&sender, CMSG_DATA(about), sizeof sender);
     auto peer = std::find_if(peers_.begin(), peers_.end(),
                              [&](const Peer& one) { return one.rank == message.sender; });
-    // The kernel says who sent it: nobody can end the job in the name of a rank.
+    // The kernel vouches for the sender's pid: no other process can end the job in the name of a rank.
     const bool good = bytes == sizeof message && message.magic == kMagic &&
                       message.what <= NoticeKind::kDeathPublished && credentials &&
                       peer != peers_.end() && sender.pid == peer->pid;
@@ -172,23 +174,23 @@ bool NodeExitChannel::read(Rank* rank, int* code) noexcept {
 }
 
 bool NodeExitChannel::repair() noexcept {
-  // All are looked at before one is opened, which may get the number of another.
-  KeptDescriptor& heard = again_.number() >= 0 ? again_ : socket_;
-  const bool is_deaf = heard.is_lost();
-  bool any = is_deaf;
+  // All descriptors are checked before any is reopened: a new one may get the number of a closed one.
+  KeptDescriptor& current = again_.number() >= 0 ? again_ : socket_;
+  const bool is_socket_lost = current.is_lost();
+  bool any = is_socket_lost;
   for (Peer& peer : peers_) {
     if (!peer.pidfd.is_lost()) continue;
     any = true;
-    peer.pidfd.close();  // which leaves alone what is there now
+    peer.pidfd.close();  // does not close another file under the same number
   }
-  if (is_deaf) {
+  if (is_socket_lost) {
     lost_notices_ = true;
-    // A child that the program has just forked may hold the name until it executes another program.
+    // A child that the program has just forked may keep the name bound until it executes another program.
     constexpr int kLoggedFailures = 2;
     if (bind_socket(&again_) != Status::kOk && ++failures_ == kLoggedFailures) {
       log_warning(
-          "rank %u does not hear why ranks of its node end: the program has closed its socket, and "
-          "no other can be had (%s); close only descriptors that the program has opened",
+          "rank %u does not receive exits of its node: the program has closed its socket, and "
+          "another cannot be opened (%s); close only descriptors that the program has opened",
           rank_, last_error_text());
     }
   }
@@ -208,7 +210,7 @@ void NodeExitChannel::watch_again(Peer& peer) noexcept {
 void NodeExitChannel::publish_exit(Rank rank, int code, NoticeKind what) const noexcept {
   const Message message{.sender = rank_, .rank = rank, .code = code, .what = what};
   const int kept = socket_.get();
-  // Who hears it looks at the sender's process, not at its socket.
+  // Any socket will do: the receiver checks the sender's pid, not its address.
   const int used = kept >= 0 ? kept : socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   for (const Peer& peer : peers_) {
     const AbstractAddress address = abstract_address(peer.name, peer.rank);

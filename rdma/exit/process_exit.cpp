@@ -17,7 +17,7 @@
 namespace hydrant {
 namespace {
 
-// As <linux/pidfd.h> has it from Linux 6.15 on; Debian 12's is older.
+// Copy of the struct in <linux/pidfd.h> from Linux 6.15 on; the header of Debian 12 is older.
 struct PidfdInfo {
   uint64_t mask;
   uint64_t cgroup;
@@ -45,7 +45,7 @@ struct Stat {
   int exit_code = 0;
 };
 
-// Field 3 and the following of such a file; what comes before may hold any character.
+// Reads fields 3 and up of a stat file; the name in field 2 may contain any character.
 bool read_stat_file(const char* path, Stat* stat) noexcept {
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;
@@ -78,12 +78,13 @@ bool is_exiting(const Stat& stat) noexcept {
   return (stat.flags & kExiting) != 0;
 }
 
-// A first thread that has ended by pthread_exit(3) looks as if the process had: the others decide.
+// Checks all threads: after pthread_exit(3) of the first thread alone, the process's own stat looks as if it
+// were exiting.
 bool all_threads_exit(pid_t pid) noexcept {
   char path[96];
   std::snprintf(path, sizeof path, "/proc/%d/task", static_cast<int>(pid));
   DIR* tasks = opendir(path);
-  if (tasks == nullptr) return true;  // gone by now
+  if (tasks == nullptr) return true;  // the process has ended meanwhile
   bool all = true;
   while (const dirent* entry = readdir(tasks)) {
     if (entry->d_name[0] == '.') continue;
