@@ -23,7 +23,8 @@ constexpr InjectionHost kHost = {
 
 std::atomic<const InjectedObject*> g_object{nullptr};
 
-// Beside the library or program that contains this code, else where the dynamic linker looks. Never unloaded.
+// Loads the object from the folder of the library or program that contains this code, else by the dynamic
+// linker's search. It is never unloaded.
 void* load_object() noexcept {
   Dl_info here{};
   if (dladdr(kObject, &here) != 0 && here.dli_fname != nullptr) {
@@ -44,9 +45,9 @@ const InjectedObject* find_object() noexcept {
   void* library = load_object();
   const void* table = library != nullptr ? dlsym(library, kInjectedObjectSymbol) : nullptr;
   if (table == nullptr) {
-    const char* why = dlerror();
+    const char* error = dlerror();
     (void)fail(Status::kUnsupported, "HYDRANT_INJECT needs %s, which cannot be loaded: %s; %s",
-               kObject, why != nullptr ? why : "not found", kRemedy);
+               kObject, error != nullptr ? error : "not found", kRemedy);
     return nullptr;
   }
   const auto* found = static_cast<const InjectedObject*>(table);

@@ -1,5 +1,5 @@
-// HYDRANT_INJECT: what is put between this job and its transport, for measurements and tests. The code is an
-// object of its own, libhydrant_injected, which is loaded only when the text is not empty.
+// HYDRANT_INJECT: layers between this job and its transport, for measurements and tests. Their code is a
+// library of its own, libhydrant_injected, which is loaded only if the text is not empty.
 #pragma once
 
 #include "firehose/base/status.hpp"
@@ -11,10 +11,10 @@
 
 namespace hydrant {
 
-// Reads the environment. Errors: kBadArg: the text is malformed; kUnsupported: the object cannot be loaded.
+// Reads the environment. Errors: kBadArg: the text is malformed; kUnsupported: the library cannot be loaded.
 Status read_injection(Injection* injection) noexcept;
 
-// Puts what was asked for over *transport. Requires: read_injection() has succeeded. Errors: kResource.
+// Wraps *transport in the injected layers. Requires: read_injection() has succeeded. Errors: kResource.
 Status inject(const Injection& injection, const JobTopology& topology,
               std::unique_ptr<Transport>* transport) noexcept;
 

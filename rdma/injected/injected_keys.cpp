@@ -10,7 +10,7 @@ namespace {
 constexpr uint32_t kMagic = 0x504e5948;  // "HYNP"
 constexpr uint16_t kVersion = 1;
 constexpr uint64_t kRecordMask = 31;
-// Registrations are whole pages; no machine has smaller ones.
+// Registrations are whole pages; no supported machine has smaller ones.
 constexpr uintptr_t kPageMask = 4095;
 
 using little_endian::get;

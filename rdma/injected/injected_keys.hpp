@@ -1,5 +1,5 @@
-// The keys of memory that is pinned for the injected network, and how one travels to a peer: 48 bytes,
-// little-endian, fixed.
+// Keys of memory pinned for the injected network, and their encoding for peers: 48 bytes, little-endian,
+// fixed.
 //
 //    offset  bytes  field
 //         0      4  magic "HYNP"
@@ -22,12 +22,12 @@
 
 namespace hydrant {
 
-// What a pin cache keeps in its key bytes, wherever they lie.
+// The key that a pin cache keeps in its key bytes, at any alignment.
 struct InjectedKey {
   enum Kind : uint32_t { kNone, kLocal, kImported };
 
-  uint64_t record = 0;  // of this rank: its index; of a peer: its address there
-  uint64_t nonce = 0;   // of this one registration, in all ranks and for ever
+  uint64_t record = 0;  // own key: the record's index; a peer's: its address there
+  uint64_t nonce = 0;   // unique per registration, across ranks and time
   MemoryRange range;
   uint32_t access = 0;
   uint32_t kind = kNone;
@@ -42,11 +42,11 @@ struct InjectedKey {
 
 inline constexpr size_t kInjectedBlobBytes = 48;
 
-// Writes kInjectedBlobBytes. `key.record` is the address.
+// Writes kInjectedBlobBytes bytes to `blob`. `key.record` is the record's address.
 void encode_injected_key(const InjectedKey& key, std::byte* blob) noexcept;
 
-// Reads a peer's blob, in which anything may be wrong. *key is unchanged on failure.
-// Errors: kBadArg, with a text that says what is wrong.
+// Decodes a peer's blob, which is untrusted. *key is unchanged on failure.
+// Errors: kBadArg, with a text that names the wrong field.
 Status decode_injected_key(const std::byte* blob, size_t len, InjectedKey* key) noexcept;
 
 }  // namespace hydrant

@@ -1,7 +1,8 @@
-// What time things take on the injected network, from one rank to another: they leave one after the other
-// as fast as the bandwidth allows, and arrive a delay later, or some more where ranks are to be out of order.
+// Computes arrival times on the injected network from one rank to another: transfers leave one after the
+// other at the given bandwidth, and arrive a delay later. With reorder=TIME, a random extra delay puts ranks
+// out of order.
 //
-// Arithmetic only; times are now_ns()'s. The same calls give the same times. Threads: one at a time.
+// Arithmetic only; times are those of now_ns(). The same calls return the same times. Threads: one at a time.
 #pragma once
 
 #include "rdma/injected/injected_settings.hpp"
@@ -22,12 +23,12 @@ class InjectedLink {
                          : 1e9 / static_cast<double>(network.bytes_per_second)),
         state_(network.seed * 0x9e3779b97f4a7c15 + (from << 32 | to)) {}
 
-  // When `bytes` that are there to be sent at `ready` have arrived.
+  // Returns the arrival time of `bytes` that are ready to be sent at `ready`.
   uint64_t send(uint64_t ready, uint64_t bytes) noexcept {
     occupy(ready, bytes);
     return free_ns_ + delay_ns_ + (reorder_ns_ != 0 ? random() % reorder_ns_ : 0);
   }
-  // The wire carries them, whenever they arrive.
+  // Occupies the link for `bytes`, without an arrival time.
   void occupy(uint64_t ready, uint64_t bytes) noexcept {
     free_ns_ = std::max(free_ns_, ready) +
                static_cast<uint64_t>(static_cast<double>(bytes) * ns_per_byte_);

@@ -1,7 +1,7 @@
-// The interface between libhydrant and libhydrant_injected, which it loads when HYDRANT_INJECT is set. Both
-// are built together; the version in the symbol's name and in the table keeps different builds apart.
+// The interface between libhydrant and libhydrant_injected, which libhydrant loads when HYDRANT_INJECT is
+// set. Both are built together; the version in the symbol's name and in the table detects different builds.
 //
-// The object has a copy of the base's code and none of its state: error texts are the library's.
+// The object has a copy of the base's code but not its state: error texts are stored in libhydrant.
 #pragma once
 
 #include "firehose/base/status.hpp"
@@ -29,7 +29,7 @@ struct InjectedObject {
   void (*set_host)(const InjectionHost& host) noexcept;
   // parse_injection()
   Status (*parse)(std::string_view text, Injection* injection) noexcept;
-  // Puts what was asked for over *transport. Errors: kResource.
+  // Wraps *transport in the injected layers. Errors: kResource.
   Status (*inject)(const Injection& injection, const JobTopology& topology,
                    std::unique_ptr<Transport>* transport) noexcept;
 };

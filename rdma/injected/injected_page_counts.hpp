@@ -1,5 +1,5 @@
-// How many registrations lock each page, as steps: a count that holds from one address to the next. It turns
-// mlock, which does not nest, into pins that do.
+// Counts the registrations that lock each page, as steps: each step has one count up to the next address.
+// mlock does not nest; these counts make pins nest.
 //
 // Threads: one at a time. Allocates. Cost: O(log n + steps inside the range).
 #pragma once
@@ -21,7 +21,7 @@ class InjectedPageCounts {
     for (auto it = cut(range.addr); it != end; ++it) ++it->second;
   }
 
-  // Undoes one add(); calls gone(MemoryRange) for each stretch that no other covers.
+  // Undoes one add(); calls gone(MemoryRange) for each stretch that no other range covers.
   template <class Gone>
   void remove(MemoryRange range, Gone gone) {
     const auto end = cut(range.end());
@@ -39,13 +39,13 @@ class InjectedPageCounts {
  private:
   using Map = std::map<uintptr_t, uint64_t>;
 
-  // A step begins at `at`, whatever its height.
+  // Ensures that a step begins at `at`.
   Map::iterator cut(uintptr_t at) {
     const auto after = counts_.upper_bound(at);
     const uint64_t count = after == counts_.begin() ? 0 : std::prev(after)->second;
     return counts_.try_emplace(at, count).first;
   }
-  // Steps that are none go: those that no other range begins or ends with.
+  // Removes steps that equal their predecessors, at which no range begins or ends any more.
   void join(MemoryRange range) {
     auto it = counts_.find(range.addr);
     uint64_t before = it == counts_.begin() ? 0 : std::prev(it)->second;

@@ -8,7 +8,7 @@
 namespace hydrant {
 namespace {
 
-// What an operation does at either end.
+// The rights that an operation needs at either end.
 constexpr Access here(bool is_put) noexcept {
   return is_put ? Access::kLocalRead : Access::kLocalWrite;
 }
@@ -86,7 +86,7 @@ Status InjectedTransport::begin_pinned(Rank peer, Operation& operation, const Pi
     if (allowed != Status::kOk) return allowed;
   }
   if (!pair->is_reached) {
-    // Whatever is mapped of the peer, its records are not.
+    // The peer's records are never mapped here, so test whether the kernel may copy from it.
     std::byte byte;
     const Status reached = inside_->get(peer, remote_key.record, &byte, 1, nullptr);
     if (reached != Status::kOk) return reached;
@@ -106,7 +106,7 @@ Status InjectedTransport::begin_pinned(Rank peer, Operation& operation, const Pi
   return Status::kOk;
 }
 
-// When it arrives.
+// Checks the keys of both ends when the operation arrives.
 Status InjectedTransport::check_keys(const Operation& operation) noexcept {
   const PinnedEnds& ends = *operation.ends;
   if (!ends.is_inlined) {

@@ -1,4 +1,4 @@
-// Registers memory for the injected network, and checks what a key allows. The registrar over this table is
+// Registers memory for the injected network, and checks the rights of keys. The registrar over this table is
 // at the end.
 #include "rdma/injected/injected_pins.hpp"
 
@@ -28,7 +28,7 @@ void* pointer(uintptr_t addr) noexcept { return reinterpret_cast<void*>(addr); }
 unsigned long long ull(uint64_t value) noexcept { return value; }
 bool passes(int error) noexcept { return error == EAGAIN || error == EINTR; }
 
-// The system calls themselves: the sanitizers replace the libc functions by ones that lock nothing.
+// Direct system calls: sanitizers replace the libc functions by ones that lock nothing.
 int lock(MemoryRange range) noexcept {
   return syscall(SYS_mlock, range.addr, range.len) == 0 ? 0 : errno;
 }
@@ -39,12 +39,12 @@ int populate(MemoryRange range, bool writing) noexcept {
   const int advice = writing ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
   return madvise(pointer(range.addr), range.len, advice) == 0 ? 0 : errno;
 }
-// MS_ASYNC does nothing on Linux but to look whether all of the range is mapped.
+// MS_ASYNC on Linux only checks whether all of the range is mapped.
 bool is_mapped(MemoryRange range) noexcept {
   return msync(pointer(range.addr), range.len, MS_ASYNC) == 0;
 }
 
-// A number that no other process starts from.
+// A random start, so that processes do not share registration numbers.
 uint64_t random_start() noexcept {
   uint64_t start = 0;
   if (syscall(SYS_getrandom, &start, sizeof start, 0) != static_cast<long>(sizeof start))
@@ -72,7 +72,7 @@ Status InjectedPins::init() noexcept {
   slots_.reset(new (std::nothrow) Slot[kMax]);
   if (memory == MAP_FAILED || slots_ == nullptr)
     return fail(Status::kResource, "no memory for the injected network's registrations");
-  // Memory of zeros is records of zeros.
+  // Zeroed memory is an array of empty records.
   records_ = static_cast<Record*>(memory);
   process_ = getpid();
   const MachineLimits machine = read_machine_limits();
@@ -104,7 +104,7 @@ InjectedPins::~InjectedPins() {
   if (records_ != nullptr) munmap(records_, sizeof(Record) * kMax);
 }
 
-// splitmix64: of all the states, each gives another number.
+// splitmix64: each state yields a different number.
 uint64_t InjectedPins::next_nonce() noexcept {
   uint64_t z = 0;
   while (z == 0) {
@@ -172,7 +172,7 @@ int InjectedPins::release_pages(MemoryRange range) noexcept {
   const size_t page_bytes = traits_.granule_bytes;
   page_counts_->remove(range, [&worst, page_bytes](MemoryRange gone) noexcept {
     int error = unlock(gone);
-    // munlock stops at the first hole: what lies behind one needs a call of its own.
+    // munlock stops at the first hole: pages behind it need calls of their own.
     for (uintptr_t page = gone.addr; error == ENOMEM && page < gone.end(); page += page_bytes) {
       const int of_page = unlock({page, page_bytes});
       if (of_page != ENOMEM) worst = std::max(worst, of_page);
@@ -190,7 +190,7 @@ Status InjectedPins::pin(uint32_t owner, MemoryRange range, Access access,
     if (page_counts_ == nullptr) page_counts_ = std::make_unique<InjectedPageCounts>();
     page_counts_->add(range);
     if (const Status status = lock_pages(range, access); status != Status::kOk) {
-      // What was locked of it is nobody's.
+      // Undoes the lock of the part that was locked.
       (void)release_pages(range);
       return status;
     }
@@ -222,14 +222,14 @@ InjectedPins::Record* InjectedPins::find(const InjectedKey& key, MemoryRange ran
   return is_it ? &record : nullptr;
 }
 
-// The key is dead, then nobody moves anything by it any more, then the pages may go.
+// The order matters: first the key dies, then copies that use it end, then the pages are released.
 int InjectedPins::end_registration(uint32_t index) noexcept {
   Record& record = records_[index];
   const MemoryRange range{record.addr.load(std::memory_order_relaxed),
                           record.len.load(std::memory_order_relaxed)};
   record.nonce.store(0, std::memory_order_seq_cst);
   if (!is_child_) {
-    const MutexLock nobody_copies(wire_);
+    const MutexLock copies_have_ended(wire_);
   }
   record.addr.store(0, std::memory_order_release);
   record.len.store(0, std::memory_order_release);
@@ -275,8 +275,8 @@ Status InjectedPins::export_key(MemoryRange range, const std::byte* key, std::by
   return Status::kOk;
 }
 
-// The child of a fork inherits no locks. Its copies of the records are not those that peers read, and it goes
-// on with other numbers.
+// The child of a fork inherits no memory locks. Peers do not read its copies of the records, and it continues
+// with other registration numbers.
 void InjectedPins::forget_in_child() noexcept {
   if (process_ == getpid()) return;
   process_ = getpid();
@@ -287,7 +287,7 @@ void InjectedPins::forget_in_child() noexcept {
   free_ = kNoSlot;
   pinned_bytes_ = 0;
   nonce_state_ = random_start();
-  // Forgotten, not freed: freeing is not async-signal-safe, and another thread may have been inside.
+  // Leaked, not freed: freeing is not async-signal-safe, and another thread may have been changing it.
   (void)page_counts_.release();
 }
 
@@ -302,7 +302,7 @@ Status InjectedPins::check_local(const InjectedKey& key, MemoryRange range,
   const MemoryRange pinned{record.addr.load(std::memory_order_acquire),
                            record.len.load(std::memory_order_acquire)};
   const auto access = static_cast<Access>(record.access.load(std::memory_order_acquire));
-  // A record that ends while it is read does not hold.
+  // A record that is unpinned during the read does not count.
   if (before != key.nonce || record.nonce.load(std::memory_order_relaxed) != before)
     return fail_literal(Status::kRefused, "a key of this rank whose memory is not pinned any more");
   if (!pinned.covers(range) || !includes(access, what)) {

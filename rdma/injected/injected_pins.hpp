@@ -1,18 +1,17 @@
-// Memory that is pinned for the injected network: what an adapter's table of registrations is, and the
+// Memory pinned for the injected network: the equivalent of an adapter's table of registrations, and the
 // registrar that writes it.
 //
-// A registration is a record of 32 bytes in its owner's memory, which peers read before they move anything:
-// that is how a dead or foreign key, another range or a right that is missing is found out where an adapter
-// would find it out. Unpinning clears the record. No two registrations have the same number, so a record that
-// is used again says nothing for keys from before.
+// A registration is a record of 32 bytes in its owner's memory. Peers read the record before they move data,
+// and so detect a dead or foreign key, another range or a missing right where an adapter would. Unpinning
+// clears the record. No two registrations have the same number, so a reused record never matches an old key.
 //
-// Pages are locked in memory (mlock, counted: it does not nest), and made writable for a right that writes:
-// memory that cannot be is refused. Nothing holds the pages themselves: an adapter goes on with those of old
-// when the program maps others at that address, this one sees the new ones. Pages that somebody else in this
-// process has locked lose that lock with their last pin here.
+// Pages are locked in memory (mlock, counted, because it does not nest), and made writable for a right that
+// writes; memory that cannot be is refused. Pins hold no references to pages: after the program has mapped
+// other pages at an address, an adapter uses the old ones, and this network the new ones. Pages that other
+// code of this process has locked lose that lock with their last pin here.
 //
-// Threads: any; pins and unpins take turns, for as long as the kernel needs, and checks lock nothing. Cost: a
-// lock and an mlock, or nothing in the kernel for pins that are none. Charge: every registration, whole.
+// Threads: any; pins and unpins exclude each other while the kernel works, and checks take no lock. Cost: a
+// lock and an mlock; fake pins make no system call. Charge: the full length of every registration.
 #pragma once
 
 #include "firehose/base/memory_range.hpp"
@@ -31,21 +30,21 @@ namespace hydrant {
 
 class InjectedPins {
  public:
-  // Registrations at once.
+  // The most registrations at once.
   static constexpr uint32_t kMax = 1 << 16;
 
   struct Limits {
-    uint64_t bytes = 0;    // pinned at once; 0: what the kernel allows
-    bool is_fake = false;  // nothing is locked, nor looked at
+    uint64_t bytes = 0;    // most bytes pinned at once; 0: the kernel's limit
+    bool is_fake = false;  // pages are neither locked nor checked
   };
-  // What peers read. All zero: no registration.
+  // The record that peers read. All zero: no registration.
   struct alignas(32) Record {
     std::atomic<uint64_t> nonce{0};
     std::atomic<uint64_t> addr{0};
     std::atomic<uint64_t> len{0};
     std::atomic<uint64_t> access{0};
   };
-  // A copy of one, as it comes from a peer.
+  // A copy of a record, as read from a peer.
   struct RecordBytes {
     uint64_t nonce = 0;
     uint64_t addr = 0;
@@ -54,8 +53,8 @@ class InjectedPins {
   };
   static_assert(sizeof(Record) == 32 && sizeof(RecordBytes) == sizeof(Record));
 
-  // `wire` is held by whoever copies, and by none who calls here: what is unpinned is let go when nobody is
-  // at it.
+  // The transport holds `wire` while it copies data; callers of this class do not hold it. An unpin locks it
+  // once, so that no copy uses the pages when they are released.
   // Errors: kResource.
   static Status open(const Limits& limits, Mutex& wire,
                      std::unique_ptr<InjectedPins>* pins) noexcept;
@@ -63,21 +62,21 @@ class InjectedPins {
   InjectedPins(const InjectedPins&) = delete;
   InjectedPins& operator=(const InjectedPins&) = delete;
 
-  // Null without memory, with a text. This object outlives it, and what it has pinned does not.
+  // Null, with a text, if memory is short. The registrar must not outlive this object; its pins end with it.
   std::unique_ptr<Registrar> make_registrar() noexcept;
 
-  // Whether a key of this rank allows `what` with all of `range`, now. Errors: kRefused.
+  // Checks that a key of this rank permits `what` on all of `range` now. Errors: kRefused.
   Status check_local(const InjectedKey& key, MemoryRange range, Access what) const noexcept;
-  // The same for an imported key, when `there` is what its record reads.
+  // As check_local() for an imported key, with `there` as read from its record.
   static Status check_remote(const InjectedKey& key, const RecordBytes& there, MemoryRange range,
                              Access what) noexcept;
 
  private:
   class Handle;
-  // Not seen by peers.
+  // Private part of a registration, not visible to peers.
   struct Slot {
-    uint32_t owner;  // which registrar's
-    uint32_t next;   // of those that are free
+    uint32_t owner;  // the registrar that pinned it
+    uint32_t next;   // in the list of free slots
   };
   static constexpr uint32_t kNoSlot = UINT32_MAX;
 
@@ -92,9 +91,9 @@ class InjectedPins {
 
   Status admit(MemoryRange range, Access access) noexcept HYDRANT_REQUIRES(mu_);
   Status lock_pages(MemoryRange range, Access access) noexcept;
-  // An errno; what is not mapped any more took its lock with it.
+  // Returns an errno. Pages that are no longer mapped have lost their lock already.
   int release_pages(MemoryRange range) noexcept HYDRANT_REQUIRES(mu_);
-  // The registration of a key of this rank, if it is alive and of just this range.
+  // The registration of a key of this rank if it is alive and has exactly this range; else null.
   Record* find(const InjectedKey& key, MemoryRange range) const noexcept;
   int end_registration(uint32_t index) noexcept HYDRANT_REQUIRES(mu_);
   uint64_t next_nonce() noexcept HYDRANT_REQUIRES(mu_);
@@ -103,11 +102,11 @@ class InjectedPins {
   Mutex& wire_;
   RegistrarTraits traits_;
   bool can_populate_ = false;
-  Record* records_ = nullptr;  // kMax of them, touched as they are needed
+  Record* records_ = nullptr;  // kMax records; pages are allocated on first use
   std::unique_ptr<Slot[]> slots_;
 
   Mutex mu_;
-  uint32_t used_ HYDRANT_GUARDED_BY(mu_) = 0;  // of the records, at the most so far
+  uint32_t used_ HYDRANT_GUARDED_BY(mu_) = 0;  // records used so far, at most
   uint32_t free_ HYDRANT_GUARDED_BY(mu_) = kNoSlot;
   uint32_t owners_ HYDRANT_GUARDED_BY(mu_) = 0;
   uint64_t pinned_bytes_ HYDRANT_GUARDED_BY(mu_) = 0;
@@ -115,7 +114,7 @@ class InjectedPins {
   std::unique_ptr<InjectedPageCounts> page_counts_
       HYDRANT_GUARDED_BY(mu_);  // made by the first pin
   pid_t process_ = 0;
-  bool is_child_ = false;  // of a fork: no wire moves anything here
+  bool is_child_ = false;  // in the child of a fork, where no transport copies
 };
 
 }  // namespace hydrant

@@ -1,5 +1,5 @@
 // Makes progress in the injected network: delivers messages and operations that are due, returns credits,
-// completes operations. Its thread and every poll come here.
+// completes operations. Its thread and every poll call advance().
 #include "firehose/base/cancellation.hpp"
 #include "firehose/base/log.hpp"
 #include "rdma/injected/injected_transport.hpp"
@@ -12,12 +12,12 @@
 namespace hydrant {
 namespace {
 
-// What the transport inside has no room for is tried again by every poll, and by sleepers after this.
+// Retry interval of sleepers for messages that the inner transport has no room for; polls retry at once.
 constexpr uint64_t kRetryNs = 20'000;
-// The thread looks this often, and leaves to the clients what they may be about to do themselves.
+// The thread checks at this interval, and leaves work to polling clients for a grace period.
 constexpr uint64_t kLookNs = 250'000;
 constexpr uint64_t kGraceNs = 100'000;
-// Looks without work after which it waits to be called.
+// Checks without work after which the thread waits for a signal.
 constexpr uint32_t kIdleLooks = 40;
 constexpr uint64_t kRestNs = 3'600'000'000'000;
 
@@ -27,7 +27,7 @@ void InjectedTransport::advance(uint64_t now) noexcept {
   if (now < next_due_ns_ && !is_blocked_) return;
   next_due_ns_ = UINT64_MAX;
   is_blocked_ = false;
-  // Puts first: messages wait for them.
+  // Puts come first: messages wait for them.
   advance_operations(now);
   for (uint32_t i = 0; i < ranks_; ++i) {
     for (const Lane lane : {Lane::kRequest, Lane::kReply}) {
@@ -121,7 +121,7 @@ void InjectedTransport::release_cell(Lane lane) noexcept {
   --cells_out_[static_cast<uint32_t>(lane)];
 }
 
-// What is under way to a peer that is gone goes nowhere; its operations end at the next poll.
+// Discards everything under way to a failed peer; its operations complete with an error at the next poll.
 void InjectedTransport::fail_pair(Pair& pair) noexcept {
   if (std::exchange(pair.is_lost, true)) return;
   for (const Lane lane : {Lane::kRequest, Lane::kReply}) {
@@ -146,14 +146,14 @@ void InjectedTransport::fail_pair(Pair& pair) noexcept {
   expect(0);
 }
 
-// Reports what is over, outside the lock: who is told may begin the next operation.
+// Calls completions outside the lock: the callee may begin the next operation.
 uint32_t InjectedTransport::complete() noexcept {
-  struct Over {
+  struct Finished {
     Completion* completion;
     Status status;
   };
   constexpr uint32_t kMax = 32;
-  Over over[kMax];
+  Finished finished[kMax];
   uint32_t count = 0;
   {
     const MutexLock lock(mu_);
@@ -163,7 +163,7 @@ uint32_t InjectedTransport::complete() noexcept {
     for (uint32_t i = 0; i < operation_count_; ++i) {
       const Operation& operation = operations_[i];
       if (count < kMax && operation.is_copied && operation.done_ns <= now) {
-        over[count++] = {operation.completion, operation.status};
+        finished[count++] = {operation.completion, operation.status};
         if (operation.ends != nullptr) free_ends(operation.ends);
       } else {
         if (kept != i) operations_[kept] = operation;
@@ -173,8 +173,8 @@ uint32_t InjectedTransport::complete() noexcept {
     operation_count_ = kept;
   }
   for (uint32_t i = 0; i < count; ++i) {
-    if (over[i].completion != nullptr)
-      over[i].completion->done(*over[i].completion, over[i].status);
+    if (finished[i].completion != nullptr)
+      finished[i].completion->done(*finished[i].completion, finished[i].status);
   }
   return count;
 }
@@ -212,9 +212,9 @@ void InjectedTransport::flush(uint64_t deadline_ns) noexcept {
   for (;;) {
     if (mu_.try_lock()) {
       advance(clock_());
-      const bool over = !any_message();
+      const bool is_flushed = !any_message();
       mu_.unlock();
-      if (over) return;
+      if (is_flushed) return;
     }
     if (now_ns() >= deadline_ns) return;
     const CancellationDisabled guard;

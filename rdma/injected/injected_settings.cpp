@@ -1,5 +1,5 @@
-// Parses HYDRANT_INJECT and names the item that is wrong. libhydrant calls parse_injection() through the
-// table of injected_object.cpp.
+// Parses HYDRANT_INJECT; errors name the wrong item. libhydrant calls parse_injection() through the table of
+// injected_object.cpp.
 #include "rdma/injected/injected_settings.hpp"
 
 #include "firehose/base/config/config_grammar.hpp"
@@ -10,7 +10,7 @@ namespace hydrant {
 namespace {
 
 constexpr uint64_t kSecondNs = 1'000'000'000;
-// Without a delay, "reorder" alone shuffles within this.
+// The range of "reorder" without a value if there is no delay.
 constexpr uint64_t kReorderNs = 20'000;
 constexpr const char* kKnown =
     "send_only, or some of delay=TIME, bandwidth=SIZE (bytes per second), credits=COUNT, "
@@ -90,11 +90,11 @@ class Parser {
   }
 
  private:
-  Status take(std::string_view word) noexcept {
-    const size_t equals = word.find('=');
+  Status take(std::string_view item) noexcept {
+    const size_t equals = item.find('=');
     const bool has_value = equals != std::string_view::npos;
-    const std::string_view name = trim(word.substr(0, equals));
-    const std::string_view value = has_value ? trim(word.substr(equals + 1)) : "";
+    const std::string_view name = trim(item.substr(0, equals));
+    const std::string_view value = has_value ? trim(item.substr(equals + 1)) : "";
     if (name == "send_only" && !has_value) {
       if (made_.send_only) return twice(name);
       made_.send_only = true;
@@ -117,7 +117,7 @@ class Parser {
       return set(kItems[i], value);
     }
     return fail(Status::kBadArg, "HYDRANT_INJECT is '%.*s': '%.*s' is not known; it takes %s",
-                length(text_), text_.data(), length(word), word.data(), kKnown);
+                length(text_), text_.data(), length(item), item.data(), kKnown);
   }
 
   Status set(const Item& item, std::string_view text) noexcept {
@@ -125,7 +125,7 @@ class Parser {
     bool good = false;
     switch (item.kind) {
       case Kind::kTime:
-        // Not "never", a word for knobs that 0 switches off.
+        // Excludes "never", which parse_duration() accepts for knobs that 0 switches off.
         good = !text.empty() && text[0] >= '0' && text[0] <= '9' && parse_duration(text, &value);
         break;
       case Kind::kSize: good = parse_size(text, 1, &value); break;

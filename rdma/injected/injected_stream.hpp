@@ -1,5 +1,5 @@
-// Messages to one peer in one lane that are on the injected network: written here, kept until they are due,
-// and their credits until the word that they have arrived is back.
+// Messages to one peer in one lane on the injected network: written here, kept until they are due, with their
+// credits until the acknowledgement has returned.
 //
 // Threads: one at a time. No allocation after open().
 #pragma once
@@ -16,8 +16,8 @@ namespace hydrant {
 class InjectedStream {
  public:
   struct Message {
-    uint64_t due_ns = 0;       // arrives; once it has, when its credit is back
-    uint64_t puts_before = 0;  // of the pair: those that must be done first
+    uint64_t due_ns = 0;       // when it arrives; after that, when its credit returns
+    uint64_t puts_before = 0;  // puts of the pair that must be done first
     uint64_t bytes = 0;        // of head and payload
     Cell cell;
     uint32_t head_bytes = 0;
@@ -51,7 +51,7 @@ class InjectedStream {
     return reinterpret_cast<std::byte*>(heads_.get()) + size_t{slot} * stride_;
   }
 
-  // ---- a slot's way: free, written, queued, returning, free ----
+  // ---- states of a slot: free, written, queued, returning, free ----
   bool has_free() const noexcept { return free_count_ != 0; }
   uint64_t bytes_under_way() const noexcept { return bytes_; }
   uint32_t take(uint64_t bytes) noexcept {
@@ -68,7 +68,7 @@ class InjectedStream {
     bytes_ -= messages_[slot].bytes;
     free_[free_count_++] = slot;
   }
-  // Arrives at due_ns, or when what was sent before it in this lane does.
+  // The message arrives at due_ns, but not before an earlier message of this lane.
   void enqueue(uint32_t slot, uint64_t due_ns) noexcept {
     last_due_ns_ = due_ns < last_due_ns_ ? last_due_ns_ : due_ns;
     messages_[slot].due_ns = last_due_ns_;

@@ -52,7 +52,7 @@ Status InjectedTransport::init(const JobTopology& topology) noexcept {
     pair.back = InjectedLink(network_, pair.peer, topology.rank);
   }
   if (!wants_thread_) return Status::kOk;
-  // It inherits that no signal is for it.
+  // The thread inherits a mask that blocks all signals.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
@@ -85,7 +85,7 @@ InjectedTransport::Pair* InjectedTransport::pair_with(Rank peer) const noexcept 
   return nullptr;
 }
 
-// Something is due then: whoever sleeps, sleeps no longer than that.
+// Records that work is due at `due_ns`, and wakes sleepers so that none sleeps longer.
 void InjectedTransport::expect(uint64_t due_ns) noexcept {
   if (rests_) {
     rests_ = false;
@@ -214,7 +214,8 @@ Status InjectedTransport::get(Rank peer, uintptr_t remote, void* local, size_t b
   return begin(peer, {.remote = remote, .local = local, .bytes = bytes, .completion = completion});
 }
 
-// A client that hears at once that the kernel may not copy takes another way; later it could not.
+// Tests at once whether the kernel may copy: a client can choose another path now, but not after the
+// completion.
 Status InjectedTransport::reach(Pair& pair, uintptr_t remote, size_t bytes) noexcept {
   if (pair.is_reached || inside_->mapped(pair.peer, remote, bytes) != nullptr) return Status::kOk;
   std::byte byte;
@@ -255,7 +256,7 @@ void InjectedTransport::start(Pair& pair, const Operation& wanted, uint64_t now)
     operation.copy_ns = pair.last_put_ns;
     operation.done_ns = operation.copy_ns + network_.delay_ns;
   } else {
-    // The request goes there, the bytes come back.
+    // The request travels to the peer, the data travels back.
     operation.copy_ns = pair.back.send(pair.out.send(now, 0), wanted.bytes);
     operation.done_ns = operation.copy_ns;
   }

@@ -1,23 +1,23 @@
-// A network between this process and a transport that completes at once: delay, bandwidth, few credits, ranks
-// out of order; never loss or duplication, and never out of order within a pair and lane. For measuring and
-// testing on one machine what a path does on a network.
+// A simulated network between this process and a transport that completes at once: delay, bandwidth, few
+// credits, ranks out of order. It never loses or duplicates messages, and keeps the order within a pair and
+// lane. It serves to measure and test on one machine how a path behaves on a network.
 //
-// Messages are written into memory of this class, kept until they are due, and then sent by the transport
-// inside (cells are its own all along). Puts and gets are copied by the transport inside when they arrive:
-// the source of a put is read as late as that, so whoever writes to it before the completion is seen to.
-// Nothing of another rank is mapped.
+// Messages are written into memory of this class, kept until they are due, and then sent by the inner
+// transport; cells belong to the inner transport throughout. The inner transport copies puts and gets when
+// they arrive. The source of a put is read only then, so this detects a client that overwrites it before the
+// completion. No memory of other ranks is mapped.
 //
 // With pins it behaves like an adapter that moves data between pinned memory only: put_pinned() and
 // get_pinned() in place of put() and get(), and a registrar (injected_pins.hpp). This rank's keys are checked
-// when an operation begins and when it arrives, the peer's when it arrives: its registration's record is
-// read as the data would be, by the transport inside. What a key does not allow moves nothing. The peer's
-// check and the copy are two steps: that the peer unpins in between is not found out.
+// when an operation begins and when it arrives, the peer's key when it arrives: the inner transport reads the
+// record of its registration. An operation that a key does not permit moves nothing. The check of the peer's
+// key and the copy are two steps: an unpin of the peer in between is not detected.
 //
-// Things move in poll(), reserve() and put(), and, for those who call none of these, in a thread of its own a
-// little later: a network carries on when its client computes.
+// poll(), reserve() and put() make progress. A thread makes progress a little later for clients that call
+// none of these, because a network also works while its client computes.
 //
-// Threads: any number, whatever the job's mode; the transport inside must be one for many threads. No
-// allocation after first contact. Cost: a lock and some 100 ns a call.
+// Threads: any number, whatever the job's mode; the inner transport must be multi-threaded. No allocation
+// after first contact. Cost: a lock and some 100 ns per call.
 #pragma once
 
 #include "firehose/base/thread.hpp"
@@ -41,7 +41,7 @@ class InjectedTransport final : public Transport {
   struct Options {
     InjectedNetwork network;
     bool has_thread = true;
-    uint64_t (*clock)() noexcept = now_ns;  // a test's, without the thread
+    uint64_t (*clock)() noexcept = now_ns;  // replaced by tests, without the thread
   };
   // Errors: kResource.
   static Status open(std::unique_ptr<Transport> inside, const JobTopology& topology,
@@ -60,13 +60,13 @@ class InjectedTransport final : public Transport {
   void drop_cell(Rank peer, Lane lane, const Cell& cell) noexcept override;
 
   std::byte* shared_block(Rank) const noexcept override { return nullptr; }
-  // For the copies; mapped() keeps it hidden.
+  // The inner transport uses the segment for copies; mapped() hides it.
   Status add_segment(Rank peer, uintptr_t peer_addr, size_t bytes, void* local) noexcept override {
     return inside_->add_segment(peer, peer_addr, bytes, local);
   }
   void* mapped(Rank, uintptr_t, size_t) const noexcept override { return nullptr; }
-  // Is there at once; the wire is as busy as if it carried it, so a message committed later comes later. Not
-  // where only pinned memory is reached.
+  // The data arrives at once, but the link is occupied as if it carried them, so that a message committed
+  // later arrives later. Unsupported if only pinned memory is accessible.
   Status write(Rank peer, uintptr_t dest, const void* source, size_t bytes) noexcept override;
 
   uint32_t capabilities() const noexcept override {
@@ -74,8 +74,8 @@ class InjectedTransport final : public Transport {
     return (pins_ != nullptr ? kPinned : kOneSided) | kPutsBeforeMessages;
   }
   uint32_t depth() const noexcept override { return depth_; }
-  // What the transport inside makes of the memory is told by the completion; but kUnsupported at once where
-  // it reaches nothing of the peer beside what it has mapped.
+  // Errors of the inner transport are reported by the completion, except that kUnsupported is returned at
+  // once if it can access only mapped memory of the peer.
   Status put(Rank peer, uintptr_t remote, const void* local, size_t bytes,
              Completion* completion) noexcept override;
   Status get(Rank peer, uintptr_t remote, void* local, size_t bytes,
@@ -87,13 +87,14 @@ class InjectedTransport final : public Transport {
   uint32_t pinned_inline_bytes() const noexcept override {
     return pins_ != nullptr ? kPinnedInlineBytes : 0;
   }
-  // Errors at once: kUnsupported as above; kRefused: by the local key. By the completion: kRefused by either.
+  // Errors of the call: kUnsupported as above; kRefused for the local key. Errors of the completion: kRefused
+  // for either key.
   Status put_pinned(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
                     Completion* completion) noexcept override;
   Status get_pinned(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
                     Completion* completion) noexcept override;
 
-  // Completions count as well.
+  // Completions count as messages.
   uint32_t poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept override;
   using Transport::sleep;
   void sleep(uint64_t deadline_ns, const WakeCondition& check) noexcept override;
@@ -108,21 +109,21 @@ class InjectedTransport final : public Transport {
   struct Pair {
     Rank peer = 0;
     bool is_lost = false;
-    bool is_reached = false;  // memory that the transport inside has not mapped, by some other way
+    bool is_reached = false;  // the inner transport can copy memory that it has not mapped
     InjectedStream streams[kLaneCount];
     InjectedLink out;
     InjectedLink back;
     uint64_t puts_begun = 0;
     uint64_t puts_done = 0;
-    uint64_t last_put_ns = 0;  // when the last one begun arrives
+    uint64_t last_put_ns = 0;  // when the latest put arrives
   };
-  // What an operation between pinned memory has beside.
+  // Additional state of an operation between pinned memory.
   struct PinnedEnds {
     InjectedKey remote;
     InjectedKey local;
     bool is_inlined = false;  // the source is `inlined`, and needs no key
     std::byte inlined[kPinnedInlineBytes];
-    PinnedEnds* next = nullptr;  // of those that are free
+    PinnedEnds* next = nullptr;  // in the list of free ones
   };
   struct Operation {
     Pair* pair = nullptr;
@@ -180,17 +181,17 @@ class InjectedTransport final : public Transport {
   std::unique_ptr<Pair[]> pairs_;  // ascending ranks, this one included
   uint32_t ranks_ = 0;
   Rank self_ = 0;
-  std::unique_ptr<InjectedPins> pins_;  // null: any memory
+  std::unique_ptr<InjectedPins> pins_;  // null: operations access any memory
 
   Mutex mu_;
-  // In the order in which they began.
+  // In the order of their starts.
   std::unique_ptr<Operation[]> operations_ HYDRANT_GUARDED_BY(mu_);
   uint32_t operation_count_ HYDRANT_GUARDED_BY(mu_) = 0;
-  // As many as operations, where these are between pinned memory.
+  // As many as operations, if these are between pinned memory.
   std::unique_ptr<PinnedEnds[]> pinned_ends_ HYDRANT_GUARDED_BY(mu_);
   PinnedEnds* free_ends_ HYDRANT_GUARDED_BY(mu_) = nullptr;
   uint32_t cells_out_[kLaneCount] HYDRANT_GUARDED_BY(mu_) = {};
-  // Nothing is due before, but what the transport inside had no room for.
+  // The earliest due time, except of messages that the inner transport had no room for (is_blocked_).
   uint64_t next_due_ns_ HYDRANT_GUARDED_BY(mu_) = UINT64_MAX;
   bool is_blocked_ HYDRANT_GUARDED_BY(mu_) = false;
   uint32_t sleepers_ HYDRANT_GUARDED_BY(mu_) = 0;

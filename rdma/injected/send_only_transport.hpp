@@ -1,8 +1,8 @@
-// A transport that only sends: what a new network offers before anything else is ported to it. Messages
-// pass through to the transport inside; one-sided operations, mapped memory and shared blocks are hidden,
-// so the whole API runs by Active Messages.
+// A transport that only sends: the first step of a port to a new network. Messages pass through to the inner
+// transport; one-sided operations, mapped memory and shared blocks are hidden, so the whole API runs by
+// Active Messages.
 //
-// Threads, errors: as the transport inside. Cost: one more virtual call each.
+// Threads, errors: as the inner transport. Cost: one more virtual call per call.
 #pragma once
 
 #include "rdma/transport.hpp"
