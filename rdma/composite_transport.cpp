@@ -16,14 +16,14 @@
 namespace hydrant {
 namespace {
 
-// Where nobody tells of what comes from afar, or nobody can wait for it.
+// Polling interval of sleepers if the far transport has no notice_fd(), or the thread cannot be created.
 constexpr uint64_t kNapNs = 100'000;
 constexpr int kThreadLooksMs = 200;
 
-// Which of the two is polled first, in turn, so that neither can use up the budget of every poll.
+// Alternates which transport is polled first, so that neither uses up the budget of every poll.
 thread_local uint32_t t_turn = 0;
 
-// As Outgoing::route.
+// Values of Outgoing::route.
 constexpr uint32_t kNear = 1;
 constexpr uint32_t kFar = 2;
 
@@ -103,12 +103,12 @@ uint32_t CompositeTransport::poll(Receiver& receiver, uint32_t budget, bool repl
   return events + second.poll(receiver, budget - events, replies_only);
 }
 
-// What comes from afar between arm_events() and the near one's sleep makes the thread call wake(), which
-// that sleep finds out.
+// A far message between arm_events() and the near transport's sleep makes the thread call wake(), which that
+// sleep detects.
 void CompositeTransport::sleep(uint64_t deadline_ns, const WakeCondition& check) noexcept {
-  const bool is_told = far_->notice_fd() >= 0 && has_thread();
+  const bool is_woken = far_->notice_fd() >= 0 && has_thread();
   if (!far_->arm_events()) return;
-  near_->sleep(is_told ? deadline_ns : std::min(deadline_ns, now_ns() + kNapNs), check);
+  near_->sleep(is_woken ? deadline_ns : std::min(deadline_ns, now_ns() + kNapNs), check);
 }
 
 bool CompositeTransport::has_thread() noexcept {
@@ -116,7 +116,7 @@ bool CompositeTransport::has_thread() noexcept {
   const MutexLock lock(thread_mu_);
   if (is_running_.load(std::memory_order_relaxed)) return true;
   if (has_failed_) return false;
-  // No signal is meant for it.
+  // The thread blocks all signals.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
@@ -137,17 +137,17 @@ bool CompositeTransport::has_thread() noexcept {
 void* CompositeTransport::run_thread(void* self) noexcept {
   auto& composite = *static_cast<CompositeTransport*>(self);
   while (!composite.ends_.load(std::memory_order_relaxed)) {
-    pollfd word = {composite.far_->notice_fd(), POLLIN, 0};
-    if (::poll(&word, 1, kThreadLooksMs) <= 0) continue;
+    pollfd notices = {composite.far_->notice_fd(), POLLIN, 0};
+    if (::poll(&notices, 1, kThreadLooksMs) <= 0) continue;
     composite.far_->take_notices();
     composite.near_->wake();
-    // The descriptor of a device that is gone is always ready, and there is nothing to take from it.
-    if ((word.revents & POLLIN) == 0) usleep(kNapNs / 1000);
+    // The descriptor of a removed device is always ready but has no notices: do not spin on it.
+    if ((notices.revents & POLLIN) == 0) usleep(kNapNs / 1000);
   }
   return nullptr;
 }
 
-// The far one is given what is left: what is in shared memory has left this process.
+// The far transport gets the remaining time: messages in shared memory need no more of this process.
 void CompositeTransport::flush(uint64_t deadline_ns) noexcept {
   near_->flush(deadline_ns);
   far_->flush(deadline_ns);

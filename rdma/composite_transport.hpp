@@ -1,12 +1,13 @@
-// Two transports as one: ranks of this node are reached by the near one, all others by the far one. Messages
-// to a peer and one-sided operations with it go by the same, so what a transport promises of their order
-// holds per peer; nothing is promised between peers, as before.
+// Combines two transports: the near one reaches the ranks of this node, the far one all others. All messages
+// and one-sided operations with a peer use the same transport, so its ordering guarantees hold per peer;
+// there is no order between peers.
 //
-// Cost: one more virtual call, and a look at a table of ranks. poll() polls both. To sleep, a thread waits as
-// the near one does; a thread of this class waits for the far one's device meanwhile, from the first sleep
-// on, and wakes the sleepers.
+// Cost: one more virtual call, and a look-up in a table of ranks. poll() polls both. A sleeping thread sleeps
+// in the near transport. From the first sleep on, a thread of this class waits for the far one's device, and
+// wakes the sleepers.
 //
-// Threads: any; single-threaded where both are, but that wake() of the near one may come from that thread.
+// Threads: any; single-threaded if both transports are, except that this class's thread may call wake() of
+// the near one.
 #pragma once
 
 #include "firehose/base/thread.hpp"
@@ -65,7 +66,7 @@ class CompositeTransport final : public Transport {
   uint32_t peer_capabilities(Rank peer) const noexcept override { return to(peer).capabilities(); }
   uint32_t rails() const noexcept override { return far_->rails(); }
   uint32_t rails_with(Rank peer) const noexcept override { return to(peer).rails_with(peer); }
-  // (Operations of the near one complete at once.)
+  // Operations of the near one complete at once.
   uint32_t depth() const noexcept override { return far_->depth(); }
   Status put(Rank peer, uintptr_t remote, const void* local, size_t bytes,
              Completion* completion) noexcept override {
@@ -82,8 +83,8 @@ class CompositeTransport final : public Transport {
     return to(peer).get_pieces(peer, pieces);
   }
 
-  // Memory is pinned for the far one, which reaches the ranks of this node as well: by the adapter, for those
-  // who want that (peer_capabilities() does not say so).
+  // Memory is pinned for the far transport, which also reaches the ranks of this node through the adapter;
+  // peer_capabilities() of those ranks does not include it.
   std::unique_ptr<Registrar> make_registrar() noexcept override { return far_->make_registrar(); }
   uint32_t pinned_inline_bytes() const noexcept override { return far_->pinned_inline_bytes(); }
   Status put_pinned(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
@@ -117,7 +118,7 @@ class CompositeTransport final : public Transport {
   }
 
   size_t list_counts(std::span<Count> rows) const noexcept override {
-    return far_->list_counts(rows);  // the near one has none
+    return far_->list_counts(rows);  // the near transport has no counters
   }
 
   uint32_t poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept override;

@@ -18,8 +18,8 @@ namespace {
 
 constexpr size_t kPageBytes = 4096;
 
-// Found by its start; all else is written before that, with release, and read after it, with acquire. A
-// reader that meets an entry in change may say too little about an address: its text is for people.
+// Readers find an entry by `start` (acquire), which is written after all other fields (release). A reader
+// that sees an entry during a change may get incomplete data: it is used for messages only.
 struct Entry {
   std::atomic<uintptr_t> start{0};  // 0: unused
   std::atomic<size_t> bytes{0};
@@ -31,7 +31,7 @@ struct Entry {
 struct Table {
   Entry entries[kMaxGuarded];
   std::atomic<uint32_t> count{0};  // entries that were ever used
-  Mutex mu;                        // of those who write; a leaf
+  Mutex mu;                        // for writers; a leaf lock
 };
 constinit Table g_table;
 
@@ -49,7 +49,7 @@ void cut(std::byte* from, std::byte* to) noexcept {
   if (to > from) (void)munmap(from, static_cast<size_t>(to - from));
 }
 
-// Aligned memory between two guards of exactly `guard` bytes; null if there is no room.
+// Aligned memory between two guards of exactly `guard` bytes; null if the address space has no room.
 std::byte* reserve_with(size_t bytes, size_t alignment, size_t guard) noexcept {
   const size_t slack = alignment > kPageBytes ? alignment : 0;
   const size_t all = bytes + 2 * guard + slack;
@@ -108,7 +108,7 @@ Status reserve_guarded(size_t bytes, size_t alignment, GuardSize size, GuardLabe
     made = reserve_with(bytes, alignment, guard);
   }
   static constinit std::atomic<bool> is_logged{false};
-  // Limits on address space are the same for all ranks as a rule.
+  // Only the job's first rank warns: the limit is usually the same for all ranks.
   if (made != nullptr && guard == 0 && is_first_of_job() &&
       !is_logged.exchange(true, std::memory_order_relaxed)) {
     log_warning(

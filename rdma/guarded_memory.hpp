@@ -1,10 +1,11 @@
-// Memory between guards: address space on both sides of a mapping that nothing can be read from or written
-// to, so that an overrun is a fault (SIGSEGV, or EFAULT of a kernel copy) and never changes what follows.
+// Memory between guards: inaccessible address space on both sides of a mapping. An overrun faults (SIGSEGV,
+// or EFAULT of a kernel copy) and never changes adjacent memory.
 //
-// What is guarded is listed here, so that a handler of SIGSEGV and SIGBUS can say what an address belongs
-// to (am/segment/memory_faults.cpp).
+// Guarded memory is listed here, so that a handler of SIGSEGV and SIGBUS can say what an address belongs to
+// (am/segment/memory_faults.cpp).
 //
-// Threads: any. find_guarded() is safe in signal handlers. Not listed beyond kMaxGuarded; still guarded.
+// Threads: any. find_guarded() is async-signal-safe. Reservations beyond kMaxGuarded are guarded, but not
+// listed.
 #pragma once
 
 #include "firehose/base/status.hpp"
@@ -16,37 +17,37 @@
 namespace hydrant {
 
 inline constexpr size_t kMinGuardBytes = size_t{16} << 20;
-// Where the address space of this process has no limit, for mappings of which there are few.
+// For a few large mappings, if the address space of this process is unlimited.
 inline constexpr size_t kRoomyGuardBytes = size_t{1} << 30;
 inline constexpr uint32_t kMaxGuarded = 8192;
 
-// What a text calls the memory: "segment", and the rank that owns it.
+// The name of the memory in messages ("segment"), and the rank that owns it.
 struct GuardLabel {
   const char* what = "memory";  // a literal
-  Rank rank = kNoRank;          // kNoRank: no single rank's
+  Rank rank = kNoRank;          // kNoRank: shared by several ranks
 };
 
 enum class GuardSize : uint8_t { kNone, kMin, kRoomy };
 
-// Reserves `bytes` (whole pages) of inaccessible address space that begins at a multiple of `alignment`,
-// with a guard of at least kMinGuardBytes on both sides. The caller maps into [*start, +bytes) with
-// MAP_FIXED. Where the address space is limited (ulimit -v) and has no room for guards, the reservation
-// comes without them, as with kNone, and that is warned of once.
+// Reserves `bytes` (whole pages) of inaccessible address space that begins at a multiple of `alignment`, with
+// a guard of at least kMinGuardBytes on both sides. The caller maps into [*start, +bytes) with MAP_FIXED. If
+// the address space is limited (ulimit -v) and has no room for guards, the reservation has none, as with
+// kNone, and one warning is logged.
 // Errors: kResource, with a text; *start is unchanged then.
 Status reserve_guarded(size_t bytes, size_t alignment, GuardSize size, GuardLabel label,
                        std::byte** start) noexcept;
-// Unmaps the memory and its guards. False if reserve_guarded() did not answer this address.
+// Unmaps the memory and its guards. False if reserve_guarded() did not return this address.
 bool release_guarded(std::byte* start) noexcept;
 
 struct Guarded {
   uintptr_t start = 0;
   size_t bytes = 0;
   GuardLabel label;
-  // Of the address: bytes before `start` or past the end. Both 0: it is inside.
+  // Distance of the address: bytes before `start` or past the end. Both 0: it is inside.
   size_t before = 0;
   size_t past = 0;
 };
-// Whether the address lies in guarded memory or in one of its guards.
+// True if the address lies in guarded memory or in one of its guards.
 bool find_guarded(uintptr_t addr, Guarded* found) noexcept;
 
 }  // namespace hydrant

@@ -1,4 +1,5 @@
-// Numbers in what is sent or handed on: little-endian, `bytes` of them (8 at most), at any alignment.
+// Reads and writes little-endian numbers of `bytes` bytes (8 at most) at any alignment, for encoded messages
+// and keys.
 #pragma once
 
 #include <cstddef>

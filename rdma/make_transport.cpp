@@ -19,7 +19,7 @@ constexpr uint64_t kWaitNs = 60'000'000'000;
 
 Status make_far_transport(Bootstrap& bootstrap, Mutex& bootstrap_mu, bool single_threaded,
                           std::unique_ptr<NetworkTransport>* far) noexcept {
-  // Lives as long as the process, like the transport over it: threads may be inside when it ends.
+  // Never destroyed, like the transport over it: threads may still use it when the process exits.
   alignas(LockedBootstrap) static std::byte place_of_guarded[sizeof(LockedBootstrap)];
   auto& guarded = *new (place_of_guarded) LockedBootstrap(bootstrap, bootstrap_mu);
   const Status status = make_verbs_transport(guarded, single_threaded, far);
@@ -61,10 +61,11 @@ Status make_transport(Bootstrap& bootstrap, Mutex& bootstrap_mu, bool single_thr
   Status status = Status::kOk;
   std::unique_ptr<Transport> near;
   if (choice != "ibv" && topology.node_ranks.size() > 1) {
-    // (The injected network has a thread.)
+    // The injected network has a thread of its own, so it needs the multi-threaded mode.
     status = make_node_transport(bootstrap, single_threaded && !injection.has_network, &near);
   } else if (choice != "ibv") {
-    // The ranks of another node may be several, and the fence by which they share memory is everybody's.
+    // The fence by which the ranks of another node share memory is collective over the job: this rank joins
+    // it.
     status = bootstrap.fence(now_ns() + kWaitNs);
   }
   std::unique_ptr<NetworkTransport> far;

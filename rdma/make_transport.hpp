@@ -1,5 +1,5 @@
-// By what the ranks of a job talk: shared memory, verbs, or one within nodes and the other between them
-// (HYDRANT_TRANSPORT), and what HYDRANT_INJECT puts in between.
+// Opens the transport of a job: shared memory, verbs, or shared memory within nodes and verbs between them
+// (HYDRANT_TRANSPORT), with the layers of HYDRANT_INJECT on top.
 #pragma once
 
 #include "firehose/base/status.hpp"
@@ -12,20 +12,20 @@
 
 namespace hydrant {
 
-// Null in *transport if there is one rank only. Collective over the job; ranks may talk after the next fence.
-// The transport may ask `bootstrap` at any time from then on, and holds `bootstrap_mu` while it does.
-// Errors: kBadArg: HYDRANT_INJECT or HYDRANT_IBV_PORTS; kUnsupported: ranks that cannot be reached, with the
-// reason, or read_injection()'s; kResource: no memory; kBroken: a rank is missing.
+// *transport is null if the job has one rank. Collective over the job; ranks may send after the next fence.
+// From then on the transport may call `bootstrap` at any time, and holds `bootstrap_mu` while it does.
+// Errors: kBadArg: HYDRANT_INJECT or HYDRANT_IBV_PORTS; kUnsupported: unreachable ranks, with the reason, or
+// read_injection()'s; kResource: no memory; kBroken: a rank is missing.
 Status make_transport(Bootstrap& bootstrap, Mutex& bootstrap_mu, bool single_threaded,
                       std::unique_ptr<Transport>* transport) noexcept;
 
-// The transport between the ranks of this node, of which there are several. Collective over the node, with
-// one fence of the whole job. Errors: kResource, kBroken, as above.
+// The transport between several ranks of this node. Collective over the node, with one fence of the whole
+// job. Errors: kResource, kBroken, as above.
 Status make_node_transport(Bootstrap& bootstrap, bool single_threaded,
                            std::unique_ptr<Transport>* transport) noexcept;
 
-// The transport to any rank by verbs. `bootstrap` outlives it. Errors: kUnsupported: no device, or the
-// library was built without rdma-core; kBadArg: HYDRANT_IBV_PORTS; kResource.
+// The verbs transport, which reaches all ranks. `bootstrap` must outlive it. Errors: kUnsupported: no device,
+// or the library was built without rdma-core; kBadArg: HYDRANT_IBV_PORTS; kResource.
 Status make_verbs_transport(Bootstrap& bootstrap, bool single_threaded,
                             std::unique_ptr<NetworkTransport>* transport) noexcept;
 

@@ -1,5 +1,5 @@
-// A transport that a thread can wait for beside something else: what CompositeTransport asks of the one that
-// reaches other nodes.
+// A transport whose events a thread can wait for together with others: the interface that CompositeTransport
+// needs of the transport to other nodes.
 #pragma once
 
 #include "rdma/transport.hpp"
@@ -8,12 +8,13 @@ namespace hydrant {
 
 class NetworkTransport : public Transport {
  public:
-  // Readable when something has come since the last arm_events(); -1 if nobody is ever told.
+  // Readable when messages or completions have arrived since the last arm_events(); -1 if the transport has
+  // no notifications.
   virtual int notice_fd() const noexcept = 0;
-  // Makes it unreadable. By any thread, in the mode for one as well.
+  // Clears notice_fd(). Any thread may call it, also in the single-threaded mode.
   virtual void take_notices() noexcept = 0;
-  // Before a thread sleeps: has word sent of what comes from now on, and does what must not wait for a poll.
-  // False: there is something to do now.
+  // Called before a thread sleeps: requests notifications for events from now on, and does work that must not
+  // wait for a poll. False: there are events to poll now.
   virtual bool arm_events() noexcept = 0;
 };
 

@@ -1,5 +1,5 @@
-// A lock for a handful of instructions: one byte-sized state, no queue. Held by a thread that loses its
-// processor it would make others spin, so they yield after a while.
+// A lock for critical sections of a few instructions: a 32-bit flag, no queue. Waiters yield after a
+// while, in case the holder has lost its processor.
 #pragma once
 
 #include "firehose/base/thread.hpp"
@@ -10,7 +10,7 @@
 
 namespace hydrant {
 
-// One instruction that tells the processor that this is a wait.
+// Tells the processor by one instruction that this is a spin loop.
 inline void pause() noexcept {
 #if defined(__x86_64__)
   __builtin_ia32_pause();

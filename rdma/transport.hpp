@@ -140,7 +140,7 @@ class Transport {
     kAtomics = 32,            // start_atomic() exists
   };
   virtual uint32_t capabilities() const noexcept { return 0; }
-  // Capabilities with one peer, for composite transports: capabilities() are then those that every peer has.
+  // Capabilities with one peer. In a composite transport capabilities() is the union over all peers.
   virtual uint32_t peer_capabilities(Rank /*peer*/) const noexcept { return capabilities(); }
   // Number of ports that long puts and gets use in parallel, and the number used with one peer. The latter is
   // a lower bound until the peer is connected.
