@@ -1,4 +1,4 @@
-// Answers the requests of ranks: hello, put and get of entries, fence. The supervisor's loop calls it.
+// Serves the requests of ranks: hello, put and get of entries, fence. The supervisor's loop calls it.
 #include "rdma/launch/bootstrap_server.hpp"
 
 #include <algorithm>
@@ -127,19 +127,19 @@ std::string BootstrapServer::missing_text() const {
 void BootstrapServer::expire(uint64_t now) noexcept {
   if (now < next_ns_) return;
   // Two rounds: expired ranks in the fence still count as present in each other's messages.
-  std::vector<Rank> over;
+  std::vector<Rank> expired;
   next_ns_ = UINT64_MAX;
   for (Rank rank = 0; rank < waiting_.size(); ++rank) {
     if (waiting_[rank].what == Wait::kNone) continue;
     const uint64_t deadline = waiting_[rank].request.deadline_ns;
     if (deadline <= now) {
-      over.push_back(rank);
+      expired.push_back(rank);
     } else {
       next_ns_ = std::min(next_ns_, deadline);
     }
   }
   const std::string missing = in_fence_ > 0 ? missing_text() : "";
-  for (const Rank rank : over) {
+  for (const Rank rank : expired) {
     const Waiting one = waiting_[rank];
     if (one.what != Wait::kFence) {
       give_up(rank);

@@ -1,6 +1,6 @@
-// Answers requests of ranks: stores and returns entries, queues ranks that wait for an entry or in a fence,
+// Serves requests of ranks: stores and returns entries, queues ranks that wait for an entry or in a fence,
 // and at a deadline reports which ranks are missing. No system call: the supervisor passes requests and the
-// time, and sends the answers.
+// time, and sends the replies.
 #pragma once
 
 #include "rdma/launch/key_value_store.hpp"
@@ -13,7 +13,7 @@
 
 namespace hydrant::launch {
 
-// Sends the answers: the supervisor, or a test.
+// Sends the replies: the supervisor, or a test.
 class ReplySender {
  public:
   virtual void send_reply(Rank to, const Reply& reply,
@@ -31,7 +31,7 @@ class BootstrapServer {
   // Handles a request of `rank`. A second request while the first waits cancels the first.
   void take(Rank rank, const Request& request, std::span<const std::byte> entry,
             uint64_t now) noexcept;
-  // Answers requests whose deadline has passed.
+  // Replies to requests whose deadline has passed.
   void expire(uint64_t now) noexcept;
   // The earliest deadline; UINT64_MAX if no rank waits.
   uint64_t next_ns() const noexcept { return next_ns_; }

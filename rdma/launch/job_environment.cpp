@@ -41,19 +41,19 @@ bool take_field(std::string_view* text, bool is_last, Number* number) noexcept {
 
 }  // namespace
 
-std::string write_wire_text(const WireText& told) {
-  const JobWire& wire = told.wire;
+std::string write_wire_text(const WireText& wire_text) {
+  const JobWire& wire = wire_text.wire;
   std::string text(kVersion);
   for (const uint64_t number :
        {uint64_t{wire.rank}, uint64_t{wire.size}, uint64_t{wire.nodes},
         static_cast<uint64_t>(wire.ends.calls), static_cast<uint64_t>(wire.ends.events),
-        told.calls_inode, told.events_inode}) {
+        wire_text.calls_inode, wire_text.events_inode}) {
     text += ':' + std::to_string(number);
   }
   return text;
 }
 
-bool read_wire_text(std::string_view text, WireText* told) noexcept {
+bool read_wire_text(std::string_view text, WireText* wire_text) noexcept {
   WireText got;
   JobWire& wire = got.wire;
   if (!text.starts_with(kVersion)) return false;
@@ -68,7 +68,7 @@ bool read_wire_text(std::string_view text, WireText* told) noexcept {
   if (!is_read || wire.size > kMaxRanks || wire.rank >= wire.size || wire.nodes == 0 ||
       wire.nodes > wire.size)
     return false;
-  *told = got;
+  *wire_text = got;
   return true;
 }
 
@@ -92,15 +92,15 @@ Status set_job_environment(const JobWire& wire) noexcept {
 Status read_job_environment(JobWire* wire) noexcept {
   const char* text = std::getenv(kWireVariable);
   if (text == nullptr || *text == '\0') return Status::kNotReady;
-  WireText told;
-  if (!read_wire_text(text, &told)) {
+  WireText wire_text;
+  if (!read_wire_text(text, &wire_text)) {
     return fail(Status::kBadArg, "%s=\"%.100s\" was not set by this version of hydrant-run",
                 kWireVariable, text);
   }
-  JobWire got = told.wire;
-  const bool ours = told.calls_inode != 0 && told.events_inode != 0 &&
-                    socket_inode(got.ends.calls) == told.calls_inode &&
-                    socket_inode(got.ends.events) == told.events_inode;
+  JobWire got = wire_text.wire;
+  const bool ours = wire_text.calls_inode != 0 && wire_text.events_inode != 0 &&
+                    socket_inode(got.ends.calls) == wire_text.calls_inode &&
+                    socket_inode(got.ends.events) == wire_text.events_inode;
   if (!ours) got.ends = {};
   *wire = got;
   if (ours) return Status::kOk;

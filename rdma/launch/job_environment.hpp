@@ -29,9 +29,9 @@ struct WireText {
   uint64_t calls_inode = 0;
   uint64_t events_inode = 0;
 };
-std::string write_wire_text(const WireText& told);
-// False unless write_wire_text() writes this text for a rank of a job. *told is unchanged then.
-bool read_wire_text(std::string_view text, WireText* told) noexcept;
+std::string write_wire_text(const WireText& wire_text);
+// False unless write_wire_text() writes this text for a rank of a job. *wire_text is unchanged then.
+bool read_wire_text(std::string_view text, WireText* wire_text) noexcept;
 
 // Sets the variables for a program that is about to be executed, and makes the descriptors inheritable.
 // Errors: kResource.

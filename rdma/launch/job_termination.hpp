@@ -2,9 +2,9 @@
 // the supervisor reports events with their times and carries out the steps.
 //
 // The end begins with the first of these events: a rank leaves (with any code), a rank dies of a signal, a
-// rank exits without leaving, the supervisor is asked to stop. Ranks that have not left after quit_ns get
-// SIGQUIT, and ranks that still run after kill_ns are killed. After an exit with 0 the others will probably
-// exit as well, so they have half of kill_ns before SIGQUIT.
+// rank exits without leaving, the supervisor receives a signal to stop. Ranks that have not left after
+// quit_ns get SIGQUIT, and ranks that still run after kill_ns are killed. After an exit with 0 the others
+// will probably exit as well, so they have half of kill_ns before SIGQUIT.
 //
 // The job's code is that of the first event other than an exit with 0; 128 + signal for a signal. Codes that
 // result from the supervisor's own SIGQUIT or SIGKILL do not count.
@@ -30,7 +30,7 @@ class JobTermination {
 
   explicit JobTermination(const ExitTimes& times) noexcept : times_(times) {}
 
-  // These report an event and answer true if it begins the end.
+  // These report an event and return true if it begins the end.
   bool leave(Rank rank, int code, uint64_t now) noexcept;
   bool die(Rank rank, int signal, uint64_t now) noexcept;
   // The supervisor received `signal`. It is forwarded to the ranks, so they get no SIGQUIT.
@@ -48,7 +48,7 @@ class JobTermination {
   int code() const noexcept { return code_; }      // the job's exit code so far
   int signal() const noexcept { return signal_; }  // kDeath, kRequest
 
-  // The step that is due now; each is answered once.
+  // The step that is due now; each step is returned once.
   enum class Step : uint32_t { kNothing, kQuit, kKill };
   Step step(uint64_t now) noexcept;
   // When to call step() again; UINT64_MAX if no step remains.

@@ -104,18 +104,18 @@ Status Supervisor::raise_descriptor_limit() noexcept {
   if (old_descriptors_.rlim_cur >= needed) return Status::kOk;
   if (old_descriptors_.rlim_max < needed) {
     const rlim_t room = old_descriptors_.rlim_max;
-    const rlim_t most = room > kOwnDescriptors ? (room - kOwnDescriptors) / 2 : 0;
+    const rlim_t max_ranks = room > kOwnDescriptors ? (room - kOwnDescriptors) / 2 : 0;
     char remedy[64] = "";
-    if (most > 0) {
+    if (max_ranks > 0) {
       std::snprintf(remedy, sizeof remedy, ", or start at most %llu",
-                    static_cast<unsigned long long>(most));
+                    static_cast<unsigned long long>(max_ranks));
     }
     return fail(Status::kResource,
                 "a job of %u process%s needs %llu descriptors here, and the hard limit is %llu%s; "
                 "raise it (ulimit -Hn, LimitNOFILE=, /etc/security/limits.conf)%s",
                 options_.size, options_.size == 1 ? "" : "es",
                 static_cast<unsigned long long>(needed), static_cast<unsigned long long>(room),
-                most == 0 ? ", too low for a job of any size" : "", remedy);
+                max_ranks == 0 ? ", too low for a job of any size" : "", remedy);
   }
   const rlimit raised{needed, old_descriptors_.rlim_max};
   if (setrlimit(RLIMIT_NOFILE, &raised) != 0) {

@@ -1,5 +1,5 @@
-// The parent process of a job's ranks on one machine: it forks them, answers their requests, detects how each
-// ends, and ends the others. One thread and one event loop, which sleeps until a socket, a signal or a
+// The parent process of a job's ranks on one machine: it forks them, replies to their requests, detects how
+// each ends, and ends the others. One thread and one event loop, which sleeps until a socket, a signal or a
 // deadline is ready. It never blocks on a rank.
 //
 // hydrant-run executes a program in each child. With GASNET_PSHM_NODES the children return from
@@ -57,7 +57,7 @@ class Supervisor final : public ReplySender {
   enum class Side : uint32_t { kParent, kChild, kFailed };
   Side start(Rank rank, RankSockets* ends) noexcept;
 
-  // Serves until every rank has ended; answers the job's exit code.
+  // Serves until every rank has ended; returns the job's exit code.
   int run() noexcept;
   // Kills and reaps the ranks that were started.
   void abandon() noexcept;
@@ -80,7 +80,7 @@ class Supervisor final : public ReplySender {
     bool start_failed = false;
     bool is_stop_logged = false;
     uint64_t stopped_ns = 0;
-    std::vector<std::byte> unsent;  // an answer that did not fit into the socket
+    std::vector<std::byte> unsent;  // a reply that did not fit into the socket
   };
 
   explicit Supervisor(const SupervisorOptions& options);

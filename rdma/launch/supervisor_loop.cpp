@@ -154,7 +154,7 @@ void Supervisor::send_reply(Rank to, const Reply& reply, std::span<const std::by
   RankState& state = ranks_[to];
   if (state.calls < 0) return;
   if (!state.unsent.empty())
-    return;  // the rank sent a new request before it read the answer: it has cancelled that call
+    return;  // the rank sent a new request before it read the reply: it has cancelled that call
   if (send_message(state.calls, bytes_of(reply), tail) != EAGAIN) return;
   const auto head = bytes_of(reply);
   state.unsent.assign(head.begin(), head.end());

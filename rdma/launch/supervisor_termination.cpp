@@ -36,10 +36,10 @@ bool is_fault(int signal) noexcept {
   return signal == SIGSEGV || signal == SIGBUS || signal == SIGFPE || signal == SIGILL;
 }
 
-// Whether ranks print no backtrace, but would with GASNET_BACKTRACE=1.
+// True if ranks print no backtrace, but would with GASNET_BACKTRACE=1.
 bool hides_backtraces() noexcept {
-  const char* wish = std::getenv("GASNET_BACKTRACE");
-  const bool is_wanted = wish != nullptr && std::strchr("nN0", *wish) == nullptr;
+  const char* setting = std::getenv("GASNET_BACKTRACE");
+  const bool is_wanted = setting != nullptr && std::strchr("nN0", *setting) == nullptr;
   return !is_wanted && std::getenv("GASNET_NO_CATCH_SIGNAL") == nullptr;
 }
 
@@ -109,7 +109,7 @@ void Supervisor::ended(Rank rank, const siginfo_t& info) noexcept {
     return;
   }
   if (info.si_code == CLD_CONTINUED) return;
-  read_words(rank);  // its last messages tell whether it left
+  read_words(rank);  // its last messages show whether it left
   const pid_t pid = state.pid;
   by_pid_.erase(pid);
   state.pid = 0;
@@ -215,26 +215,27 @@ void Supervisor::start_failed(Rank rank, int error) noexcept {
 }
 
 void Supervisor::begin_end() noexcept {
-  const Rank who = end_.rank();
+  const Rank first = end_.rank();
   const bool death = end_.cause() == JobTermination::Cause::kDeath;
   std::string reason = "the job is being ended";
   if (death) {
-    reason = "rank " + std::to_string(who) + " was killed by signal " +
+    reason = "rank " + std::to_string(first) + " was killed by signal " +
              std::to_string(end_.signal()) + " (" + signal_text(end_.signal()) + ")";
   } else if (end_.cause() == JobTermination::Cause::kExit) {
-    reason = "rank " + std::to_string(who) + " has ended the job with exit code " +
+    reason = "rank " + std::to_string(first) + " has ended the job with exit code " +
              std::to_string(end_.code());
   }
   server_.end(reason);
   const Event event{.kind = death ? EventKind::kDeath : EventKind::kExit,
-                    .rank = who,
+                    .rank = first,
                     .code = end_.code(),
                     .signal = death ? end_.signal() : 0};
   // A request's signal is forwarded to the ranks, so they need no message.
   if (end_.cause() == JobTermination::Cause::kRequest) return;
   for (Rank rank = 0; rank < ranks_.size(); ++rank) {
     // The socket always has room for one message: none is lost.
-    if (rank != who && ranks_[rank].events >= 0) send_message(ranks_[rank].events, bytes_of(event));
+    if (rank != first && ranks_[rank].events >= 0)
+      send_message(ranks_[rank].events, bytes_of(event));
   }
 }
 
@@ -256,7 +257,7 @@ void Supervisor::send_signal(RankState& state, int signal) noexcept {
   if (state.below >= 0) syscall(SYS_pidfd_send_signal, state.below, signal, nullptr, 0);
 }
 
-// The process already ends and frees its memory; no signal can change or speed that up.
+// True if the process is exiting and frees its memory; no signal can change or speed that up.
 bool Supervisor::is_on_its_way(const RankState& state) noexcept {
   if (process_is_ending(state.pid)) return true;
   if (state.below < 0) return false;

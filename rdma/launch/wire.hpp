@@ -1,7 +1,7 @@
 // The messages between a rank and its supervisor. Each rank has two sockets of type SOCK_SEQPACKET, which
 // deliver whole messages:
 //
-//   calls   requests of the rank (Request, followed by an entry) and the supervisor's answer with the same id
+//   calls   requests of the rank (Request, followed by an entry) and the supervisor's reply with the same id
 //           (Reply, followed by an entry or text). One call at a time.
 //   events  one-way messages of type Event: exits and deaths to the rank; leave and start failure to the
 //           supervisor.
