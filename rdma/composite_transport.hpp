@@ -129,9 +129,9 @@ class CompositeTransport final : public Transport {
   void wake_peer(Rank peer) noexcept override { to(peer).wake_peer(peer); }
   void wake() noexcept override { near_->wake(); }
   void flush(uint64_t deadline_ns) noexcept override;
-  void set_peer_failed_callback(PeerFailedFn lost) noexcept override {
-    near_->set_peer_failed_callback(lost);
-    far_->set_peer_failed_callback(lost);
+  void set_peer_failed_callback(PeerFailedFn callback) noexcept override {
+    near_->set_peer_failed_callback(callback);
+    far_->set_peer_failed_callback(callback);
   }
   void disconnect(Rank peer) noexcept override {
     if (is_near(peer)) near_->disconnect(peer);

@@ -26,9 +26,9 @@ std::atomic<const InjectedObject*> g_object{nullptr};
 // Loads the object from the folder of the library or program that contains this code, else by the dynamic
 // linker's search. It is never unloaded.
 void* load_object() noexcept {
-  Dl_info here{};
-  if (dladdr(kObject, &here) != 0 && here.dli_fname != nullptr) {
-    const std::string own = here.dli_fname;
+  Dl_info info{};
+  if (dladdr(kObject, &info) != 0 && info.dli_fname != nullptr) {
+    const std::string own = info.dli_fname;
     const size_t slash = own.rfind('/');
     if (slash != std::string::npos) {
       const std::string beside = own.substr(0, slash + 1) + kObject;

@@ -280,11 +280,11 @@ class Transport {
   // Called before this process ends: returns once all committed messages no longer depend on this process, or
   // at the deadline. Never waits for a lock beyond the deadline.
   virtual void flush(uint64_t /*deadline_ns*/) noexcept {}
-  // `lost` is called once for each peer that the network reports as failed, by the thread that detects it,
-  // perhaps inside a call of this class. It may call only disconnect() and wake() of this class. Set it
+  // `callback` is called once for each peer that the network reports as failed, by the thread that detects
+  // it, perhaps inside a call of this class. It may call only disconnect() and wake() of this class. Set it
   // before any message is sent.
   using PeerFailedFn = void (*)(Rank peer, const char* why) noexcept;
-  virtual void set_peer_failed_callback(PeerFailedFn /*lost*/) noexcept {}
+  virtual void set_peer_failed_callback(PeerFailedFn /*callback*/) noexcept {}
   // Disconnects `peer`: its rings are no longer polled, and sends to it return kBroken, both after the next
   // poll at the latest. Any thread may call it, also in the single-threaded mode.
   virtual void disconnect(Rank peer) noexcept = 0;

@@ -100,10 +100,10 @@ void PmixExits::on_published(pmix_status_t, void* self) {
   static_cast<PmixExits*>(self)->answered();
 }
 
-void PmixExits::on_found(pmix_status_t answer, pmix_pdata_t data[], size_t count, void* self) {
+void PmixExits::on_found(pmix_status_t result, pmix_pdata_t data[], size_t count, void* self) {
   auto& exits = *static_cast<PmixExits*>(self);
-  if (answer == PMIX_ERR_TIMEOUT && exits.may_ask_again()) exits.listen();
-  for (size_t i = 0; answer == PMIX_SUCCESS && i < count; ++i) exits.receive(data[i]);
+  if (result == PMIX_ERR_TIMEOUT && exits.may_ask_again()) exits.listen();
+  for (size_t i = 0; result == PMIX_SUCCESS && i < count; ++i) exits.receive(data[i]);
   exits.answered();
 }
 

@@ -51,8 +51,8 @@ class PmixExits {
     int32_t code = 0;
   };
   PmixExits() noexcept = default;
-  static void on_published(pmix_status_t answer, void* self);
-  static void on_found(pmix_status_t answer, pmix_pdata_t data[], size_t count, void* self);
+  static void on_published(pmix_status_t result, void* self);
+  static void on_found(pmix_status_t result, pmix_pdata_t data[], size_t count, void* self);
   void receive(const pmix_pdata_t& data) noexcept;
   bool may_ask_again() noexcept;
   void answered() noexcept;

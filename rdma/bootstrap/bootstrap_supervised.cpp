@@ -102,7 +102,7 @@ Status SupervisedBootstrap::send(const launch::Request& request, std::span<const
 }
 
 Status SupervisedBootstrap::call(launch::Request& request, std::span<const std::byte> entry,
-                                 std::span<std::byte> answer, size_t* bytes) noexcept {
+                                 std::span<std::byte> entry_out, size_t* bytes) noexcept {
   request.id = next_id_++;
   request.value_bytes = static_cast<uint32_t>(entry.size());
   const uint64_t deadline = add_without_wrap(request.deadline_ns, kSlackNs);
@@ -131,11 +131,11 @@ Status SupervisedBootstrap::call(launch::Request& request, std::span<const std::
                   reinterpret_cast<const char*>(tail.data()));
     }
     if (bytes == nullptr) return Status::kOk;
-    if (tail.size() > answer.size()) {
+    if (tail.size() > entry_out.size()) {
       return fail(Status::kBadArg, "the entry has %zu bytes, and there is room for %zu",
-                  tail.size(), answer.size());
+                  tail.size(), entry_out.size());
     }
-    std::copy(tail.begin(), tail.end(), answer.begin());
+    std::copy(tail.begin(), tail.end(), entry_out.begin());
     *bytes = tail.size();
     return Status::kOk;
   }

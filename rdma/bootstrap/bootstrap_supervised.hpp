@@ -36,9 +36,10 @@ class SupervisedBootstrap final : public Bootstrap {
 
  private:
   SupervisedBootstrap(const char* name, const JobTopology& topology, int calls, int events);
-  // Sends a request and waits for the reply. `answer`, if not null, receives the bytes that follow a kOk.
+  // Sends a request and waits for the reply. If `bytes` is not null, the bytes that follow a kOk are stored
+  // in `entry_out`.
   Status call(launch::Request& request, std::span<const std::byte> entry,
-              std::span<std::byte> answer, size_t* bytes) noexcept;
+              std::span<std::byte> entry_out, size_t* bytes) noexcept;
   Status send(const launch::Request& request, std::span<const std::byte> entry,
               uint64_t deadline_ns) noexcept;
   Status lost() const noexcept;

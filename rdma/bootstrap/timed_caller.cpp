@@ -9,14 +9,14 @@ namespace hydrant {
 
 TimedCaller::~TimedCaller() {
   if (shared_ == nullptr) return;
-  bool lost = false;
+  bool abandoned = false;
   {
     const MutexLock lock(shared_->mutex);
-    lost = shared_->lost;
+    abandoned = shared_->abandoned;
     shared_->quit = true;
     shared_->changed.notify_all();
   }
-  if (lost) {
+  if (abandoned) {
     pthread_detach(thread_);
   } else {
     pthread_join(thread_, nullptr);
@@ -59,7 +59,7 @@ void* TimedCaller::serve(void* argument) {
     const MutexLock lock(shared->mutex);
     shared->work = nullptr;
     shared->changed.notify_all();
-    if (shared->lost) return nullptr;
+    if (shared->abandoned) return nullptr;
   }
 }
 
@@ -67,11 +67,11 @@ bool TimedCaller::call(std::function<void()> work, uint64_t deadline_ns) noexcep
   if (shared_ == nullptr) return false;
   Shared& shared = *shared_;
   const MutexLock lock(shared.mutex);
-  while (shared.taken && !shared.lost) {
+  while (shared.taken && !shared.abandoned) {
     if (!shared.changed.wait_until(shared.mutex, deadline_ns) && now_ns() >= deadline_ns)
       return false;
   }
-  if (shared.lost) return false;
+  if (shared.abandoned) return false;
   shared.taken = true;
   shared.work = std::move(work);
   shared.changed.notify_all();
@@ -79,9 +79,9 @@ bool TimedCaller::call(std::function<void()> work, uint64_t deadline_ns) noexcep
     if (!shared.changed.wait_until(shared.mutex, deadline_ns) && now_ns() >= deadline_ns) break;
   }
   shared.taken = false;
-  shared.lost = static_cast<bool>(shared.work);
+  shared.abandoned = static_cast<bool>(shared.work);
   shared.changed.notify_all();
-  return !shared.lost;
+  return !shared.abandoned;
 }
 
 }  // namespace hydrant

@@ -32,7 +32,7 @@ class TimedCaller {
     CondVar changed;
     std::function<void()> work HYDRANT_GUARDED_BY(mutex);
     bool taken HYDRANT_GUARDED_BY(mutex) = false;  // a call is in progress
-    bool lost HYDRANT_GUARDED_BY(mutex) = false;
+    bool abandoned HYDRANT_GUARDED_BY(mutex) = false;
     bool quit HYDRANT_GUARDED_BY(mutex) = false;
   };
   static void* serve(void* argument);

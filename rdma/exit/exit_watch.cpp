@@ -67,8 +67,9 @@ Status ExitWatch::start(Bootstrap& bootstrap, Listener& listener, uint64_t deadl
     made->parent_pid_ = getppid();
     made->parent_.keep(open_pidfd(made->parent_pid_));
   }
-  const bool silent = !made->is_supervised_ && made->channel_ == nullptr;
-  const Status status = silent ? Status::kOk : made->start_thread();  // one rank alone: no events
+  // A single rank has no events to wait for.
+  const bool has_no_events = !made->is_supervised_ && made->channel_ == nullptr;
+  const Status status = has_no_events ? Status::kOk : made->start_thread();
   if (status == Status::kOk) *watch = std::move(made);
   return status;
 }
@@ -323,11 +324,11 @@ void ExitWatch::note_exit(Rank rank, int code) noexcept {
 // Forwards notifications of other nodes to the ranks of this node, which do not receive them. Those of ranks
 // of this node are skipped: they came over the channel.
 void ExitWatch::handle_relayed() noexcept {
-  const std::vector<Rank>& here = bootstrap_.topology().node_ranks;
+  const std::vector<Rank>& local_ranks = bootstrap_.topology().node_ranks;
   for (;;) {
     const Bootstrap::Event event = bootstrap_.read_event();
     if (event.kind != Bootstrap::Event::Kind::kExit) return;
-    if (std::binary_search(here.begin(), here.end(), event.rank)) continue;
+    if (std::binary_search(local_ranks.begin(), local_ranks.end(), event.rank)) continue;
     channel_->publish_exit(event.rank, event.code);
     note_exit(event.rank, event.code);
   }

@@ -209,15 +209,15 @@ void NodeExitChannel::watch_again(Peer& peer) noexcept {
 
 void NodeExitChannel::publish_exit(Rank rank, int code, NoticeKind what) const noexcept {
   const Message message{.sender = rank_, .rank = rank, .code = code, .what = what};
-  const int kept = socket_.get();
+  const int own = socket_.get();
   // Any socket will do: the receiver checks the sender's pid, not its address.
-  const int used = kept >= 0 ? kept : socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  const int used = own >= 0 ? own : socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   for (const Peer& peer : peers_) {
     const AbstractAddress address = abstract_address(peer.name, peer.rank);
     sendto(used, &message, sizeof message, MSG_DONTWAIT | MSG_NOSIGNAL, address.get(),
            address.bytes);
   }
-  if (kept < 0 && used >= 0) close(used);
+  if (own < 0 && used >= 0) close(used);
 }
 
 }  // namespace hydrant

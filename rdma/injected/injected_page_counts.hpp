@@ -21,15 +21,15 @@ class InjectedPageCounts {
     for (auto it = cut(range.addr); it != end; ++it) ++it->second;
   }
 
-  // Undoes one add(); calls gone(MemoryRange) for each stretch that no other range covers.
-  template <class Gone>
-  void remove(MemoryRange range, Gone gone) {
+  // Undoes one add(); calls visit(MemoryRange) for each stretch that no other range covers.
+  template <class Visit>
+  void remove(MemoryRange range, Visit visit) {
     const auto end = cut(range.end());
     for (auto it = cut(range.addr); it != end;) {
       const uintptr_t from = it->first;
       const bool is_last = --it->second == 0;
       ++it;
-      if (is_last) gone(MemoryRange{from, it->first - from});
+      if (is_last) visit(MemoryRange{from, it->first - from});
     }
     join(range);
   }

@@ -9,10 +9,10 @@ namespace hydrant {
 namespace {
 
 // The rights that an operation needs at either end.
-constexpr Access here(bool is_put) noexcept {
+constexpr Access local_access(bool is_put) noexcept {
   return is_put ? Access::kLocalRead : Access::kLocalWrite;
 }
-constexpr Access there(bool is_put) noexcept {
+constexpr Access remote_access(bool is_put) noexcept {
   return is_put ? Access::kRemoteWrite : Access::kRemoteRead;
 }
 
@@ -82,7 +82,7 @@ Status InjectedTransport::begin_pinned(Rank peer, Operation& operation, const Pi
   if (const Status admitted = admit(*pair, now); admitted != Status::kOk) return admitted;
   if (!is_inlined) {
     const MemoryRange range = local_range(operation.local, bytes);
-    const Status allowed = pins_->check_local(local_key, range, here(operation.is_put));
+    const Status allowed = pins_->check_local(local_key, range, local_access(operation.is_put));
     if (allowed != Status::kOk) return allowed;
   }
   if (!pair->is_reached) {
@@ -111,7 +111,7 @@ Status InjectedTransport::check_keys(const Operation& operation) noexcept {
   const PinnedEnds& ends = *operation.ends;
   if (!ends.is_inlined) {
     const MemoryRange range = local_range(operation.local, operation.bytes);
-    const Status allowed = pins_->check_local(ends.local, range, here(operation.is_put));
+    const Status allowed = pins_->check_local(ends.local, range, local_access(operation.is_put));
     if (allowed != Status::kOk) return allowed;
   }
   InjectedPins::RecordBytes record;
@@ -121,7 +121,7 @@ Status InjectedTransport::check_keys(const Operation& operation) noexcept {
     return fail_literal(Status::kRefused, "a peer's key whose record is not there");
   if (read != Status::kOk) return read;
   return InjectedPins::check_remote(ends.remote, record, {operation.remote, operation.bytes},
-                                    there(operation.is_put));
+                                    remote_access(operation.is_put));
 }
 
 }  // namespace hydrant

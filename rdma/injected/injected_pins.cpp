@@ -170,10 +170,11 @@ Status InjectedPins::lock_pages(MemoryRange range, Access access) noexcept {
 int InjectedPins::release_pages(MemoryRange range) noexcept {
   int worst = 0;
   const size_t page_bytes = traits_.granule_bytes;
-  page_counts_->remove(range, [&worst, page_bytes](MemoryRange gone) noexcept {
-    int error = unlock(gone);
+  page_counts_->remove(range, [&worst, page_bytes](MemoryRange uncovered) noexcept {
+    int error = unlock(uncovered);
     // munlock stops at the first hole: pages behind it need calls of their own.
-    for (uintptr_t page = gone.addr; error == ENOMEM && page < gone.end(); page += page_bytes) {
+    for (uintptr_t page = uncovered.addr; error == ENOMEM && page < uncovered.end();
+         page += page_bytes) {
       const int of_page = unlock({page, page_bytes});
       if (of_page != ENOMEM) worst = std::max(worst, of_page);
     }
@@ -314,11 +315,11 @@ Status InjectedPins::check_local(const InjectedKey& key, MemoryRange range,
   return Status::kOk;
 }
 
-Status InjectedPins::check_remote(const InjectedKey& key, const RecordBytes& there,
+Status InjectedPins::check_remote(const InjectedKey& key, const RecordBytes& record,
                                   MemoryRange range, Access what) noexcept {
-  if (there.nonce != key.nonce || key.nonce == 0)
+  if (record.nonce != key.nonce || key.nonce == 0)
     return fail_literal(Status::kRefused, "a peer's key whose memory is not pinned any more");
-  if (there.addr != key.range.addr || there.len != key.range.len || there.access != key.access)
+  if (record.addr != key.range.addr || record.len != key.range.len || record.access != key.access)
     return fail_literal(Status::kRefused, "a peer's key says other than its registration");
   if (!key.range.covers(range) || !includes(static_cast<Access>(key.access), what)) {
     return fail(Status::kRefused,

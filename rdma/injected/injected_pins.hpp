@@ -67,8 +67,8 @@ class InjectedPins {
 
   // Checks that a key of this rank permits `what` on all of `range` now. Errors: kRefused.
   Status check_local(const InjectedKey& key, MemoryRange range, Access what) const noexcept;
-  // As check_local() for an imported key, with `there` as read from its record.
-  static Status check_remote(const InjectedKey& key, const RecordBytes& there, MemoryRange range,
+  // As check_local() for an imported key, with `record` as read from the peer.
+  static Status check_remote(const InjectedKey& key, const RecordBytes& record, MemoryRange range,
                              Access what) noexcept;
 
  private:

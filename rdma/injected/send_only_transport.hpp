@@ -57,8 +57,8 @@ class SendOnlyTransport final : public Transport {
   void wake_peer(Rank peer) noexcept override { inside_->wake_peer(peer); }
   void wake() noexcept override { inside_->wake(); }
   void flush(uint64_t deadline_ns) noexcept override { inside_->flush(deadline_ns); }
-  void set_peer_failed_callback(PeerFailedFn lost) noexcept override {
-    inside_->set_peer_failed_callback(lost);
+  void set_peer_failed_callback(PeerFailedFn callback) noexcept override {
+    inside_->set_peer_failed_callback(callback);
   }
   void disconnect(Rank peer) noexcept override { inside_->disconnect(peer); }
 

@@ -73,11 +73,11 @@ void Supervisor::collect_dying(std::vector<siginfo_t>* seen) noexcept {
   const uint64_t deadline = now_ns() + kPatienceNs;
   for (const RankState& state : ranks_) {
     if (state.pid == 0 || state.left) continue;
-    bool there = true;
-    while (there && process_is_ending(state.pid)) {
+    bool is_child = true;
+    while (is_child && process_is_ending(state.pid)) {
       siginfo_t info{};
-      there = waitid(P_PID, static_cast<id_t>(state.pid), &info, WEXITED | WNOHANG) == 0;
-      if (there && info.si_pid != 0) seen->push_back(info);
+      is_child = waitid(P_PID, static_cast<id_t>(state.pid), &info, WEXITED | WNOHANG) == 0;
+      if (is_child && info.si_pid != 0) seen->push_back(info);
       if (info.si_pid != 0 || now_ns() >= deadline) break;
       const timespec pause{0, 1'000'000};
       nanosleep(&pause, nullptr);

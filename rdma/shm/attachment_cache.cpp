@@ -21,7 +21,7 @@ namespace {
 constexpr uint64_t kHugePage = uint64_t{2} << 20;
 // find() inspects at most this many attachments that begin before a range; one beyond that is not found, and
 // the range is mapped again.
-constexpr int kMaxLooks = 8;
+constexpr int kMaxInspected = 8;
 
 struct Piece {
   uint64_t offset;
@@ -95,7 +95,7 @@ uint32_t AttachmentCache::place_in_order(const Table& table, const FileId& id,
 
 uint32_t AttachmentCache::find(const Table& table, const FileId& id, const ShmBlob& blob) noexcept {
   uint32_t at = place_in_order(table, id, blob.offset + 1);
-  for (int looks = 0; looks < kMaxLooks && at != 0; ++looks) {
+  for (int inspected = 0; inspected < kMaxInspected && at != 0; ++inspected) {
     const uint32_t index = table.order[--at];
     const Attachment& attachment = table.attachments[index];
     if (attachment.file != id) break;
@@ -104,10 +104,10 @@ uint32_t AttachmentCache::find(const Table& table, const FileId& id, const ShmBl
   return UINT32_MAX;
 }
 
-Status AttachmentCache::attach_locked(const ShmBlob& blob, const FileId& id, Mappings* gone,
+Status AttachmentCache::attach_locked(const ShmBlob& blob, const FileId& id, Mappings* detached,
                                       uint32_t* index) noexcept {
   Table& table = *table_;
-  if (table.in_order == kMaxAttachments) close_idle_locked(0, gone);
+  if (table.in_order == kMaxAttachments) close_idle_locked(0, detached);
   if (table.in_order == kMaxAttachments) {
     return fail(Status::kNotReady,
                 "%u mappings of other processes' memory are in use, which is the limit: release "
@@ -148,7 +148,7 @@ Status AttachmentCache::attach_locked(const ShmBlob& blob, const FileId& id, Map
 }
 
 Status AttachmentCache::map(const ShmBlob& blob, bool writable, AttachmentRef* ref) noexcept {
-  Mappings gone;
+  Mappings detached;
   Status status = Status::kOk;
   {
     const MutexLock lock(mu_);
@@ -157,7 +157,7 @@ Status AttachmentCache::map(const ShmBlob& blob, bool writable, AttachmentRef* r
     Table& table = *table_;
     const FileId id{blob.device, blob.inode, writable};
     uint32_t index = find(table, id, blob);
-    if (index == UINT32_MAX) status = attach_locked(blob, id, &gone, &index);
+    if (index == UINT32_MAX) status = attach_locked(blob, id, &detached, &index);
     if (status == Status::kOk) {
       Attachment& attachment = table.attachments[index];
       if (attachment.keys++ == 0) --table.idle;
@@ -165,12 +165,12 @@ Status AttachmentCache::map(const ShmBlob& blob, bool writable, AttachmentRef* r
       *ref = {attachment.addr + (blob.offset - attachment.offset), index, attachment.life};
     }
   }
-  for (const Mapping& mapping : gone) unmap(mapping);
+  for (const Mapping& mapping : detached) unmap(mapping);
   return status;
 }
 
 void AttachmentCache::drop(const AttachmentRef& ref) noexcept {
-  Mappings gone;
+  Mappings detached;
   {
     const MutexLock lock(mu_);
     if (table_ == nullptr || ref.attachment >= table_->ever_used) return;
@@ -181,28 +181,28 @@ void AttachmentCache::drop(const AttachmentRef& ref) noexcept {
     --table.keys;
     if (--attachment.keys != 0) return;
     ++table.idle;
-    close_unused_file_locked(FileId(attachment.file), &gone);
-    if (table.idle > kMaxIdle) close_idle_locked(kMaxIdle / 2, &gone);
+    close_unused_file_locked(FileId(attachment.file), &detached);
+    if (table.idle > kMaxIdle) close_idle_locked(kMaxIdle / 2, &detached);
   }
-  for (const Mapping& mapping : gone) unmap(mapping);
+  for (const Mapping& mapping : detached) unmap(mapping);
 }
 
 // Cheap while the file has keys: the loop ends at the first attachment with keys, and at most kMaxIdle have
 // none.
-void AttachmentCache::close_unused_file_locked(const FileId& id, Mappings* gone) noexcept {
+void AttachmentCache::close_unused_file_locked(const FileId& id, Mappings* detached) noexcept {
   const Table& table = *table_;
   const uint32_t first = place_in_order(table, id, 0);
   uint32_t end = first;
   for (; end < table.in_order && table.attachments[table.order[end]].file == id; ++end) {
     if (table.attachments[table.order[end]].keys != 0) return;
   }
-  while (end != first) detach_locked(table.order[--end], gone);
+  while (end != first) detach_locked(table.order[--end], detached);
 }
 
-void AttachmentCache::detach_locked(uint32_t index, Mappings* gone) noexcept {
+void AttachmentCache::detach_locked(uint32_t index, Mappings* detached) noexcept {
   Table& table = *table_;
   Attachment& attachment = table.attachments[index];
-  gone->add({attachment.addr, attachment.len});
+  detached->add({attachment.addr, attachment.len});
   --table.idle;
   uint32_t* place = table.order + place_in_order(table, attachment.file, attachment.offset);
   while (*place != index) ++place;
@@ -212,7 +212,7 @@ void AttachmentCache::detach_locked(uint32_t index, Mappings* gone) noexcept {
   table.unused[table.n_unused++] = index;
 }
 
-void AttachmentCache::close_idle_locked(uint32_t kept, Mappings* gone) noexcept {
+void AttachmentCache::close_idle_locked(uint32_t kept, Mappings* detached) noexcept {
   const Table& table = *table_;
   std::pair<uint64_t, uint32_t> idle[kMaxIdle + 1];  // by last use
   uint32_t n = 0;
@@ -223,7 +223,7 @@ void AttachmentCache::close_idle_locked(uint32_t kept, Mappings* gone) noexcept 
   if (n <= kept) return;
   const uint32_t count = n - kept;
   std::nth_element(idle, idle + count - 1, idle + n);
-  for (uint32_t i = 0; i < count; ++i) detach_locked(idle[i].second, gone);
+  for (uint32_t i = 0; i < count; ++i) detach_locked(idle[i].second, detached);
 }
 
 void AttachmentCache::unmap(const Mapping& mapping) noexcept {

@@ -120,13 +120,14 @@ class AttachmentCache {
   static uint32_t place_in_order(const Table& table, const FileId& id, uint64_t offset) noexcept;
   // The index of an attachment that contains the range; UINT32_MAX if there is none.
   static uint32_t find(const Table& table, const FileId& id, const ShmBlob& blob) noexcept;
-  Status attach_locked(const ShmBlob& blob, const FileId& id, Mappings* gone,
+  Status attach_locked(const ShmBlob& blob, const FileId& id, Mappings* detached,
                        uint32_t* index) noexcept HYDRANT_REQUIRES(mu_);
-  void detach_locked(uint32_t index, Mappings* gone) noexcept HYDRANT_REQUIRES(mu_);
+  void detach_locked(uint32_t index, Mappings* detached) noexcept HYDRANT_REQUIRES(mu_);
   // Closes the attachments of a file that no key uses any more.
-  void close_unused_file_locked(const FileId& id, Mappings* gone) noexcept HYDRANT_REQUIRES(mu_);
+  void close_unused_file_locked(const FileId& id, Mappings* detached) noexcept
+      HYDRANT_REQUIRES(mu_);
   // Closes the least recently used idle attachments until `kept` are left.
-  void close_idle_locked(uint32_t kept, Mappings* gone) noexcept HYDRANT_REQUIRES(mu_);
+  void close_idle_locked(uint32_t kept, Mappings* detached) noexcept HYDRANT_REQUIRES(mu_);
   static void unmap(const Mapping& mapping) noexcept;
 
   Mutex mu_;

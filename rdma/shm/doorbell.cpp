@@ -40,9 +40,9 @@ void wake_sleepers(RankArea& area) noexcept {
   while ((word & 1) != 0) {
     // The carry clears the lowest bit and increments the count.
     if (!area.sleep.compare_exchange_weak(word, word + 1, std::memory_order_seq_cst)) continue;
-    const int kept = errno;
+    const int saved_errno = errno;
     futex(area.sleep, FUTEX_WAKE, INT_MAX, nullptr);
-    errno = kept;
+    errno = saved_errno;
     return;
   }
 }

@@ -29,8 +29,8 @@ uint32_t ShmTransport::poll(Receiver& receiver, uint32_t budget, bool replies_on
 
   // Replies come first, because they free resources that requests wait for, but requests keep a quarter of
   // the budget. A budget below 4 goes to the requests in every fourth poll.
-  const uint32_t kept = budget >= 4 ? budget / 4 : (polls % 4 == 0 ? budget : 0);
-  uint32_t done = poll_lane(Lane::kReply, receiver, budget - kept);
+  const uint32_t for_requests = budget >= 4 ? budget / 4 : (polls % 4 == 0 ? budget : 0);
+  uint32_t done = poll_lane(Lane::kReply, receiver, budget - for_requests);
   if (done < budget) done += poll_lane(Lane::kRequest, receiver, budget - done);
   return done;
 }

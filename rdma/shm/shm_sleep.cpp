@@ -124,7 +124,7 @@ bool ShmTransport::retire(const RingSet& rings, uint32_t* announced, bool* all_h
 // Checks the retired rings a last time, and leaves them. Rings with messages (all rings if `all`) become
 // active again; true if none does.
 bool ShmTransport::come_back(RingSet& retired, bool all) noexcept {
-  bool quiet = true;
+  bool all_idle = true;
   for (const Lane lane : kLanes) {
     const auto index = static_cast<uint32_t>(lane);
     for (uint32_t word = 0; word < words_; ++word) {
@@ -135,7 +135,7 @@ bool ShmTransport::come_back(RingSet& retired, bool all) noexcept {
           // If a sender was first, its doorbell has rung or will ring; a second activation does no harm.
           ring.poll_state().exchange(shm::kPolled, std::memory_order_acq_rel);
           activate(from, lane);
-          quiet = false;
+          all_idle = false;
         } else {
           counts_.rings_retired.fetch_add(1, std::memory_order_relaxed);
         }
@@ -144,8 +144,8 @@ bool ShmTransport::come_back(RingSet& retired, bool all) noexcept {
     }
   }
   // Sleeping threads rely on a doorbell for every ring; this ring became active without one.
-  if (!quiet) shm::wake_sleepers(self_);
-  return quiet;
+  if (!all_idle) shm::wake_sleepers(self_);
+  return all_idle;
 }
 
 // Retires rings without messages since the last review, if more than kAlwaysPolled are active.
@@ -198,14 +198,15 @@ void ShmTransport::sleep(uint64_t deadline_ns, const WakeCondition& check) noexc
   // A sender or wake() from now on sees the announcement; earlier ones are seen here.
   if (any_doorbell() || g_wakes.load(std::memory_order_seq_cst) != wakes) return;
   if (check.holds != nullptr && check.holds(check.context)) return;
-  const bool blind = fence_lost_.load(std::memory_order_relaxed) || (threaded_ && !all_held);
+  const bool may_miss_wakeup =
+      fence_lost_.load(std::memory_order_relaxed) || (threaded_ && !all_held);
   const uint64_t now = now_ns();
   if (now >= deadline_ns) return;
   counts_.sleeps.fetch_add(1, std::memory_order_relaxed);
   const uint64_t blind_deadline = now + kBlindSleepNs;
   self_.processor.store(0, std::memory_order_relaxed);
   shm::sleep_on(self_, announced,
-                blind && blind_deadline < deadline_ns ? blind_deadline : deadline_ns);
+                may_miss_wakeup && blind_deadline < deadline_ns ? blind_deadline : deadline_ns);
   publish_processor();
 }
 
@@ -223,8 +224,9 @@ void ShmTransport::yield() noexcept {
 
 bool ShmTransport::is_reply_imminent() const noexcept {
   const shm::RankArea& partner = memory_.area(partner_.load(std::memory_order_relaxed));
-  const uint32_t there = partner.processor.load(std::memory_order_relaxed);
-  return there != 0 && there != self_.processor.load(std::memory_order_relaxed);
+  const uint32_t partner_processor = partner.processor.load(std::memory_order_relaxed);
+  return partner_processor != 0 &&
+         partner_processor != self_.processor.load(std::memory_order_relaxed);
 }
 
 void ShmTransport::wake_peer(Rank peer) noexcept {

@@ -246,7 +246,7 @@ void* ShmTransport::mapped(Rank peer, uintptr_t addr, size_t bytes) const noexce
   return index < ranks_ ? peers_.mapped(index, addr, bytes) : nullptr;
 }
 
-Status ShmTransport::copy(Rank peer, shm::CopyDirection way,
+Status ShmTransport::copy(Rank peer, shm::CopyDirection direction,
                           std::span<const Piece> pieces) noexcept {
   const uint32_t index = node_index(peer);
   if (index >= ranks_) return fail(Status::kBadArg, "rank %u is not on this node", peer);
@@ -255,7 +255,7 @@ Status ShmTransport::copy(Rank peer, shm::CopyDirection way,
       (living_[index / 64].load(std::memory_order_relaxed) & bit) == 0) {
     return fail(Status::kBroken, "rank %u is gone", peer);
   }
-  return peers_.copy(index, way, pieces);
+  return peers_.copy(index, direction, pieces);
 }
 
 Status ShmTransport::write(Rank peer, uintptr_t dest, const void* source, size_t bytes) noexcept {

@@ -122,7 +122,7 @@ class ShmTransport final : public Transport {
   Status reserve_slow(shm::OutRing& ring, uint32_t lines) noexcept;
   Status open_out(shm::OutRing& ring) noexcept;
   void finish(shm::OutRing& ring, bool polled) noexcept;
-  Status copy(Rank peer, shm::CopyDirection way, std::span<const Piece> pieces) noexcept;
+  Status copy(Rank peer, shm::CopyDirection direction, std::span<const Piece> pieces) noexcept;
   void warm_next_cell(shm::CellPool& pool, Lane lane, uint32_t cell, uint32_t bytes) noexcept;
   void disconnect_index(uint32_t index) noexcept;
   bool stop_receiving(uint32_t index) noexcept;

@@ -29,12 +29,12 @@ constinit std::atomic<CmaCopy::Call> calls[] = {read_from, write_to};
 
 }  // namespace
 
-const char* name_of(CopyDirection way) noexcept {
-  return way == CopyDirection::kFromPeer ? "process_vm_readv" : "process_vm_writev";
+const char* name_of(CopyDirection direction) noexcept {
+  return direction == CopyDirection::kFromPeer ? "process_vm_readv" : "process_vm_writev";
 }
 
-void CmaCopy::replace_call(CopyDirection way, Call call) noexcept {
-  const auto index = static_cast<size_t>(way);
+void CmaCopy::replace_call(CopyDirection direction, Call call) noexcept {
+  const auto index = static_cast<size_t>(direction);
   calls[index].store(call != nullptr ? call : kKernel[index], std::memory_order_relaxed);
 }
 
@@ -73,7 +73,7 @@ void CmaCopy::drop_copied(size_t bytes) noexcept {
 }
 
 int CmaCopy::finish() noexcept {
-  const Call call = calls[static_cast<size_t>(way_)].load(std::memory_order_relaxed);
+  const Call call = calls[static_cast<size_t>(direction_)].load(std::memory_order_relaxed);
   while (bytes_ != 0) {
     const ssize_t done = call(pid_, local_, count_, remote_, count_, 0);
     if (done > 0 && static_cast<size_t>(done) == bytes_) [[likely]]

@@ -16,7 +16,7 @@ namespace hydrant::shm {
 
 enum class CopyDirection : uint32_t { kFromPeer = 0, kToPeer = 1 };
 // "process_vm_readv" or "process_vm_writev".
-const char* name_of(CopyDirection way) noexcept;
+const char* name_of(CopyDirection direction) noexcept;
 
 class CmaCopy {
  public:
@@ -24,7 +24,8 @@ class CmaCopy {
   static constexpr uint32_t kMaxVectors = 128;
   static constexpr size_t kMaxBytes = size_t{1} << 30;
 
-  CmaCopy(uint32_t pid, CopyDirection way) noexcept : pid_(static_cast<pid_t>(pid)), way_(way) {}
+  CmaCopy(uint32_t pid, CopyDirection direction) noexcept
+      : pid_(static_cast<pid_t>(pid)), direction_(direction) {}
 
   // Copies now or at finish(). Returns 0, or an errno: the object must not be used any more then, and some of
   // the added pieces may have been copied.
@@ -34,13 +35,13 @@ class CmaCopy {
   // The system call, replaceable for tests; a replacement takes effect in all threads.
   using Call = ssize_t (*)(pid_t pid, const iovec* local, unsigned long locals, const iovec* remote,
                            unsigned long remotes, unsigned long flags) noexcept;
-  static void replace_call(CopyDirection way, Call call) noexcept;  // null: the kernel's own
+  static void replace_call(CopyDirection direction, Call call) noexcept;  // null: the kernel's own
 
  private:
   void drop_copied(size_t bytes) noexcept;
 
   const pid_t pid_;
-  const CopyDirection way_;
+  const CopyDirection direction_;
   uint32_t count_ = 0;
   size_t bytes_ = 0;
   // Only the first count_ entries of each are valid.

@@ -66,8 +66,8 @@ Status NodeMemory::map(int fd, uint64_t bytes) noexcept {
     return fail(Status::kResource, "mmap of %llu bytes of the node's memory: %s (ulimit -v?)",
                 static_cast<unsigned long long>(bytes), errno_text(error));
   }
-  const int kept = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-  if (kept < 0) {
+  const int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  if (copy < 0) {
     const int error = errno;
     if (!release_guarded(base)) munmap(base, bytes);
     return fail(Status::kResource, "a descriptor for the node's memory: %s (ulimit -n)",
@@ -76,7 +76,7 @@ Status NodeMemory::map(int fd, uint64_t bytes) noexcept {
   // Excluded from core dumps, which would write out the holes of all ranks.
   madvise(base, bytes, MADV_DONTDUMP);
   base_ = base;
-  fd_.keep(kept);
+  fd_.keep(copy);
   return Status::kOk;
 }
 

@@ -72,16 +72,17 @@ void* PeerMemory::mapped(uint32_t rank, uintptr_t address, size_t bytes) const n
 
 // ---- the kernel copies ----
 
-void PeerMemory::forbid(uint32_t rank, CopyDirection way, const char* why) noexcept {
-  if (peers_[rank].forbidden[static_cast<uint32_t>(way)].exchange(true, std::memory_order_relaxed))
+void PeerMemory::forbid(uint32_t rank, CopyDirection direction, const char* why) noexcept {
+  if (peers_[rank].forbidden[static_cast<uint32_t>(direction)].exchange(true,
+                                                                        std::memory_order_relaxed))
     return;
   log_info(
       "%s between node rank %u and node rank %u: %s; memory that is not mapped is copied by its "
       "owner",
-      name_of(way), memory_->node_rank(), rank, why);
+      name_of(direction), memory_->node_rank(), rank, why);
 }
 
-Status PeerMemory::find_process(uint32_t rank, CopyDirection way, uint32_t* pid) noexcept {
+Status PeerMemory::find_process(uint32_t rank, CopyDirection direction, uint32_t* pid) noexcept {
   const RankArea& peer = memory_->area(rank);
   if (peer.attached.load(std::memory_order_acquire) == 0) {
     return fail(Status::kUnsupported, "node rank %u has not attached yet", rank);
@@ -90,53 +91,56 @@ Status PeerMemory::find_process(uint32_t rank, CopyDirection way, uint32_t* pid)
   const auto ours =
       memory_->area(memory_->node_rank()).pid_namespace.load(std::memory_order_relaxed);
   if (ours == 0 || peer.pid_namespace.load(std::memory_order_relaxed) != ours) {
-    forbid(rank, way, "they live in different pid namespaces");
+    forbid(rank, direction, "they live in different pid namespaces");
     return fail(Status::kUnsupported, "node rank %u lives in another pid namespace", rank);
   }
   *pid = peer.pid.load(std::memory_order_relaxed);
   return Status::kOk;
 }
 
-Status PeerMemory::explain(uint32_t rank, CopyDirection way, uint32_t pid, int error) noexcept {
+Status PeerMemory::explain(uint32_t rank, CopyDirection direction, uint32_t pid,
+                           int error) noexcept {
   if (error == ESRCH) return fail(Status::kBroken, "node rank %u (pid %u) is gone", rank, pid);
   // EFAULT and ENOMEM concern this address alone.
-  if (error == EPERM || error == ENOSYS || error == EACCES) forbid(rank, way, errno_text(error));
-  return fail(Status::kUnsupported, "%s, pid %u: %s", name_of(way), pid, errno_text(error));
+  if (error == EPERM || error == ENOSYS || error == EACCES)
+    forbid(rank, direction, errno_text(error));
+  return fail(Status::kUnsupported, "%s, pid %u: %s", name_of(direction), pid, errno_text(error));
 }
 
-bool PeerMemory::copy_if_mapped(uint32_t rank, CopyDirection way,
+bool PeerMemory::copy_if_mapped(uint32_t rank, CopyDirection direction,
                                 const Transport::Piece& piece) const noexcept {
-  void* here = mapped(rank, piece.remote, piece.bytes);
-  if (here == nullptr) return false;
-  if (way == CopyDirection::kToPeer) {
-    std::memcpy(here, piece.local, piece.bytes);
+  void* address = mapped(rank, piece.remote, piece.bytes);
+  if (address == nullptr) return false;
+  if (direction == CopyDirection::kToPeer) {
+    std::memcpy(address, piece.local, piece.bytes);
   } else {
-    std::memcpy(piece.local, here, piece.bytes);
+    std::memcpy(piece.local, address, piece.bytes);
   }
   return true;
 }
 
-Status PeerMemory::copy(uint32_t rank, CopyDirection way,
+Status PeerMemory::copy(uint32_t rank, CopyDirection direction,
                         std::span<const Transport::Piece> pieces) noexcept {
-  while (!pieces.empty() && copy_if_mapped(rank, way, pieces.front())) pieces = pieces.subspan(1);
-  return pieces.empty() ? Status::kOk : copy_by_cma(rank, way, pieces);
+  while (!pieces.empty() && copy_if_mapped(rank, direction, pieces.front()))
+    pieces = pieces.subspan(1);
+  return pieces.empty() ? Status::kOk : copy_by_cma(rank, direction, pieces);
 }
 
-Status PeerMemory::copy_by_cma(uint32_t rank, CopyDirection way,
+Status PeerMemory::copy_by_cma(uint32_t rank, CopyDirection direction,
                                std::span<const Transport::Piece> pieces) noexcept {
-  if (peers_[rank].forbidden[static_cast<uint32_t>(way)].load(std::memory_order_relaxed)) {
+  if (peers_[rank].forbidden[static_cast<uint32_t>(direction)].load(std::memory_order_relaxed)) {
     return fail_literal(Status::kUnsupported, "the kernel may not copy to or from this rank");
   }
   uint32_t pid = 0;
-  if (const Status found = find_process(rank, way, &pid); found != Status::kOk) return found;
-  CmaCopy kernel(pid, way);
+  if (const Status found = find_process(rank, direction, &pid); found != Status::kOk) return found;
+  CmaCopy kernel(pid, direction);
   int error = kernel.add(pieces.front());
   for (const Transport::Piece& piece : pieces.subspan(1)) {
     if (error != 0) break;
-    if (!copy_if_mapped(rank, way, piece)) error = kernel.add(piece);
+    if (!copy_if_mapped(rank, direction, piece)) error = kernel.add(piece);
   }
   if (error == 0) error = kernel.finish();
-  return error == 0 ? Status::kOk : explain(rank, way, pid, error);
+  return error == 0 ? Status::kOk : explain(rank, direction, pid, error);
 }
 
 }  // namespace hydrant::shm

@@ -35,7 +35,8 @@ class PeerMemory {
   // remembered. Threads: any.
   // Errors: kUnsupported: forbidden, or the owner has to copy; some of it may have been copied. kBroken:
   // there is no such process.
-  Status copy(uint32_t rank, CopyDirection way, std::span<const Transport::Piece> pieces) noexcept;
+  Status copy(uint32_t rank, CopyDirection direction,
+              std::span<const Transport::Piece> pieces) noexcept;
 
  private:
   struct Segment {
@@ -49,13 +50,13 @@ class PeerMemory {
     std::atomic<bool> forbidden[2] = {};      // by CopyDirection
   };
 
-  bool copy_if_mapped(uint32_t rank, CopyDirection way,
+  bool copy_if_mapped(uint32_t rank, CopyDirection direction,
                       const Transport::Piece& piece) const noexcept;
-  Status copy_by_cma(uint32_t rank, CopyDirection way,
+  Status copy_by_cma(uint32_t rank, CopyDirection direction,
                      std::span<const Transport::Piece> pieces) noexcept;
-  Status find_process(uint32_t rank, CopyDirection way, uint32_t* pid) noexcept;
-  Status explain(uint32_t rank, CopyDirection way, uint32_t pid, int error) noexcept;
-  void forbid(uint32_t rank, CopyDirection way, const char* why) noexcept;
+  Status find_process(uint32_t rank, CopyDirection direction, uint32_t* pid) noexcept;
+  Status explain(uint32_t rank, CopyDirection direction, uint32_t pid, int error) noexcept;
+  void forbid(uint32_t rank, CopyDirection direction, const char* why) noexcept;
 
   NodeMemory* memory_ = nullptr;
   uint32_t ranks_ = 0;

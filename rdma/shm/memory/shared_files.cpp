@@ -42,11 +42,11 @@ constinit Table g_table;
 
 template <typename Visit>
 Entry* find_entry(Visit&& visit) noexcept {
-  const pid_t here = getpid();
+  const pid_t self = getpid();
   const uint32_t count = g_table.count.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < count; ++i) {
     Entry& entry = g_table.entries[i];
-    if (entry.process.load(std::memory_order_acquire) == here && visit(entry.file)) return &entry;
+    if (entry.process.load(std::memory_order_acquire) == self && visit(entry.file)) return &entry;
   }
   return nullptr;
 }
