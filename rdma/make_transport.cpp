@@ -55,7 +55,7 @@ Status make_transport(Bootstrap& bootstrap, Mutex& bootstrap_mu, bool single_thr
   const bool wants_far = !is_one_node || choice == "ibv";
   if (wants_far && injection.has_network) {
     return fail(Status::kBadArg,
-                "HYDRANT_INJECT puts a network over shared memory, and these ranks talk by verbs; "
+                "HYDRANT_INJECT puts a network over shared memory, and these ranks use verbs; "
                 "leave it out, or run on one node without HYDRANT_TRANSPORT=ibv");
   }
   Status status = Status::kOk;

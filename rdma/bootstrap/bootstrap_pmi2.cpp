@@ -115,7 +115,7 @@ Status Pmi2Bootstrap::open(uint64_t deadline_ns) noexcept {
   const int size = got->numbers[1];
   const int rank = got->numbers[2];
   if (got->error != kSuccess || size < 1 || rank < 0 || rank >= size) {
-    return fail(Status::kBroken, "PMI2_Init answers %d, rank %d of %d", got->error, rank, size);
+    return fail(Status::kBroken, "PMI2_Init returned %d, rank %d of %d", got->error, rank, size);
   }
   topology_.size = static_cast<Rank>(size);
   topology_.rank = static_cast<Rank>(rank);
@@ -149,7 +149,7 @@ Status Pmi2Bootstrap::put(std::string_view key, std::span<const std::byte> entry
                  [library = library_, name = piece_name(topology_.rank, key, piece),
                   value](Answer&) { return library.put(name.data(), value.c_str()); });
     if (got != nullptr && got->error != kSuccess) {
-      status = fail(Status::kBroken, "PMI2_KVS_Put(\"%.*s\") answers %d",
+      status = fail(Status::kBroken, "PMI2_KVS_Put(\"%.*s\") returned %d",
                     static_cast<int>(key.size()), key.data(), got->error);
     }
   }
@@ -170,7 +170,7 @@ Status Pmi2Bootstrap::fence(uint64_t deadline_ns) noexcept {
         return kSuccess;
       });
   if (got == nullptr || got->error == kSuccess) return status;
-  return fail(Status::kBroken, "PMI2_KVS_Fence answers %d", got->error);
+  return fail(Status::kBroken, "PMI2_KVS_Fence returned %d", got->error);
 }
 
 Status Pmi2Bootstrap::get_piece(Rank rank, std::string_view key, uint32_t piece,

@@ -320,7 +320,7 @@ Status InjectedPins::check_remote(const InjectedKey& key, const RecordBytes& rec
   if (record.nonce != key.nonce || key.nonce == 0)
     return fail_literal(Status::kRefused, "a peer's key whose memory is not pinned any more");
   if (record.addr != key.range.addr || record.len != key.range.len || record.access != key.access)
-    return fail_literal(Status::kRefused, "a peer's key says other than its registration");
+    return fail_literal(Status::kRefused, "a peer's key differs from its registration");
   if (!key.range.covers(range) || !includes(static_cast<Access>(key.access), what)) {
     return fail(Status::kRefused,
                 "a peer's key, of [0x%llx, +%zu), does not allow %s [0x%llx, +%zu)",

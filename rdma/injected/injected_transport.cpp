@@ -102,7 +102,7 @@ Status InjectedTransport::reserve(Rank peer, Lane lane, uint32_t bytes, Outgoing
   Pair* pair = pair_with(peer);
   if (pair == nullptr) return Status::kBadArg;
   if (peer == self_)
-    return fail(Status::kBadArg, "a message to oneself does not go through the transport");
+    return fail(Status::kBadArg, "the transport does not send messages to its own rank");
   if (bytes > inline_bytes())
     return fail(Status::kBadArg, "a message of %u bytes; the most is %u", bytes, inline_bytes());
   const MutexLock lock(mu_);

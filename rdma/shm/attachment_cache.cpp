@@ -152,8 +152,7 @@ Status AttachmentCache::map(const ShmBlob& blob, bool writable, AttachmentRef* r
   Status status = Status::kOk;
   {
     const MutexLock lock(mu_);
-    if (!has_table_locked())
-      return fail(Status::kResource, "no memory for a table of what is mapped");
+    if (!has_table_locked()) return fail(Status::kResource, "no memory for the table of mappings");
     Table& table = *table_;
     const FileId id{blob.device, blob.inode, writable};
     uint32_t index = find(table, id, blob);

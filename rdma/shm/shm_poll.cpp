@@ -181,8 +181,8 @@ inline bool ShmTransport::is_cell_backed(InRing& ring, uint32_t from, Lane lane,
 
 void ShmTransport::disconnect_corrupt(uint32_t from, const char* what, uint64_t value) noexcept {
   log_error(
-      "rank %u has corrupted the memory that it shares with this rank (%s is %#llx): nothing more "
-      "comes from it",
+      "rank %u has corrupted the memory that it shares with this rank (%s is %#llx): disconnecting "
+      "it",
       node_ranks_[from], what, static_cast<unsigned long long>(value));
   disconnect_index(from);
 }

@@ -17,10 +17,10 @@ Status ShmTransport::open(shm::NodeMemory& memory, const JobTopology& topology, 
                           std::unique_ptr<ShmTransport>* transport) noexcept {
   if (topology.node_ranks.size() != memory.node_size() ||
       topology.node_rank != memory.node_rank()) {
-    return fail(Status::kBadArg,
-                "the launcher says rank %u of %zu on this node, the node's memory %u of %u",
-                topology.node_rank, topology.node_ranks.size(), memory.node_rank(),
-                memory.node_size());
+    return fail(
+        Status::kBadArg,
+        "the launcher reports rank %u of %zu on this node, and the node's memory rank %u of %u",
+        topology.node_rank, topology.node_ranks.size(), memory.node_rank(), memory.node_size());
   }
   std::unique_ptr<ShmTransport> made(new (std::nothrow)
                                          ShmTransport(memory, threads == Threads::kMany));
@@ -142,8 +142,8 @@ Status ShmTransport::reserve_slow(OutRing& ring, uint32_t lines) noexcept {
     case OutRing::Room::kCorrupt: break;
   }
   log_error(
-      "rank %u has corrupted the memory that it shares with this rank (its place in a ring is "
-      "beyond ours): nothing more goes to it",
+      "rank %u has corrupted the memory that it shares with this rank (its position in a ring "
+      "is ahead of this rank's): disconnecting it",
       node_ranks_[ring.to()]);
   ring.close();
   return fail(Status::kBroken, "rank %u has corrupted the memory that it shares with this rank",
@@ -153,7 +153,7 @@ Status ShmTransport::reserve_slow(OutRing& ring, uint32_t lines) noexcept {
 Status ShmTransport::open_out(OutRing& ring) noexcept {
   const uint32_t to = ring.to();
   if (to == memory_.node_rank()) {
-    return fail(Status::kBadArg, "a message to oneself does not go through the transport");
+    return fail(Status::kBadArg, "the transport does not send messages to its own rank");
   }
   const Status reserved = memory_.reserve_ring(memory_.node_rank(), to, ring.lane());
   if (reserved != Status::kOk) {

@@ -100,7 +100,8 @@ Status NodeMemory::attach(int fd, uint32_t node_rank) noexcept {
                     header.bytes == NodeLayout(header.ranks).bytes() &&
                     static_cast<uint64_t>(file.st_size) == header.bytes;
   if (!sane) {
-    return fail(Status::kBroken, "the node's memory says %u ranks and %llu bytes, and has %lld",
+    return fail(Status::kBroken,
+                "the node's memory states %u ranks and %llu bytes, but its file has %lld bytes",
                 header.ranks, static_cast<unsigned long long>(header.bytes),
                 static_cast<long long>(file.st_size));
   }

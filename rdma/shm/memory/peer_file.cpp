@@ -38,7 +38,7 @@ class Descriptor {
 Status not_opened(const ShmBlob& blob, int error) noexcept {
   switch (error) {
     case ESRCH:
-      return fail(Status::kBroken, "process %u is gone, whose memory is to be mapped",
+      return fail(Status::kBroken, "the memory of process %u cannot be mapped: the process is gone",
                   blob.process);
     case EMFILE:
     case ENFILE:
@@ -48,7 +48,7 @@ Status not_opened(const ShmBlob& blob, int error) noexcept {
                   errno_text(error));
     case ENOENT:
       return fail(Status::kRefused,
-                  "/proc/%u/fd/%u is not there: the process has closed the file, or /proc is not "
+                  "/proc/%u/fd/%u does not exist: the process has closed the file, or /proc is not "
                   "mounted or hides processes",
                   blob.process, blob.descriptor);
     case EACCES:
@@ -69,7 +69,7 @@ Status check_process(const ShmBlob& blob) noexcept {
   if (start == blob.start_time && start != 0) return Status::kOk;
   return fail(
       Status::kBroken,
-      "process %u is gone, whose memory is to be mapped, or lives where this one cannot see it "
+      "the memory of process %u cannot be mapped: the process is gone, or is not visible here "
       "(another PID namespace, no /proc)",
       blob.process);
 }

@@ -50,7 +50,7 @@ Status PeerMemory::add(uint32_t rank, uintptr_t address, size_t bytes, void* loc
   }
   auto* segment =
       new (std::nothrow) Segment{address, bytes, static_cast<std::byte*>(local), nullptr};
-  if (segment == nullptr) return fail(Status::kResource, "no memory to remember a segment");
+  if (segment == nullptr) return fail(Status::kResource, "no memory for the entry of a segment");
   auto& head = peers_[rank].segments;
   segment->next = head.load(std::memory_order_relaxed);
   // Pairs with the acquire in mapped().
