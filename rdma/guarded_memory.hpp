@@ -17,7 +17,7 @@
 namespace hydrant {
 
 inline constexpr size_t kMinGuardBytes = size_t{16} << 20;
-// For a few large mappings, if the address space of this process is unlimited.
+// Guard of a few large mappings, used if the address space of this process is unlimited.
 inline constexpr size_t kRoomyGuardBytes = size_t{1} << 30;
 inline constexpr uint32_t kMaxGuarded = 8192;
 

@@ -162,7 +162,7 @@ Status PmixBootstrap::open(uint64_t deadline_ns) noexcept {
   self_ = got->process;
   status = read_topology(deadline_ns);
   if (status == Status::kOk && topology_.node_count > 1) status = open_exits(deadline_ns);
-  // After PMIx_Init a process must finalize, or the launcher takes its exit for a crash.
+  // A process must finalize after PMIx_Init, or the launcher takes its exit for a crash.
   if (status != Status::kOk) leave(1, ExitReason::kExit, deadline_ns);
   return status;
 }
@@ -241,7 +241,7 @@ Status PmixBootstrap::read_nodes(uint64_t deadline_ns) noexcept {
   topology_.leaders.clear();
   Status status = get_number(PMIX_NUM_NODES, deadline_ns, &topology_.node_count);
   if (status != Status::kOk) return status;
-  // Each other node has at least one rank.
+  // The other nodes have at least one rank each.
   if (topology_.node_count < 2 ||
       topology_.node_count - 1 > topology_.size - topology_.node_ranks.size()) {
     return fail(Status::kBroken,
@@ -341,7 +341,7 @@ Status PmixBootstrap::put(std::string_view key, std::span<const std::byte> entry
 
 Status PmixBootstrap::fence(uint64_t deadline_ns) noexcept {
   std::shared_ptr<Answer> got;
-  // Without PMIX_COLLECT_DATA entries stay where they were put until a rank requests them.
+  // Entries stay where they were put until a rank requests them, because PMIX_COLLECT_DATA is not set.
   const Status status = ask("PMIx_Fence", deadline_ns, &got, [library = library_](Answer&) {
     const pmix_status_t error = library.commit();
     return error == PMIX_SUCCESS ? library.fence(nullptr, 0, nullptr, 0) : error;

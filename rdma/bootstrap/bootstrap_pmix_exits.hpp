@@ -4,7 +4,7 @@
 //
 // PMIx calls back from a thread of its own until the process exits. Callbacks therefore write to one object
 // per process that is never destroyed. They append notifications in memory and never wait; a pipe wakes the
-// reader. If the program has closed the pipe, the reader finds the notification at its next look.
+// reader. If the program has closed the pipe, the reader finds the notification at its next check.
 //
 // Threads: fd() and read() belong to one thread; open() and listen() come before all other calls.
 #pragma once

@@ -173,7 +173,7 @@ Bootstrap::Event SupervisedBootstrap::read_event() noexcept {
   const auto received = launch::receive_message(events_.get(), &room, &message);
   if (received == launch::Received::kNothing) return {};
   if (received == launch::Received::kEnd) {
-    // If the program has closed the descriptor, a read under its number does not show the supervisor's end.
+    // A read of a descriptor that the program has closed says nothing about the supervisor's end.
     return {.kind = events_.is_lost() ? Event::Kind::kNothing : Event::Kind::kLauncherExited};
   }
   launch::Event event;

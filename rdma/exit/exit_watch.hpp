@@ -2,7 +2,7 @@
 // sources are our supervisor, or, under another launcher, the other ranks of the node and the kernel. Ranks
 // of other nodes are included as far as the launcher forwards notifications (Bootstrap::forward_exit()).
 //
-// Under another launcher, which has no supervisor, the thread also ends this process if the program does not.
+// The thread also ends this process if the program does not, under launchers that have no supervisor.
 // The times and steps are those of rdma/launch/job_termination.hpp. SIGQUIT is sent only to programs that
 // catch it; other processes leave and exit with the job's code at that point. Under any launcher it does the
 // same after report_peer_failure(): other processes may not know of the failure.

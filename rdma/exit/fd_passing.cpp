@@ -110,7 +110,7 @@ Status refuse(Bootstrap& bootstrap, uint32_t sequence, Status status,
               uint64_t deadline_ns) noexcept {
   RefusalRecord record{.status = to_c(status)};
   std::snprintf(record.text, sizeof record.text, "%s", last_error_text());
-  // If put() or fence() fails, the launcher reports that to the other ranks.
+  // The launcher reports a failure of put() or fence() to the other ranks.
   (void)bootstrap.put(record_key(sequence), launch::bytes_of(record));
   (void)bootstrap.fence(deadline_ns);
   return fail(status, "%s", record.text);
@@ -140,7 +140,7 @@ Rank serve_one(int connection, const LeaderAddress& record, int fd,
   Handshake handshake;
   if (!launch::wait_readable(connection, std::min(deadline_ns, now_ns() + kHandshakeNs)))
     return kNoRank;
-  // With MSG_TRUNC the length is that of the message.
+  // MSG_TRUNC makes recv() return the full length of the message.
   if (recv(connection, &handshake, sizeof handshake, MSG_TRUNC) != sizeof handshake) return kNoRank;
   if (handshake.magic != kHandshakeMagic || handshake.token != record.token) return kNoRank;
   const Rank rank = handshake.rank;

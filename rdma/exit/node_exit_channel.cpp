@@ -147,7 +147,7 @@ bool NodeExitChannel::read(Rank* rank, int* code) noexcept {
     head.msg_iovlen = 1;
     head.msg_control = control;
     head.msg_controllen = sizeof control;
-    // With MSG_TRUNC the length is that of the datagram.
+    // MSG_TRUNC makes recvmsg() return the full length of the datagram.
     const ssize_t bytes = recvmsg(fd(), &head, MSG_DONTWAIT | MSG_CMSG_CLOEXEC | MSG_TRUNC);
     if (bytes < 0 && errno == EINTR) continue;
     if (bytes < 0) return false;

@@ -45,7 +45,7 @@ class InjectedPageCounts {
     const uint64_t count = after == counts_.begin() ? 0 : std::prev(after)->second;
     return counts_.try_emplace(at, count).first;
   }
-  // Removes steps that equal their predecessors, at which no range begins or ends any more.
+  // Removes redundant steps, which have the same count as their predecessors.
   void join(MemoryRange range) {
     auto it = counts_.find(range.addr);
     uint64_t before = it == counts_.begin() ? 0 : std::prev(it)->second;

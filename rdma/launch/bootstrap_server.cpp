@@ -100,7 +100,7 @@ void BootstrapServer::forget(Rank rank) noexcept {
 
 void BootstrapServer::give_up(Rank rank) noexcept {
   const Waiting one = waiting_[rank];
-  // Before removing the rank: a rank that waits in the fence is not missing.
+  // Computed before the rank is removed: a rank that waits in the fence is not missing.
   std::string text = end_reason_;
   if (text.empty()) {
     text = one.what == Wait::kFence ? missing_text()

@@ -51,7 +51,7 @@ class JobTermination {
   // The step that is due now; each step is returned once.
   enum class Step : uint32_t { kNothing, kQuit, kKill };
   Step step(uint64_t now) noexcept;
-  // When to call step() again; UINT64_MAX if no step remains.
+  // The time of the next step(); UINT64_MAX if no step remains.
   uint64_t next_ns() const noexcept;
   void kill_now(uint64_t now) noexcept;
 

@@ -156,7 +156,7 @@ void Supervisor::take_signals() noexcept {
   sigfillset(&held);
   for (const int signal : kNotHeld) sigdelset(&held, signal);
   pthread_sigmask(SIG_SETMASK, &held, &old_mask_);
-  // If SIGCHLD were ignored, the kernel would discard the exit statuses of children.
+  // The kernel would discard the exit statuses of children if SIGCHLD were ignored.
   struct sigaction child {};
   child.sa_handler = SIG_DFL;
   sigaction(SIGCHLD, &child, &old_child_action_);
@@ -213,7 +213,7 @@ Supervisor::Side Supervisor::start(Rank rank, RankSockets* ends) noexcept {
 
 void Supervisor::become_child(pid_t parent, Rank rank, RankSockets* ends) noexcept {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // If the parent died before that call, another process is the parent now.
+  // The parent is another process now if the supervisor died before that call.
   if (getppid() != parent) _exit(1);
   if (rank != 0) take_stdin_away();
   setrlimit(RLIMIT_NOFILE, &old_descriptors_);

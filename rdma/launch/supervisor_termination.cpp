@@ -306,7 +306,7 @@ void Supervisor::end_remaining(JobTermination::Step step) noexcept {
   last_look_ns_ = now_ns() + kFreeingNs;
 }
 
-// After an exit with 0, ranks that waited for that rank end by themselves: logs how many there were.
+// Logs how many ranks waited for a rank that exited with 0: such ranks end by themselves.
 void Supervisor::log_missing_ranks() noexcept {
   if (!end_.is_clean_exit() || is_end_logged_) return;
   uint32_t count = 0;

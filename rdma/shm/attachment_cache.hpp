@@ -7,8 +7,8 @@
 // key of a file all of its attachments are unmapped, so that this process does not keep the memory of an
 // exited process alive.
 //
-// The contents of a blob are untrusted. The process must be the one that the blob means, its descriptor must
-// be a memory file with that inode that can never shrink, and the range must lie in it. If the owner could
+// The contents of a blob are untrusted. The process must be the one that the blob means. Its descriptor must
+// be a memory file with that inode that can never shrink. The range must lie in it. If the owner could
 // shrink the file, an access here would end in SIGBUS. The mapping follows the file, not the process: it
 // stays valid after the owner has exited.
 //

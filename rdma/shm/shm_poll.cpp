@@ -116,9 +116,9 @@ uint32_t ShmTransport::drain(InRing& ring, uint32_t from, Lane lane, Receiver& r
       ring.skip(MessageWord::lines(word));
       continue;
     }
-    // In a flood of messages the later lines are still in the writer's cache, and are prefetched together. If
-    // this rank waited for the message, the writer is pushing them out of its cache, and a prefetch would
-    // delay them.
+    // Prefetches the later lines together if messages come in a flood, because the lines are still in the
+    // writer's cache. It does not if this rank waited for the message: the writer is pushing the lines out of
+    // its cache then, and a prefetch would delay them.
     if (done != 0) {
       for (uint32_t i = 1; i < MessageWord::lines(word); ++i)
         __builtin_prefetch(ring.line() + size_t{i} * shm::kLineBytes);

@@ -132,7 +132,7 @@ bool ShmTransport::come_back(RingSet& retired, bool all) noexcept {
         shm::InRing& ring = in(from, lane);
         const bool back = (all || ring.peek() != 0) && !ring.lost.load(std::memory_order_relaxed);
         if (back) {
-          // If a sender was first, its doorbell has rung or will ring; a second activation does no harm.
+          // The doorbell of a sender that was first has rung or will ring; a second activation does no harm.
           ring.poll_state().exchange(shm::kPolled, std::memory_order_acq_rel);
           activate(from, lane);
           all_idle = false;
