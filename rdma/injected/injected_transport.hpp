@@ -187,7 +187,7 @@ class InjectedTransport final : public Transport {
   // Operations under way, in the order of their starts.
   std::unique_ptr<Operation[]> operations_ HYDRANT_GUARDED_BY(mu_);
   uint32_t operation_count_ HYDRANT_GUARDED_BY(mu_) = 0;
-  // One entry per operation, if operations are between pinned memory; else null.
+  // As many entries as operations_, if operations are between pinned memory; else null.
   std::unique_ptr<PinnedEnds[]> pinned_ends_ HYDRANT_GUARDED_BY(mu_);
   PinnedEnds* free_ends_ HYDRANT_GUARDED_BY(mu_) = nullptr;
   uint32_t cells_out_[kLaneCount] HYDRANT_GUARDED_BY(mu_) = {};
