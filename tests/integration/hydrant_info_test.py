@@ -98,8 +98,8 @@ class Transports(unittest.TestCase):
 
 
 class Watching(unittest.TestCase):
-    """What is cached here, and how to improve that. The machine's abilities vary: the document must
-    agree with itself, and with abilities that the test removes on purpose."""
+    """The report says which memory is cached here, and how to cache more. The abilities of machines differ:
+    the document must be consistent, also with abilities that the test removes on purpose."""
 
     def setUp(self):
         self.document = report()

@@ -53,8 +53,8 @@ def everything():
                 entries[name + end] = {"p50_ns": ns}
     for size in summary.SIZES:
         entries |= first_pin(size, 1.5e6, 1.2e6)
-    for who in ("hydrant", "hydrant-beside-bare", "ucx"):
-        entries[f"stall/{who}/pause_us:1000"] = {
+    for system in ("hydrant", "hydrant-beside-bare", "ucx"):
+        entries[f"stall/{system}/pause_us:1000"] = {
             "share_alone": 12.345, "share_beside": 99.99, "share_grows": 87.65, "longest_alone_us": 1234.5,
             "longest_beside_us": 123456.7}
     for percent in summary.SWEEP_PERCENTS:

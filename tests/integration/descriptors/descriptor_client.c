@@ -87,7 +87,7 @@ static void open_one(int kind) {
   ++file_count;
 }
 
-/* Nothing has been read, written or changed. `fd` may be another number of the same open file. */
+/* The file must not have been read, written or changed. `fd` may be another number of the same open file. */
 static const char* look(const file_t* file) {
   struct stat now;
   char text[64];
@@ -111,7 +111,7 @@ static const char* look(const file_t* file) {
   }
 }
 
-/* What can be told only by taking it. */
+/* Checks the contents that only a read, which consumes them, reveals. */
 static const char* empty(const file_t* file, int peer) {
   char text[64];
   struct pollfd more = {file->fd, POLLIN, 0};

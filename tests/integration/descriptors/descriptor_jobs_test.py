@@ -52,7 +52,7 @@ class Descriptors(unittest.TestCase):
         self.check("exit0", "exit0", 0, "")
         self.check("gasnet_exit0", "gasnet_exit0", 0, "")
 
-    # Where the rank has not told, the supervisor sees the code all the same.
+    # The supervisor sees the exit code even if the rank has not reported it.
     def test_the_rank_ends_the_job(self):
         self.check("wait", "gasnet_exit7", 7, r"rank 0 \(pid \d+\) exited with code 7; the job is ended\n")
         self.check("spin", "kill", 137,

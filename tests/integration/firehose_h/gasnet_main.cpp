@@ -19,7 +19,7 @@ uint32_t ranks;
 uint64_t words_out[512];  // sources, one word per put
 std::vector<uint64_t*> segments;
 
-// One put, from its remote pin to its release.
+// A put, from its remote pin to its release.
 struct Put {
   uint32_t to;
   uint64_t* at;

@@ -46,7 +46,7 @@ typedef struct {
   uintptr_t addr;
   size_t len;
   int ready[2];
-  /* Of node 1: bytes and calls. */
+  /* counts of node 1: bytes and calls */
   uint64_t registered, deregistered, remote_callbacks;
   uint64_t messages[2]; /* sent by each node */
 } peer_words_t;

@@ -69,7 +69,7 @@ void answered(int code);
 
 // Puts and gets until another process ends the job.
 void stream();
-// One rank stops polling for a while.
+// The last rank stops polling for a while.
 void silence();
 // Calls in destructors of threads and after main(); ends the job itself.
 void late();

@@ -229,7 +229,7 @@ void stream() {
     gex_Event_Wait(gex_RMA_PutNB(team, peer, area(peer, which), near, bytes, GEX_EVENT_NOW, 0));
     if (i % 16 == 0) gex_NBI_Wait(GEX_EC_ALL, 0);
   }
-  wrong("nobody has killed anybody");
+  wrong("no rank was killed");
 }
 
 void silence() {

@@ -1,5 +1,5 @@
-// One thread of the model. It starts random operations on its own slices of all ranks' memory,
-// completes them in any order by any suitable call, and knows the expected value of every byte.
+// A thread of the model. It starts random operations on its own slices of all ranks' memory, completes them
+// in any order by any suitable call, and knows the expected value of every byte.
 #pragma once
 
 #include "tests/integration/rma/model_memory.hpp"

@@ -163,7 +163,7 @@ class RmaJobs(RmaTestCase):
                 wanted = [row(rank, "self", gets=(1, size)), row(peer, "inlined", puts=(5, 40)),
                           row(peer, "mapped", puts=(count, count * size), gets=(1, size))]
                 if over.OVER:
-                    # One miss.
+                    # The first put misses; all others hit.
                     hits = (5 + count - 1, 40 + (count - 1) * size)
                     wanted[1:] = [row(peer, "firehose", puts=hits, gets=(1, size)),
                                   row(peer, "in_move", puts=(1, size))]

@@ -30,7 +30,7 @@ void sparse(double seconds, uint64_t seed) {
   const size_t bytes = (2 * memory_bytes() + (size_t{1} << 30)) & ~size_t{4095};
   void* const mine = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (mine == MAP_FAILED) wrong("%zu bytes of addresses cannot be had", bytes);
+  if (mine == MAP_FAILED) wrong("%zu bytes of addresses cannot be reserved", bytes);
   std::memcpy(area(me, kHeap), &mine, sizeof mine);
   barrier();
   const gex_Rank_t peer = (me + 1) % size;

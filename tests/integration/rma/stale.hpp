@@ -40,7 +40,7 @@ inline Way way_of(uint32_t slot) { return static_cast<Way>(slot % uint32_t(Way::
 // the address mapped.
 inline bool keeps_address(Way way) { return way == Way::kMapOver || way == Way::kDontNeed; }
 
-// A word of a slot identifies its writer, time and place.
+// Each 8 bytes of a slot identify its writer, generation and offset.
 inline uint64_t tag(gex_Rank_t owner, gex_Rank_t from, uint32_t slot, uint32_t generation,
                     size_t word) {
   return uint64_t{generation} << 32 | uint64_t{owner} << 28 | uint64_t{from} << 24 |

@@ -1,5 +1,5 @@
-// A word is one store: while one rank writes one of two values into an aligned word of another rank's
-// mapped segment, the other rank must read only these values.
+// Atomicity of word stores: while one rank writes one of two values into an aligned word in another
+// rank's mapped segment, the other rank must read only these values.
 #include "tests/integration/rma/client.hpp"
 #include "tests/support/patience.hpp"
 
