@@ -17,7 +17,7 @@
 namespace hydrant {
 namespace {
 
-// One node of several; keeps the last published card.
+// A rank on a node of several ranks; keeps the endpoint address that was published last.
 class NodeBootstrap final : public Bootstrap {
  public:
   JobTopology place_;

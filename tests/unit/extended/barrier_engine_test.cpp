@@ -178,7 +178,7 @@ INSTANTIATE_TEST_SUITE_P(All, BarrierEngineTest, ::testing::ValuesIn(kAlgorithms
 // ---- single algorithms ----
 
 TEST(ShmBarrier, EpochsMayWrapAround) {
-  // The word of an epoch never equals that of the previous epoch in the same line.
+  // An epoch's word never equals that of the previous epoch in the same line.
   for (const uint32_t epoch : {1u, 2u, 0x3fffffffu, 0x40000000u, 0xffffffffu, 0u}) {
     const uint64_t now = ShmBarrier::make_word(epoch, {});
     const uint64_t before = ShmBarrier::make_word(epoch - 2, {});

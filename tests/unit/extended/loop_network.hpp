@@ -69,7 +69,7 @@ class LoopNetwork : public FakeTransport {
       return events;
     }
     if (++idle_polls_ > 20'000'000) {
-      std::fprintf(stderr, "somebody waits for what nobody will do\n");
+      std::fprintf(stderr, "loop network: 20'000'000 idle polls; the awaited event cannot come\n");
       std::abort();
     }
     return 0;

@@ -30,7 +30,7 @@ class OnDemand : public test::PinnedFixture {
     loop->pins.refuses = false;
     PinnedFixture::TearDown();
   }
-  // One put and one get of all bytes; returns how many of them used the caller's own memory.
+  // Puts and gets `bytes` bytes; returns how many of the operations used the caller's own memory.
   size_t put_and_get(size_t bytes, unsigned seed) {
     loop->locals.clear();
     const std::vector<std::byte> wanted = pattern(bytes, seed);

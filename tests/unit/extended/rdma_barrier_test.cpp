@@ -41,7 +41,8 @@ TEST(BarrierWord, ZeroMemoryIsNotAWordOfAnEarlyEpoch) {
   EXPECT_FALSE(barrier_word::is_of(0, 2));
 }
 
-// A word is incomplete until all bytes have arrived, in any order, over the word of two epochs before.
+// Bytes of a barrier word arrive in any order over the word that is two epochs older; it is incomplete
+// until all have arrived.
 TEST(BarrierWord, PartialWordIsNotAccepted) {
   for (const uint32_t epoch : {1u, 2u, 3u, 4u, 5u, 0x400001u, 0xffffffffu, 0u, 1u}) {
     for (const BarrierName before : kNames) {
@@ -123,7 +124,7 @@ TEST(RdmaBarrier, TwoNodesNeedNoPollsOnceAllHaveNotified) {
     for (int barrier = 0; barrier < 5; ++barrier) {
       for (Rank rank = 0; rank < 2 * per_node; ++rank) job.start(rank);
       job.deliver_all();
-      // One check each, in any order, is enough: the last arrival has sent everything.
+      // A single check per rank, in any order, is enough: the last arrival has sent everything.
       for (Rank rank = 2 * per_node; rank-- != 0;) EXPECT_TRUE(job.finish(rank)) << rank;
     }
   }
@@ -152,7 +153,7 @@ TEST(RdmaBarrier, RankThatDoesNotPollDelaysOthersOnlyIfAloneOnItsNode) {
     alone.deliver_all();
     for (const Rank rank : {1u, 2u, 3u}) (void)alone.finish(rank);
   }
-  EXPECT_FALSE(alone.finish(2));  // its word of round 1 comes from rank 0
+  EXPECT_FALSE(alone.finish(2));  // the message of round 1 comes from rank 0
   EXPECT_TRUE(alone.ranks[0]->needs_progress());
   EXPECT_GT(alone.ranks[0]->make_progress(), 0u);
   alone.deliver_all();

@@ -55,7 +55,7 @@ using test::RmaFixture;
 
 constexpr size_t kFaultyBytes = 20000;
 
-// One operation of each form on fresh memory. `check`: verify the data after GASNET_OK.
+// Runs each form of operation once on fresh memory. `check`: verify the data after GASNET_OK.
 class Forms {
  public:
   explicit Forms(gex_TM_t team) : team_(team) {}

@@ -197,14 +197,14 @@ TEST_F(Debugging, SecondFailingThreadWaitsForTheFirst) {
         while (hydrant_tools_frozen == 0) std::this_thread::yield();
         std::thread([] { gasnett_fatalerror("the second"); }).detach();
         usleep(500'000);
-        static constexpr char kText[] = "nobody has gone\n";
+        static constexpr char kText[] = "no thread has exited\n";
         (void)!write(STDERR_FILENO, kText, sizeof kText - 1);
         for (;;) {
           kill(getpid(), SIGCONT);
           usleep(50'000);
         }
       },
-      ::testing::KilledBySignal(SIGABRT), "nobody has gone\n");
+      ::testing::KilledBySignal(SIGABRT), "no thread has exited\n");
 }
 
 TEST_F(Debugging, RegisteringReturnsThePreviousHandler) {

@@ -88,16 +88,16 @@ class BarrierMemoryTransport final : public FakeTransport {
   }
 };
 
-// What a node publishes of its shared states: their addresses and a blob, in the layout of the card.
+// The endpoint address of a node: the addresses of its shared states and a blob, in the published layout.
 inline std::vector<std::byte> address_entry(uint64_t first, uint64_t second, uint64_t blob_bytes,
                                             std::span<const std::byte> blob) {
-  constexpr size_t kCardBytes = 3 * sizeof(uint64_t) + 512;
-  std::vector<std::byte> card(kCardBytes);
+  constexpr size_t kEntryBytes = 3 * sizeof(uint64_t) + 512;
+  std::vector<std::byte> entry(kEntryBytes);
   const uint64_t words[] = {first, second, blob_bytes};
-  std::memcpy(card.data(), words, sizeof words);
+  std::memcpy(entry.data(), words, sizeof words);
   if (!blob.empty())
-    std::memcpy(card.data() + sizeof words, blob.data(), std::min<size_t>(blob.size(), 512));
-  return card;
+    std::memcpy(entry.data() + sizeof words, blob.data(), std::min<size_t>(blob.size(), 512));
+  return entry;
 }
 
 }  // namespace hydrant::test
