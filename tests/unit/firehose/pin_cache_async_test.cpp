@@ -67,7 +67,7 @@ TEST_F(PinCacheAsync, NotNowBecomesACallbackWhenBudgetIsBack) {
   EXPECT_EQ(hydrant_poll(domain_), 0);
   for (const PinAnswer& answer : answers) EXPECT_EQ(answer.times.load(), 0);
   EXPECT_EQ(hydrant_release(all), GASNET_OK);
-  for (size_t i = 0; i < 3; ++i) {  // one at a time fits; whoever asked first is served first
+  for (size_t i = 0; i < 3; ++i) {  // only one fits at a time: they complete in order
     ASSERT_TRUE(poll_for(answers[i])) << i;
     expect_pinned(answers[i], 20 + 10 * i, 4);
   }

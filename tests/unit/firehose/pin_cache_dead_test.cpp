@@ -12,7 +12,7 @@
 namespace hydrant::testing {
 namespace {
 
-// A larger region lets the smaller ones that it covers die without a look at who holds them.
+// A larger region makes the smaller ones that it covers dead without checking whether they are held.
 class PinCacheDeadRegions : public PinCacheTest {
  protected:
   void create_with(uint64_t budget_bytes) {

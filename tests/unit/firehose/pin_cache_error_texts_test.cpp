@@ -1,5 +1,5 @@
-// What the cache says: a text belongs to the failure it is asked about, and names the request, the limit and
-// what to change; log lines name the domain.
+// Texts of the cache: an error text belongs to the failure that it is queried for, and names the request, the
+// limit and the remedy; log lines name the domain.
 #include <hydrant/pin_cache.h>
 
 #include "firehose/base/log.hpp"
@@ -47,7 +47,7 @@ class PinCacheErrorTexts : public PinCacheTest {
   }
 };
 
-// ---- a text is never somebody else's ----
+// ---- a failure replaces the text of an earlier one ----
 
 TEST_F(PinCacheErrorTexts, NothingThereReplacesAnOlderText) {
   create();

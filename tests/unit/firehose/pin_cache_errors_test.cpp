@@ -121,7 +121,7 @@ TEST_F(PinCacheErrors, RequestBeyondTheBudgetFailsImmediately) {
   EXPECT_EQ(hydrant_pin_status(pin(100, 1)), GASNET_ERR_NOT_READY);
   EXPECT_EQ(hydrant_release(whole), GASNET_OK);
   const hydrant_pin_t after = pin(100, 8);
-  ASSERT_NE(after.region, nullptr) << "what nobody holds makes room";
+  ASSERT_NE(after.region, nullptr) << "regions without holds are evicted";
   EXPECT_EQ(hydrant_release(after), GASNET_OK);
 }
 
@@ -272,7 +272,7 @@ TEST_F(PinCacheErrors, DoubleReleaseNeverCorrupts) {
   ASSERT_NE(next.region, nullptr);
   EXPECT_EQ(hydrant_flush(domain_), GASNET_OK);
   EXPECT_EQ(check_hold(registrar_, next, arena_.addr(0), kPage, HYDRANT_LOCAL_WRITE), "")
-      << "the second release took somebody else's hold away";
+      << "the second release dropped another hold";
   EXPECT_EQ(hydrant_release(next), GASNET_OK);
 }
 

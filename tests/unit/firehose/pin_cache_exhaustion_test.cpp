@@ -1,7 +1,7 @@
-// What a network layer does when memory cannot be pinned: the cache evicts, asks again and shrinks its
-// budget; what is "not now" after that goes through a pool of buffers that were pinned before. Cache and pool
-// share one account, as they do with the kernel. Every operation completes, or is "not now" itself; nothing
-// fails, nothing leaks, and what the device was told to use was pinned while it was used.
+// A network layer when memory cannot be pinned: the cache evicts, retries and shrinks its budget; a transfer
+// that is "not now" after that goes through a pool of buffers that were pinned before. Cache and pool share one
+// account, as they do with the kernel. Every operation completes, or is "not now" itself; nothing fails,
+// nothing leaks, and all memory that the device used was pinned while it used it.
 #include <hydrant/pin_cache.h>
 
 #include "firehose/base/buffer_pool/buffer_pool.hpp"
@@ -86,7 +86,7 @@ class PinCacheExhaustion : public ::testing::TestWithParam<uint32_t> {
     EXPECT_EQ(fake_->leftovers(), "");
   }
 
-  // One transfer of these pages. A pin that is taken is kept in `held`, as if the device were still at it.
+  // Transfers these pages. A pin that succeeds is kept in `held`, as if the device were still using it.
   Outcome operate(size_t page, size_t pages, std::deque<hydrant_pin_t>* held) {
     const hydrant_pin_t pin =
         hydrant_pin(domain_, arena_.page(page), pages * kPage, HYDRANT_LOCAL_WRITE);

@@ -229,7 +229,7 @@ TEST_P(PinCacheFaultsInMode, RegistrarMayInvalidateFromInside) {
   expect_works(1, 2, HYDRANT_LOCAL_WRITE);  // its own registration is invalidated three times
   EXPECT_GE(stats_of(domain_).retries, 1u);
   state.left = 1;
-  expect_works(100, 2, HYDRANT_LOCAL_WRITE);  // somebody else's is
+  expect_works(100, 2, HYDRANT_LOCAL_WRITE);  // another region is cached
   EXPECT_FALSE(is_cached(1));
   EXPECT_TRUE(is_cached(100, 2));
   state.addr = arena_.page(100);

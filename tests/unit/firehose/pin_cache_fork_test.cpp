@@ -304,7 +304,7 @@ TEST_F(PinCacheForkInHandler, AForkByTheHolderOfADomainsMutexWaitsForNothing) {
   Domain* domain = find_domain(domain_);
   domain->lock_for_fork();
   const auto child = [&]() -> std::string {
-    // What was interrupted never goes on in this child.
+    // The interrupted call never continues in this child.
     for (size_t page = 0; page < 50; ++page) {
       if (const int status = pin_and_release(page); status != GASNET_OK)
         return failure_text("pin", status);

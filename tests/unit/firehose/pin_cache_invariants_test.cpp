@@ -28,7 +28,7 @@ TEST_F(PinCacheInvariants, TheLastReleaseOfAnInvalidatedRegionUnpinsIt) {
   invalidate(0);
   EXPECT_EQ(registrar_.live(), 1u);
   EXPECT_EQ(hydrant_release(held), GASNET_OK);
-  EXPECT_EQ(registrar_.live(), 0u) << "left to a later poll although nobody raced";
+  EXPECT_EQ(registrar_.live(), 0u) << "left to a later poll although no thread raced";
 }
 
 TEST_F(PinCacheInvariants, UnpinFollowsAFenceAfterShutting) {
@@ -53,7 +53,7 @@ TEST_F(PinCacheInvariants, ASlotIsUsedAgainOnlyAfterAnotherFence) {
   const hydrant_pin_t second = pin(20);
   ASSERT_NE(second.region, nullptr);
   EXPECT_NE(second.region, slot);
-  invalidate(10);  // a fence later nobody can
+  invalidate(10);  // after this second fence no thread can
   const hydrant_pin_t third = pin(30);
   EXPECT_EQ(third.region, slot);
   EXPECT_EQ(hydrant_release(second), GASNET_OK);

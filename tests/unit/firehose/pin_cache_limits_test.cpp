@@ -46,7 +46,7 @@ uint64_t status_bytes(const std::string& field) {
   return kilobytes * 1024;
 }
 
-// One ordinary user's session with one domain. All functions answer "" or what was wrong.
+// An unprivileged user's session with one domain. All functions return "" or a description of the failure.
 class Session {
  public:
   explicit Session(const Setup& setup) : setup_(setup), arena_(kWorkingSet / kPage), random_(17) {}
@@ -114,7 +114,7 @@ class Session {
     return "";
   }
 
-  // Somebody else takes most of the account away while the cache is in use.
+  // Another domain takes most of the account while the cache is in use.
   std::string run_squeezed(int uses) {
     const Arena other(1500);
     hydrant_domain_options_t options;

@@ -40,7 +40,7 @@ class PinCacheMisuse : public PinCacheTest {
     EXPECT_EQ(hydrant_release(held), GASNET_OK);
     for (int i = 0; i < surplus; ++i) release_unchecked(held);
   }
-  // The whole budget can be had again, and a hold in a used slot counts.
+  // The whole budget can be pinned again, and a hold in a used slot counts.
   void expect_all_is_well() {
     for (size_t round = 0; round < 40; ++round) {
       const hydrant_pin_t whole = pin(100 + 8 * round, kMisuseBudgetPages);
@@ -94,7 +94,7 @@ TEST_F(PinCacheMisuse, SecondReleaseByAnotherThreadIsFoundToo) {
 }
 
 TEST_F(PinCacheMisuse, RemainingHoldsAreStillCounted) {
-  // One of two holds is released twice: the sum says none. What is pinned afterwards is not affected.
+  // The first of two holds is released twice, so that the count drops to zero. Later pins are not affected.
   const hydrant_pin_t first = pin(0, 4);
   const hydrant_pin_t second = pin(0, 4);
   ASSERT_EQ(first.region, second.region);

@@ -98,7 +98,7 @@ TEST_F(PinCacheMlockInvalidation, RemappedArenaMemoryKeepsTheProgramsLock) {
     EXPECT_EQ(count_locked(4, 8), 8u) << is_held;
     renew(4, 8);
   }
-  // What is only forgotten, and stays, is unlocked.
+  // Memory that is invalidated and stays mapped is unlocked.
   keep(4, 8);
   the_monitor().invalidate(arena_.addr(4), 8 * kPage);
   unpin_the_rest();

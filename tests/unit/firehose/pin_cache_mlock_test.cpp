@@ -29,7 +29,7 @@ class PinCacheMlock : public MlockedPinCache, public ::testing::WithParamInterfa
     MlockedPinCache::keep(page, pages);
     ASSERT_EQ(count_locked(page, pages), pages);
   }
-  // What was told before is unpinned.
+  // Unpins the regions whose release was reported before.
   void unpin_released() {
     ASSERT_TRUE(becomes_quiet());
     ASSERT_GE(hydrant_poll(domain_), 0);

@@ -1,4 +1,4 @@
-// What a domain can be asked for when it is created, and what is refused there with a text.
+// Options of a domain at its creation, and the error texts of options that are refused.
 #include <hydrant/pin_cache.h>
 
 #include "tests/unit/firehose/pin_cache_test_util.hpp"
@@ -310,7 +310,7 @@ TEST_P(PinCachePrepinned, InvalidateAndFlushLeaveThemHeldOrNot) {
   EXPECT_EQ(registrar_.unpins(), 0u);
 }
 
-// What the domain registered itself is forgotten, however many prepinned regions lie before and behind it.
+// Invalidation forgets the domain's own regions, however many prepinned ones lie before and after them.
 TEST_P(PinCachePrepinned, InvalidateForgetsTheirNeighbours) {
   constexpr size_t kMany = 1200;
   Arena arena(kMany + 8);

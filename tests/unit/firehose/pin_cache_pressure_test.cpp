@@ -135,7 +135,7 @@ TEST_F(PinCachePressure, WaitingThreadRegistersOnlyItsOwnRange) {
   ASSERT_EQ(hydrant_pin_async(domain_, arena_.page(50), kPage, HYDRANT_LOCAL_WRITE,
                               &PinAnswer::store, &answer),
             GASNET_OK);
-  EXPECT_EQ(hydrant_release(freed), GASNET_OK);  // the deferred pin could be had from now on
+  EXPECT_EQ(hydrant_release(freed), GASNET_OK);  // the deferred pin could complete from now on
   const uint64_t before = registrar_.pin_calls();
   // Cannot be served. Registering for the other request might take longer than this may wait.
   const hydrant_pin_t late =

@@ -322,7 +322,7 @@ TEST_F(PinCacheUpkeep, AForkDoesNotWaitLongAndItsChildHasAThreadOfItsOwn) {
               registrar_.forget_all();
               use_and_unmap(8);
               if (!wait_until([this] { return registrar_.live() == 0; })) return "still pinned";
-              return has_upkeep_thread() ? "" : "by whom?";
+              return has_upkeep_thread() ? "" : "unpinned without an upkeep thread";
             }),
             "");
 }

@@ -24,7 +24,7 @@
 namespace hydrant::testing {
 namespace {
 
-// What the handler does, once: set before the signal is raised.
+// The handler runs this function once; it is set before the signal is raised.
 std::atomic<void (*)(void*)> g_work{nullptr};
 std::atomic<void*> g_context{nullptr};
 
@@ -126,7 +126,7 @@ class PinCacheSignals : public WatchedPinCache, public ::testing::WithParamInter
       test->renew_in_handler(0, 0);
       test->renew_in_handler(4, 0);
       test->stage_ = 2;
-      // A hit comes at once; without one the other thread waits for the mutex, and this is in vain.
+      // A hit completes at once; otherwise the other thread waits for the mutex, and this loop times out.
       for (int i = 0; i < 200 && test->stage_ != 3; ++i) nap(1'000'000);
     });
     threads.join();
@@ -224,7 +224,7 @@ TEST_P(PinCacheSignals, MonitorsOtherQuestionsAreAnsweredUnderTheMutex) {
             "");
 }
 
-// What a thread's handler releases at 1 kHz: ranges of four pages, of which each life has a first serial.
+// Releases by a thread's handler at 1 kHz: ranges of four pages, with the first serial of each generation.
 class Releases {
  public:
   static constexpr size_t kRanges = 4;  // the last is where the others are moved to

@@ -1,4 +1,4 @@
-// Registrations that grow with a stream of misses: how far, where not, and what becomes of what was in vain.
+// Registrations that grow with a stream of misses: how far, at which borders they stop, and how they fail.
 #include "tests/support/child_process.hpp"
 #include "tests/unit/firehose/base/scoped_env.hpp"
 #include "tests/unit/firehose/watched_pin_cache.hpp"
@@ -50,7 +50,7 @@ class PinCacheStreams : public WatchedPinCache {
 };
 using Pages = std::pair<size_t, size_t>;
 
-// Who says what goes away may know only of what it has pinned.
+// A client that invalidates may know only of the memory that it has pinned itself.
 TEST_F(PinCacheStreams, ClientsThatInvalidateMustEnableStreams) {
   create(options_for(registrar_));
   walk(0, 64);
@@ -315,7 +315,7 @@ TEST_F(PinCacheStreamsWatched, BringsNoPagesOfVouchedMemoryThatNoRequestNeeds) {
   walk(64, 80);
   EXPECT_EQ(extended(), 0u);
   EXPECT_FALSE(is_cached(80));
-  // What is there is as good as any memory, up to its end, in both directions.
+  // Existing memory is extended over as any memory is, up to its end, in both directions.
   for (size_t i = 80; i < 100; ++i) *arena_.page(i) = std::byte{1};
   walk(80, 100);
   EXPECT_GT(extended(), 0u);
@@ -359,7 +359,7 @@ class MappingBoundaries : public ::testing::TestWithParam<const char*> {
       memory_.replace(0, kFirst, PROT_READ);
       memory_.replace(kEnd, 140 - kEnd, PROT_READ);
     } else {
-      // A file of 60 pages under a mapping of 140: what lies behind its end cannot be had.
+      // A file of 60 pages under a mapping of 140: pages beyond its end cannot be pinned.
       memory_.replace_by_file(kFirst, 140 - kFirst, file_.fd());
     }
   }

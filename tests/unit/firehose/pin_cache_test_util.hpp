@@ -1,4 +1,4 @@
-// What the unit tests of the pin cache share: a fixture with an arena, a book-keeping registrar and a domain.
+// Fixture of the unit tests of the pin cache: an arena, a registrar that keeps records, and a domain.
 #pragma once
 
 #include <hydrant/pin_cache.h>

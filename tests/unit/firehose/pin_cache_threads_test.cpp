@@ -115,7 +115,7 @@ TEST_F(PinCacheThreads, InvalidatedRegistrationIsDroppedAndDoneAgain) {
   }
   ASSERT_TRUE(registrar_.wait_for_stopped(1));
   fresh = registrar_.next_serial();
-  EXPECT_EQ(hydrant_invalidate(domain_, arena_.page(11), 1), GASNET_OK) << "waits for nobody";
+  EXPECT_EQ(hydrant_invalidate(domain_, arena_.page(11), 1), GASNET_OK) << "does not wait";
   registrar_.resume_pins();
   threads.join();
   EXPECT_GE(stats_of(domain_).retries, 1u);

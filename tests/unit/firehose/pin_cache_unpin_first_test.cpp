@@ -154,7 +154,7 @@ TEST_F(PinCacheUnpinFirst, HeldRegionOutlivesTheInvalidationWithoutTheFlag) {
   EXPECT_EQ(lives_.late(), 1u);
 }
 
-// What is not held is unpinned, whatever the registrar.
+// Regions without holds are unpinned, whatever the registrar.
 TEST_F(PinCacheUnpinFirst, InvalidationUndoesDeadRegionsWithoutTheFlag) {
   create(client_options());
   join_neighbours(8);

@@ -1,5 +1,5 @@
-// What a domain had watched is given back at its flush and at its end: the program registers the memory
-// with a userfaultfd of its own then. What another domain caches stays watched.
+// A domain stops watching its memory at its flush and at its end: the program can then register the memory
+// with a userfaultfd of its own. Memory that another domain caches stays watched.
 #include <hydrant/pin_cache.h>
 
 #include "tests/support/own_userfault.hpp"

@@ -83,7 +83,7 @@ TEST_F(PinCacheWaits, OtherRegistrationsDoNotUseUpAWait) {
   ASSERT_TRUE(wait_until([&] { return registrar_.pin_calls() == 1; }));
   registrar_.sleep_in_pins(0us);
   threads.start(take);
-  // Each of these wakes whoever waits for a registration to end.
+  // Each iteration wakes the threads that wait for a registration to end.
   for (int i = 0; i < 1000; ++i) {
     EXPECT_EQ(hydrant_release(pin(10)), GASNET_OK);
     EXPECT_EQ(hydrant_invalidate(domain_, arena_.page(10), kPage), GASNET_OK);

@@ -53,7 +53,7 @@ TEST_F(PinCacheWatchNeighbours, GuardPagesAroundAndHolesBesideDoNoHarm) {
   create(watching());
   ASSERT_EQ(mprotect(arena_.page(3), kPage, PROT_NONE), 0);
   const uint64_t number = use(4, 2);
-  unmap(6);  // for so short that nobody else gets the place
+  unmap(6);  // so briefly that no other thread maps the range
   EXPECT_EQ(coverage(6), HYDRANT_COVERAGE_NONE);
   EXPECT_EQ(coverage(4, 3), HYDRANT_COVERAGE_NONE);
   EXPECT_EQ(coverage(4, 2), HYDRANT_COVERAGE_CHECKED);
@@ -72,8 +72,7 @@ TEST_F(PinCacheWatchNeighbours, RegionThatGrewIsForgottenWhenAnyPartGoes) {
   EXPECT_GT(use(4, 4), grown);
 }
 
-// What was vouched for is only the page itself: what is joined to it must be watched like anything else, and
-// looked up like it.
+// Vouching covers the page itself only: a neighbour that is joined to it is watched and looked up as usual.
 TEST_F(PinCacheWatchNeighbours, NeighbourOfVouchedMemoryIsNotVouchedFor) {
   create(watching());
   use(4, 2);
@@ -185,7 +184,7 @@ TEST_F(PinCacheWatchNeighbours, ReleasesGoOnWhenAllDescriptorsAreClosed) {
               for (auto& ends : pipes) {
                 if (pipe(ends.data()) != 0) return "no pipe";
               }
-              renew(4);  // stands still for ever if nobody notices
+              renew(4);  // hangs if the reader does not notice the closed descriptor
               destroy();
               for (const auto& ends : pipes) {
                 if (fcntl(ends[0], F_GETFD) < 0 || fcntl(ends[1], F_GETFD) < 0)
@@ -234,7 +233,7 @@ TEST_F(PinCacheWatchNeighbours, DefaultIsToWatch) {
 
 // ---- the domain's own life ----
 
-// The monitor knows the domain before it is known to anybody else: it must not outlive a failed creation.
+// A domain subscribes to the monitor before its creation completes: a failed creation must unsubscribe.
 TEST_F(PinCacheWatchNeighbours, FailedDomainReceivesNoEvents) {
   const hydrant_range_t twice[2] = {{arena_.addr(4), 2 * kPage}, {arena_.addr(5), 2 * kPage}};
   const std::array<uint64_t, 2> numbers = {1, 2};
@@ -247,7 +246,7 @@ TEST_F(PinCacheWatchNeighbours, FailedDomainReceivesNoEvents) {
     EXPECT_EQ(hydrant_domain_create(&options, &domain_), GASNET_ERR_BAD_ARG);
     the_monitor().invalidate(arena_.addr(0), kPage);
   }
-  // And it takes nobody's place there.
+  // Nor does it keep a subscription: all 64 are free.
   size_t clients = 0;
   const hydrant_monitor_client_t client = {nullptr, [](void*, uintptr_t, size_t) {}, [](void*) {},
                                            [](void*, uintptr_t, size_t) { return 0; }};
@@ -286,7 +285,7 @@ TEST_F(PinCacheWatchNeighbours, DomainsComeAndGoWhileMemoryDoes) {
   for (size_t t = 0; t < 2; ++t) {
     threads.start([&, t] {
       while (!stop) {
-        // Together, so that nobody maps anything in between.
+        // In one call, so that no other thread maps memory in between.
         others.replace(16 * t, 8);
         (void)the_monitor().cover(others.addr(16 * t), 8 * kPage, 0);
         (void)madvise(others.page(16 * t), kPage, MADV_DONTNEED);

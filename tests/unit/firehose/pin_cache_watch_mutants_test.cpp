@@ -48,7 +48,7 @@ class PinCacheWatchMutants : public WatchedPinCache {
       EXPECT_EQ(stale, now != Mutant::kNone)
           << mutant_info(now).name << ": " << mutant_info(now).what;
       ASSERT_TRUE(wait_until([] { return the_monitor().quiet(1'000'000'000) == 0; }));
-      // What the defect left behind.
+      // Forgets what the defect left cached.
       EXPECT_EQ(hydrant_invalidate(domain_, arena_.page(0), arena_.pages() * kPage), GASNET_OK);
     }
   }
@@ -149,8 +149,7 @@ class ListPolicy {
       nullptr};
 };
 
-// Of a region whose gate is shut, because somebody wants to know whether it is used, and which is looked for
-// under the mutex therefore.
+// A region's gate is shut to find out whether the region is used; a pin then looks it up under the mutex.
 TEST_F(PinCacheWatchMutants, NoCheckedTry) {
   ListPolicy policy;
   hydrant_domain_options_t options = watching();
@@ -178,9 +177,8 @@ TEST_F(PinCacheWatchMutants, NoCheckedTry) {
       kSlowReaderUs);
 }
 
-// A thread that nobody saw starting may have got its stack where something was cached; what it pins first
-// is looked at only when the reader has told what was there before. Memory that is hit without a check stands
-// for the stack.
+// A thread whose start no hook saw may have its stack where a region was cached; its first pin waits until
+// the reader has reported earlier releases. Memory that is hit without a check stands for the stack.
 TEST_F(PinCacheWatchMutants, AThreadsFirstPinWaitsForTheReader) {
   create(watching());
   use(page_);

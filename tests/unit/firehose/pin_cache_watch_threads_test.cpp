@@ -25,7 +25,7 @@ namespace {
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 // The address sanitizer's allocator is copied with its locks: beside threads that allocate, about one child
-// in forty stands still in its first malloc(), whoever it belongs to.
+// in forty hangs in its first malloc(), whichever thread holds the lock.
 constexpr bool kHeapInChildren = false;
 #else
 constexpr bool kHeapInChildren = true;
@@ -53,11 +53,11 @@ hydrant_domain_t plain_domain(const hydrant_registrar_t& table) {
   return domain;
 }
 
-// ---- no life is served by the registration of another, whoever maps and unmaps meanwhile ----
+// ---- no mapping is served by the registration of an earlier one while threads map and unmap ----
 
 class PinCacheWatchStress : public WatchedPinCache {
  protected:
-  // Gives four pages another life and leaves no hole meanwhile, which somebody else might get.
+  // Replaces four pages without leaving a hole, which another thread might map.
   void renew_in_place(size_t page, uint64_t how) {
     constexpr int kDontUnmap = 4;  // MREMAP_DONTUNMAP, since Linux 5.7
     constexpr size_t kBytes = 4 * kPage;
@@ -220,7 +220,7 @@ class PinCacheWatchHeap : public ::testing::Test {
     EXPECT_EQ(hydrant_domain_destroy(domain_, HYDRANT_FINI_UNPIN), GASNET_OK);
   }
 
-  // One allocation's life; false if it could not be pinned.
+  // Allocates, pins, releases and frees a block; false if it could not be pinned.
   bool use_heap(std::mt19937_64& random) const {
     const size_t bytes = 1 + random() % (size_t{512} << 10);
     void* block = std::malloc(bytes);

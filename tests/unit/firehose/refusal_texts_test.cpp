@@ -82,7 +82,7 @@ struct Row {
   const char* cause;
   int (*provoke)(Scene&);
   int code;
-  std::vector<const char*> words;  // who says it, the limit or cause, the remedy
+  std::vector<const char*> words;  // the reporter, the limit or cause, the remedy
 };
 
 int create_domain(const hydrant_domain_options_t& options) {

@@ -1,4 +1,4 @@
-// What the tests of a watching pin cache share: real memory that comes and goes, in both modes.
+// Fixture of the tests of a pin cache that watches: memory that is mapped and unmapped, in both modes.
 #pragma once
 
 #include <hydrant/monitor.h>
@@ -32,7 +32,7 @@ class WatchedPinCache : public PinCacheTest {
     // A pin that loses patience does without the cache, which a test may take for a defect.
     constexpr double kMore = 50;
     set_patience(static_cast<unsigned>(std::ceil(patience() * kMore)));
-    // What a test leaves dead stays so until it calls the cache.
+    // Regions that a test leaves dead stay so until it calls the cache.
     Upkeep::set_delay_ns(UINT64_MAX / 2);
 #endif
     the_monitor().settle();  // late news of what an earlier test had in the same place
@@ -58,7 +58,7 @@ class WatchedPinCache : public PinCacheTest {
     return number;
   }
   uint32_t coverage(size_t page, size_t pages = 1) {
-    // What was released before may be half told.
+    // Earlier releases may be reported in part only.
     the_monitor().settle();
     uint32_t answer = ~0u;
     EXPECT_EQ(hydrant_coverage(domain_, arena_.page(page), pages * kPage, &answer), GASNET_OK);

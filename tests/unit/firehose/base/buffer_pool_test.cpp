@@ -1,4 +1,4 @@
-// One thread and a pool: sizes, memory, registration, "not now", statistics, misuse.
+// A pool used by a single thread: sizes, memory, registration, "not now", statistics, misuse.
 // buffer_pool_threads_test.cpp has the threads, buffer_pool_fork_test.cpp the forks.
 #include "firehose/base/buffer_pool/buffer_pool.hpp"
 

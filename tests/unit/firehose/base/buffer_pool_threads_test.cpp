@@ -1,5 +1,5 @@
-// Many threads on one pool: no buffer is ever in two hands, none is lost, nobody starves beside an idle
-// thread.
+// Many threads share a pool: no buffer is ever handed out twice or lost, and no thread starves while an idle
+// thread caches buffers.
 #include "tests/support/threads.hpp"
 #include "tests/unit/firehose/base/buffer_pool_util.hpp"
 
@@ -27,7 +27,7 @@ constexpr bool kSanitized = true;  // ten times slower
 constexpr bool kSanitized = false;
 #endif
 
-// Every 8 bytes of a held buffer carry its holder's tag: whoever else writes there is found out.
+// Every 8 bytes of a held buffer carry its holder's tag, so that a write by any other thread is detected.
 void write_tag(const PoolBuffer& buffer, uint64_t tag) {
   for (size_t i = 0; i < buffer.size; i += 8) std::memcpy(buffer.addr + i, &tag, 8);
 }

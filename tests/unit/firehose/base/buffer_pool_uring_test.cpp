@@ -12,7 +12,7 @@
 namespace hydrant::testing {
 namespace {
 
-// What leaves through the pinned pages of this buffer.
+// The bytes that a write through the pinned pages of this buffer puts into a file.
 std::string sent(UringRegistrar& registrar, const PoolBuffer& buffer) {
   const TestFile file;
   const MemoryRange range{reinterpret_cast<uintptr_t>(buffer.addr), buffer.size};

@@ -188,7 +188,7 @@ TEST_F(ConfigTest, FirstRankReportsInvalidValues) {
   EXPECT_THAT(GetCapturedStderr(), HasSubstr("FIREHOSE_MODE=\"pages\" is not accepted"));
 }
 
-// What nobody reads before there is trouble is told of at the start, too.
+// Invalid values are reported at startup, also those of knobs that are read late or never.
 TEST_F(ConfigTest, BadValuesAreReportedWhenAnyKnobIsRead) {
   const ScopedEnv choice("FIREHOSE_WATCH", "maybe");
   const ScopedEnv size("FIREHOSE_BUDGET", "lots");

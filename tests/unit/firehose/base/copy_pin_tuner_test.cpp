@@ -14,7 +14,7 @@ namespace {
 using Way = CopyPinTuner::Way;
 constexpr size_t kLen = 65536;
 
-// What a use costs by the way it goes, in ns.
+// The cost of a use in ns, by way.
 struct Costs {
   uint64_t copy, if_pinned, pin;
   uint64_t of(Way way) const {
@@ -101,7 +101,7 @@ TEST_F(CopyPinTunerTest, LengthsLearnByThemselves) {
 }
 
 TEST_F(CopyPinTunerTest, LongerUsesOfAClassCountByTheByte) {
-  // What comes to the cheaper way is longer throughout.
+  // All uses that are assigned to the cheaper way are longer.
   for (int i = 0; i < 24; ++i) {
     const CopyPinTuner::Turn turn = tuner_.choose(kLen);
     const size_t len = turn.way == Way::kCopy ? 2 * kLen - 1 : kLen;

@@ -1,4 +1,4 @@
-// What the handlers of forks lock: forks one after another, inside a section, and inside another fork.
+// Locks that fork handlers take: forks one after another, inside a section, and inside another fork.
 #include "firehose/base/fork_nesting.hpp"
 
 #include <gtest/gtest.h>

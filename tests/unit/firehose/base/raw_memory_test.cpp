@@ -36,7 +36,7 @@ Mapping mapping_at(const void* p) {
   return {};
 }
 
-// One page of the program's memory, of the kind that jemalloc maps; null where something is there already.
+// A page of the program's memory, of the kind that jemalloc maps; null if the address is already mapped.
 void* map_of_program(uintptr_t at) {
   void* p = mmap(reinterpret_cast<void*>(at), kPage, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);

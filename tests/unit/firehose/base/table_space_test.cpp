@@ -127,7 +127,7 @@ TEST_F(TableSpaceTest, AnAddressLimitLeavesRoomForTables) {
     getrlimit(RLIMIT_AS, &limit);
     limit.rlim_cur = kMax;
     if (setrlimit(RLIMIT_AS, &limit) != 0) _exit(2);
-    // More may be mapped already than the limit: then nothing can be had, as from mmap().
+    // More than the limit may be mapped already: then take() must fail, as mmap() does.
     void* probe = mmap(nullptr, kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     const bool any = probe != MAP_FAILED;
     _exit((space_.take(kPage) != nullptr) == any ? 0 : 1);

@@ -86,7 +86,7 @@ struct Parts {
     gates.open(lock, r);
     return r;
   }
-  // What the unpinner does at its end.
+  // Does what the unpinner does at its end: releases the budget and quarantines the slots.
   void settle(const CacheLock& lock, RegionQueue* retired) {
     auto& infos = store.infos(lock);
     while (!retired->empty()) {

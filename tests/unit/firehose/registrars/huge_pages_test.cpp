@@ -74,13 +74,13 @@ TEST(HugePages, APartOfAHugePageIsChargedWhole) {
   EXPECT_EQ(pages.charge(memory.part(1, count)), 2 * huge);
   EXPECT_EQ(pages.charge(memory.part(count - 1, 2)), 2 * huge);
   EXPECT_EQ(pages.charge(memory.all()), 2 * huge);
-  // What the kernel says is asked again within 0.2 s.
+  // Page sizes are queried from the kernel again within 0.2 s.
   mprotect(reinterpret_cast<void*>(memory.part(1, 1).addr), kPageBytes, PROT_READ);
   madvise(reinterpret_cast<void*>(memory.all().addr), huge, MADV_DONTNEED);
   EXPECT_TRUE(testing::wait_until([&] { return pages.charge(memory.part(1, 1)) == kPageBytes; }));
 }
 
-// The same file of /proc has the same inode, whoever opens it.
+// All opens of the same file of /proc have the same inode.
 TEST(HugePages, TheProgramsOwnPagemapIsNotClosed) {
   EXPECT_EQ(testing::run_in_child([]() -> std::string {
               const testing::OwnDescriptors own;

@@ -21,7 +21,7 @@ constexpr int kForEver = 1 << 30;
 
 enum Call { kLock, kUnlock, kPopulate, kCalls };
 
-// What the played kernel knows of the pages of `memory`; other pages, such as that of the probe, always work.
+// State of the pages of `memory` in the simulated kernel; other pages, such as the probe's, always work.
 struct FaultyKernel {
   MappedPages memory{kFaultyPages * kPageBytes};
   bool locked[kFaultyPages] = {};
@@ -126,7 +126,7 @@ class MlockFaults : public ::testing::Test {
   std::unique_ptr<Registrar> mlock_;
 };
 
-// How many stretches of `range` nobody counts any more.
+// The number of runs in `range` whose pages have no pin left.
 int gone_runs(const int* counts, size_t first, size_t n) {
   int runs = 0;
   for (size_t i = first; i < first + n; ++i) {
@@ -227,7 +227,7 @@ TEST_F(MlockFaults, OneWalkOverThePagesPerPinAndItsEndsBeforeForAWriter) {
   EXPECT_FALSE(kernel_.plain_locks) << "locking that makes resident, and populating, too";
 }
 
-// What is more than may be locked is not brought in.
+// A pin beyond the lock limit populates only its first and last page.
 TEST_F(MlockFaults, UnlockablePinPopulatesItsEndsOnly) {
   kernel_.fail(kLock, 0, kForEver, ENOMEM);
   EXPECT_NE(pin(kernel_.pages(0, 32)), Status::kOk);

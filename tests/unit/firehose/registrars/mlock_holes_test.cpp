@@ -113,7 +113,7 @@ constexpr MlockCalls kCallsWithHoles = {&lock_with_holes,      &unlock_with_hole
                                         &populate_with_holes,  &mapped_with_holes,
                                         &find_lock_with_holes, &mapping_with_holes};
 
-// What each page should be, page by page.
+// The expected state of each page.
 struct Model {
   int counts[kPagesWithHoles] = {};
   int unmapped[kPagesWithHoles] = {};  // pins of memory whose end was reported
@@ -177,8 +177,8 @@ class MlockHoles : public ::testing::Test {
   UnpinResult unpin(size_t first, size_t n) {
     return mlock_->unpin(kernel_.pages(first, n), nullptr);
   }
-  // One for each stretch that the model counts no more and had not to leave locked, and one for each mapped
-  // run of such a stretch that has a hole.
+  // At most one call for each run of pages whose last pin ends and that were not left locked, and one for
+  // each mapped part of such a run that has a hole.
   int max_unlocks(const Model& model, size_t first, size_t n) const {
     int most = 0;
     for (size_t i = first; i < first + n; ++i) {
@@ -415,7 +415,7 @@ TEST_F(MlockHoles, AbandonedReportLeavesTheRestLocked) {
   EXPECT_FALSE(kernel_.locked[4] || kernel_.locked[20]);
 }
 
-// Overlapping pins of real pages from several threads: whoever holds a pin finds it locked.
+// Overlapping pins of real pages from several threads: every holder of a pin finds its pages locked.
 TEST(MlockHolesLong, AHeldPinIsLockedWhateverOthersUnpin) {
   auto status = Status::kOk;
   const auto mlock = make_mlock_registrar(&status);

@@ -80,7 +80,7 @@ std::string exhaust_as_ordinary_user() {
   if (pin_until_refused(*uring, memory, pins) != Status::kNotReady)
     return "exhaustion is not 'not now'";
   if (!says("RLIMIT_MEMLOCK is 8388608 bytes") || !says("ulimit -l")) return last_error_text();
-  // What the probe pinned may still be charged on kernels that give back late.
+  // The probe's pages may still be charged on kernels that release charges late.
   if (pins.size() > kRingLimit / kPinBytes) return "more was pinned than the limit allows";
   if (pins.size() < kRingLimit / kPinBytes - 8)
     return "only " + std::to_string(pins.size()) + " pins";
@@ -178,7 +178,7 @@ std::string pin_all_that_is_promised() {
     const auto pinned = [&] {
       return uring->pin(memory.pages(page, 1), Access::kAll, key.data()) == Status::kOk;
     };
-    // What the probe pinned may still be charged on kernels that give back late.
+    // The probe's pages may still be charged on kernels that release charges late.
     if (!wait_until(pinned)) return last_error_text();
   }
   return "";
@@ -272,7 +272,7 @@ TEST(UringProcess, ForkClosesEveryRingDuringOpenAndClose) {
   }
   std::string wrong;
   for (int i = 0; i < 200 && wrong.empty(); ++i) {
-    // No forget_in_child(): nobody knows the rings that the threads make.
+    // No forget_in_child(): the rings of the threads are not recorded.
     wrong = run_in_child([] { return open_rings() == 0 ? "" : std::string("a ring is open"); });
   }
   stop.store(true);

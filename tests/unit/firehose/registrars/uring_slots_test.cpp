@@ -68,7 +68,7 @@ TEST(UringSlots, OnlyTheRightKeyRetiresARegistration) {
   EXPECT_FALSE(slots.retire(run, kRange, &charge));
   EXPECT_FALSE(slots.find(run, &range));
   slots.give(slot, 1);
-  // An even generation is nobody's, also if it is the slot's own.
+  // An even generation marks a free slot, also if it is the slot's current one.
   EXPECT_FALSE(slots.retire({slot, run.generation + 1}, kRange, &charge));
 }
 

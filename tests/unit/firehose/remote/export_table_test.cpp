@@ -145,7 +145,7 @@ TEST_F(ExportTableTest, WhatIsGrantedBesideIsCutWhereItWouldOverlap) {
   EXPECT_EQ(beside(20, 4, 60), std::pair(uintptr_t{4}, size_t{60})) << "both lie in it";
   EXPECT_EQ(beside(20, 4, 30), std::pair(uintptr_t{4}, size_t{26})) << "one lies in it";
   EXPECT_EQ(beside(10, 10, 10), std::pair(uintptr_t{10}, size_t{10})) << "it is what is needed";
-  // What is cut off had a part of another one in it.
+  // The part that is cut off overlapped another export.
   const uint64_t across = add(1, 10, 4);  // 10 to 13
   EXPECT_EQ(beside(20, 9, 20), std::pair(uintptr_t{14}, size_t{15}));
   EXPECT_TRUE(release(across, 1));

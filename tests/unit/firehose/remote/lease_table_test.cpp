@@ -1,4 +1,4 @@
-// What peers may have of a target's memory: the arithmetic alone, without messages.
+// Leases of a target's memory: the arithmetic alone, without messages.
 #include "firehose/remote/target/lease_table.hpp"
 
 #include "tests/support/sizes.hpp"
@@ -68,7 +68,7 @@ TEST(LeaseTable, AnIdlePeersLeaseIsCutAndItIsTold) {
   EXPECT_GT(leases.number(2), before);
   EXPECT_LT(leases.lease(2), leases.held(2));
   EXPECT_FALSE(leases.admit(2, kPage, false)) << "nothing before it has given back";
-  // What it gives back is lent on.
+  // The amount that it releases is lent to other peers.
   const uint64_t lease = leases.lease(1);
   leases.release(2, leases.held(2));
   (void)leases.admit(1, 20 * kPage, true);
@@ -92,13 +92,13 @@ TEST(LeaseTable, WhatIsLentToAPeerThatIsGoneIsFree) {
 TEST(LeaseTable, LargestHolderIsFound) {
   LeaseTable leases;
   ASSERT_TRUE(leases.set_up(60 * kPage, 4, 50));
-  const auto nobody = [](uint32_t) { return false; };
-  EXPECT_EQ(leases.largest_holder(nobody), 4u) << "nobody has any";
+  const auto skip_none = [](uint32_t) { return false; };
+  EXPECT_EQ(leases.largest_holder(skip_none), 4u) << "no peer holds memory";
   leases.grant(1, kPage);
   leases.grant(3, 2 * kPage);
-  EXPECT_EQ(leases.largest_holder(nobody), 3u);
+  EXPECT_EQ(leases.largest_holder(skip_none), 3u);
   leases.release(3, 2 * kPage);
-  EXPECT_EQ(leases.largest_holder(nobody), 1u);
+  EXPECT_EQ(leases.largest_holder(skip_none), 1u);
   EXPECT_NE(leases.largest_holder([](uint32_t peer) { return peer == 1; }), 1u) << "passed over";
 }
 

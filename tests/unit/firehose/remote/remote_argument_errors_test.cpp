@@ -1,4 +1,4 @@
-// What the interface of remote pins refuses, and that its texts say what was asked for and what the limit is.
+// Arguments that the interface of remote pins refuses, with texts that name the request and the limit.
 #include "firehose/remote/remote_wire.hpp"
 #include "tests/support/remote_pin_cluster.hpp"
 
@@ -82,7 +82,7 @@ TEST(RemoteArgumentErrors, WhatMustBeUnpinnedFirstIsLentWhereItIsCached) {
   EXPECT_EQ(owner.registrar.live(), 0u);
 }
 
-// What a peer guesses that it will need is no request: its owner may be about to release it.
+// The extra range that a peer wants speculatively is not granted: its owner may be about to release it.
 TEST(RemoteArgumentErrors, OfWhatMustBeUnpinnedFirstNoMoreIsLentThanWasAskedFor) {
   RemotePinCluster::Settings settings = exact();
   settings.domain_watch = HYDRANT_WATCH_NONE;
@@ -247,7 +247,7 @@ TEST(RemoteArgumentErrors, RightsThatAreNoRemoteOnesAreRefused) {
   hydrant_remote_release(cached.pin);
 }
 
-// What an end cannot be is said with the values that were given.
+// An invalid option is refused with a text that quotes its values.
 TEST(RemoteArgumentErrors, OptionsThatCannotWorkAreRefusedWithTheirValues) {
   RemotePinCluster world(exact(3));
   const auto refused = [&](auto change, std::initializer_list<const char*> words) {

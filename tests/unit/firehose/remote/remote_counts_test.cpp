@@ -188,13 +188,13 @@ TEST(RemoteQuotas, SixOfSixtyFourHitMoreWithLeasesThanWithAFixedSplit) {
   EXPECT_GE(lent * 2, fixed * 3);
 }
 
-// Everybody wants everybody's memory, and there is next to none: each request is answered in a bounded number
-// of steps, be it with "not now", and whoever holds nothing is in nobody's way.
+// All ranks request memory of all others, and there is next to none: each request is answered in a bounded
+// number of steps, possibly with "not now", and ranks that hold nothing do not block others.
 TEST(RemoteQuotas, NoBudgetThatCanServeIsTooSmallForAnAnswer) {
   for (const uint32_t ranks : {2u, 3u, 4u}) {
     for (const uint64_t budget : {uint64_t{kPage}, uint64_t{2 * kPage}, uint64_t{ranks * kPage}}) {
       for (const uint32_t percent : {1u, 50u, 100u}) {
-        // What can serve nobody is refused (RemoteArgumentErrors).
+        // A budget that can serve no peer is refused (RemoteArgumentErrors).
         const uint64_t sure = budget * percent / 100;
         if (sure / (ranks - 1) + budget - sure < kPage) continue;
         SCOPED_TRACE(std::to_string(ranks) + " ranks, " + std::to_string(budget) + " bytes, " +
@@ -273,7 +273,7 @@ TEST(RemoteQuotas, HeldMemoryIsNotReady) {
   expect_nothing_left(world);
 }
 
-// All is lent to one, who goes idle: the other's asking brings it back.
+// A peer holds the whole pool and goes idle: another peer's requests bring it back.
 TEST(RemoteQuotas, NoPeerStarvesBesideAnIdlePeer) {
   RemotePinCluster::Settings settings = exact(3);
   settings.domain_merge_bytes = 1;
@@ -327,7 +327,7 @@ size_t pending_of(RemotePinCluster& world, uint8_t type, uint32_t to) {
   return n;
 }
 
-// A pin of the target's own that finds no room, as often as somebody would try.
+// Fails to pin at the target itself for lack of budget, `times` times.
 void starve(RemotePinCluster& world, uint32_t rank, int times) {
   for (int i = 0; i < times; ++i) {
     const hydrant_pin_t mine =

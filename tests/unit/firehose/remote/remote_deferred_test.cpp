@@ -1,5 +1,5 @@
-// What the target's function is given stays registered until the function has returned and the reply has been
-// made: also where the peer lies, or goes.
+// Memory passed to the target's function stays registered until the function has returned and the reply was
+// made, also if the peer sends false data or leaves.
 #include "firehose/remote/remote_wire.hpp"
 #include "tests/support/remote_pin_cluster.hpp"
 
@@ -12,7 +12,7 @@
 namespace hydrant::testing {
 namespace {
 
-// What the function of rank 1 saw.
+// Observations of the function of rank 1.
 struct Seen {
   RemotePinCluster* world = nullptr;
   bool stop = false;  // wait in the function until let go
@@ -143,7 +143,7 @@ TEST(RemoteDeferred, ArgumentsOfTheFunctionOutliveThePeer) {
     EXPECT_EQ(seen.calls, 1);
     EXPECT_TRUE(seen.registered);
     EXPECT_EQ(world[1].sent[HYDRANT_LANE_REPLY] + world[1].sent[HYDRANT_LANE_REQUEST], 0u)
-        << "nobody is there to be answered";
+        << "the peer that would get the reply has left";
     expect_nothing_exported(world);
     ASSERT_EQ(hydrant_remote_peer_gone(world[0].end, 1), GASNET_OK);
     world.settle();

@@ -38,7 +38,7 @@ std::vector<std::byte> bytes_of(const Parts&... parts) {
   return out;
 }
 
-// One message of each type, as they are really sent.
+// A message of each type, as the ends really send it.
 std::vector<RemoteMessage> samples() {
   RemotePinCluster world(exact_and_small());
   std::vector<RemoteMessage> all;
@@ -203,7 +203,7 @@ TEST(RemoteMessages, ForeignReleaseIsIgnored) {
   hydrant_remote_release(a.pin);
 }
 
-// From whom a message comes is the messenger's word; it may be wrong.
+// The messenger reports a message's sender; its report may be wrong.
 TEST(RemoteMessages, SendersThatDoNotExistAreTurnedAway) {
   RemotePinCluster world(exact_and_small());
   const std::vector<std::byte> ask = bytes_of(header(Type::kLeaseRequest), Amount{kPage});
@@ -235,7 +235,7 @@ TEST(RemoteMessages, AReplyThatGrantsWhatWasNotAskedForIsNotBelieved) {
       {"a negative status", [](Reply* r) { r->status = -1; }, true},
       {"no lease", [](Reply* r) { r->lease = 0; }, false},
       {"a huge lease", [](Reply* r) { r->lease = UINT64_MAX; }, false},
-      {"an id of nobody", [](Reply* r) { r->id = UINT64_MAX; }, false},
+      {"an unknown id", [](Reply* r) { r->id = UINT64_MAX; }, false},
       {"all flags", [](Reply* r) { r->flags = UINT32_MAX; }, false},
   };
   for (const Lie& lie : lies) {

@@ -9,7 +9,7 @@ namespace hydrant::testing {
 namespace {
 
 constexpr size_t kLeasePages = 1024;
-// Of these some miss without what keeps firehoses apart, others without what gives up small ones first.
+// Some of these seeds miss if firehoses are not kept apart, others if small ones are not released first.
 constexpr uint32_t kFirstSeed = 7, kLastSeed = 19;
 
 // Two ends, of which one asks the other for parts of pages at random places, one at a time.
@@ -51,7 +51,7 @@ class RandomPins {
   RemotePinCluster world_;
 };
 
-// What smaller sets have left registered at the target overlaps: grants of all of it would, too.
+// Regions that smaller sets left registered at the target overlap; so would grants of all of them.
 TEST(RemoteOverlap, ASetOfTheWholeLeaseIsHitAfterSmallerOnes) {
   for (uint32_t seed = kFirstSeed; seed <= kLastSeed; ++seed) {
     RandomPins pins(seed);

@@ -218,7 +218,7 @@ TEST(RemotePinLifetime, MessengersReportOfADeadPeerCountsOnce) {
   hydrant_remote_release(b.pin);
 }
 
-// Later, from poll(): whoever has joined it asks by himself.
+// The reply comes later, from poll(): each request that joined the move then sends its own.
 TEST(RemotePinLifetime, WhoHasJoinedAMoveThatCannotBeSentIsAnswered) {
   RemotePinCluster world(exact());
   RemoteResult a, b;

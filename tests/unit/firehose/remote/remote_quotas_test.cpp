@@ -16,7 +16,7 @@ RemotePinCluster::Settings fixed_split(uint32_t ranks, size_t pages_of_each) {
   return settings;
 }
 
-// Pins and releases a page of rank 1; false: it was not to be had.
+// Pins and releases a page of rank 1; false if the pin failed.
 bool use_page_of_1(RemotePinCluster& world, uint32_t from, size_t page) {
   RemoteResult result;
   remote_pin(world, from, 1, world[1].arena.addr(page), kPage, &result);
@@ -38,7 +38,7 @@ size_t hits(RemotePinCluster& world, uint32_t from, size_t pages) {
 }
 
 TEST(RemoteQuotas, MoreThanWasAskedForCountsToo) {
-  // The target's domain joins neighbours, whoever asked for them.
+  // The target's domain joins neighbours, whichever peer requested them.
   RemotePinCluster world(fixed_split(3, 8));
   for (size_t page = 0; page < 32; ++page) {
     ASSERT_TRUE(use_page_of_1(world, 0, page)) << page;
@@ -74,7 +74,7 @@ TEST(RemoteQuotas, ASetThatFitsIsHeldWholeInABudgetWithNothingToSpare) {
   }
 }
 
-// Where the domain is full, what it joins costs room for as long as the parts are held.
+// In a full domain a joined region costs budget for as long as its parts are held.
 TEST(RemoteQuotas, PeersThatWantMoreThanThereIsUseAllOfIt) {
   RemotePinCluster::Settings settings;
   settings.ranks = 7;

@@ -67,7 +67,7 @@ TEST(RemoteRoom, WhoWaitsForRoomIsToldOnceThereIsSome) {
   ASSERT_TRUE(result.held());
   hydrant_remote_release(result.pin);
   for (int i = 0; i < 100; ++i) world.settle();
-  EXPECT_EQ(told.size(), 1u) << "nobody waits any more";
+  EXPECT_EQ(told.size(), 1u) << "no peer waits any more";
 }
 
 // Each answer is a message that arrives: it is what keeps a client polling that polls only then.

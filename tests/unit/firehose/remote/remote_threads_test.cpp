@@ -203,8 +203,8 @@ TEST(RemoteThreads, ThreadsShareAnEnd) {
   }
 }
 
-// Whoever hears "quiet" may write where a peer has written: for the thread sanitizer, which sees whether what
-// quiet() reads without a lock orders the two. Once with nothing exported afterwards, once with more.
+// After quiet() a caller may write where a peer has written: the thread sanitizer checks that the unlocked
+// reads of quiet() order the two writes. Once with nothing exported afterwards, once with more.
 TEST(RemoteThreads, QuietOrdersWhatPeersWroteBefore) {
   for (int more = 0; more < 2; ++more) {
     RemotePinCluster world(exact_for_threads());
@@ -239,7 +239,7 @@ TEST(RemoteThreads, QuietOrdersWhatPeersWroteBefore) {
   }
 }
 
-// Who ends a domain looks whether any end serves it, and others end theirs meanwhile: for the thread
+// Ending a domain checks whether any end serves it, while other threads destroy ends: for the thread
 // sanitizer.
 TEST(RemoteThreads, EndsOfOthersEndWhileADomainIsToEnd) {
   RemotePinCluster other(

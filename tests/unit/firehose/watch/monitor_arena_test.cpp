@@ -98,8 +98,8 @@ TEST(MonitorArena, FourThousandAndNoMore) {
   }
 }
 
-// A small arena gives way to a large one in the same place of the table, again and again: nobody may ever
-// see the address of one with the length of the other.
+// A small arena and a large one alternate in the same entry of the table: no reader may see the address of
+// one with the length of the other.
 TEST(MonitorArena, NoMixtureOfTwoIsEverSeen) {
   const hydrant_monitor_t& monitor = the_monitor();
   constexpr uintptr_t kSmall = kFarArena;

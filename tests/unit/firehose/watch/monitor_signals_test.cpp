@@ -72,7 +72,7 @@ class MonitorSignals : public ::testing::Test {
       g_work = nullptr;
       if (!wrong.empty()) return wrong;
       if (work.replaced == 0 || work.replaced != work.emptied) return "the handler did not run";
-      // What it did is known: new mappings may be cached, and emptied ones not, without the hooks.
+      // The handler's changes are known: new mappings may be cached, and emptied ones not, without the hooks.
       if (cover(work.memory, 0, Work::kPages) != HYDRANT_COVER_CHECKED) return "new memory is not";
       if (cover(work.memory, Work::kPages, 1) != HYDRANT_COVER_NONE) return "emptied memory is";
       return "";
@@ -124,8 +124,8 @@ std::string cover_beside_handlers(std::atomic<bool>& due) {
   event._sigev_un._tid = gettid();
   timer_t timer{};
   if (timer_create(CLOCK_MONOTONIC, &event, &timer) != 0) return "no timer";
-  // One signal each time: a handler may take longer than any period, and its thread would make no step
-  // between two.
+  // A single signal each time: a handler may take longer than any period, and its thread would make no
+  // progress between two.
   const itimerspec once{{0, 0}, {0, 1'000'000}};
   constexpr unsigned kPauseUs = 5000;
   set_mutant(Mutant::kNone, kPauseUs);

@@ -1,4 +1,4 @@
-// The monitor through its public face: who is told what, and how memory may be cached.
+// The monitor through its public interface: notifications of clients, and coverage of memory.
 #include <hydrant/monitor.h>
 
 #include "firehose/base/log.hpp"
@@ -326,7 +326,7 @@ TEST_F(MonitorCover, NewMemoryInAnOldPlaceIsWatchedAnew) {
   }
 }
 
-// A segment attached over memory: the kernel does not say so, who attached it does.
+// The kernel does not report a segment that is attached over memory; the thread that attached it does.
 TEST_F(MonitorCover, UnreportedReplacementIsQueriedAgain) {
   const int id = shmget(IPC_PRIVATE, 2 * kPage, IPC_CREAT | 0600);
   if (id < 0) GTEST_SKIP() << "no System V shared memory: " << std::strerror(errno);
@@ -376,7 +376,7 @@ TEST_F(MonitorCover, QuietWithoutReleasesInFlight) {
   EXPECT_TRUE(listener_.told_of(memory_, 0, 4)) << "quiet includes having told";
 }
 
-// A slow cache holds everybody up, but nobody is told wrongly that all is well.
+// A slow client delays the other clients, and the monitor does not report quiet() meanwhile.
 TEST_F(MonitorCover, NotQuietWhileAClientIsStillForgetting) {
   ASSERT_EQ(cover(memory_, 0, 16), HYDRANT_COVER_CHECKED);
   listener_.hold_back(true);
@@ -409,7 +409,7 @@ TEST_F(MonitorCover, BlocksOfPinsAreMarkedForGood) {
     const uintptr_t block = addr >> HYDRANT_MONITOR_BLOCK_SHIFT;
     return (__atomic_load_n(&blocks[block / 64], __ATOMIC_ACQUIRE) >> block % 64 & 1) != 0;
   };
-  // Where no mapping of this process is: nobody else marks it.
+  // Outside all mappings of this process, so that no other code marks it.
   constexpr uintptr_t kBlock = uintptr_t{1} << HYDRANT_MONITOR_BLOCK_SHIFT;
   constexpr uintptr_t kFar = uintptr_t{1} << 40;
   ASSERT_FALSE(is_marked(kFar));

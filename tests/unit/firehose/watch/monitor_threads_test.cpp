@@ -60,7 +60,7 @@ TEST_F(MonitorThreads, ReleasesAndQuestionsFromManyThreads) {
         } else if ((i + t) % 3 == 1) {
           (void)madvise(memory.page(8), 4 * kPage, MADV_DONTNEED);
         } else {
-          // MREMAP_DONTUNMAP: no hole meanwhile, which somebody else might get.
+          // MREMAP_DONTUNMAP: leaves no hole that another thread might map
           (void)mremap(memory.page(0), 4 * kPage, 4 * kPage, MREMAP_MAYMOVE | MREMAP_FIXED | 4,
                        memory.page(12));
         }
@@ -74,7 +74,7 @@ TEST_F(MonitorThreads, ReleasesAndQuestionsFromManyThreads) {
       MappedMemory memory(4);
       memory.replace(0, 4);
       while (running != 0) {
-        // One's own memory is covered, whatever the others do.
+        // A thread's own memory is covered, whatever the others do.
         if (cover(memory, 0, 4) != HYDRANT_COVER_CHECKED) ++told_late;
         (void)the_monitor().quiet(100'000);
         (void)the_monitor().pinned(memory.addr(), 1);
@@ -149,7 +149,7 @@ TEST_F(MonitorThreads, ChildStartsAnewAndTheParentIsUnharmed) {
   ASSERT_EQ(cover(memory, 0, 8), HYDRANT_COVER_CHECKED);
   EXPECT_EQ(run_in_child([&]() -> std::string {
               if (std::string wrong = watches(); !wrong.empty()) return wrong;
-              // What the parent watched is this process's own memory now.
+              // Memory that the parent watched is this process's own now.
               Listener listener;
               if (cover(memory, 0, 8) != HYDRANT_COVER_CHECKED) return "inherited: not covered";
               memory.unmap(0, 8);
@@ -206,7 +206,7 @@ TEST_F(MonitorThreads, WithoutItsDescriptorNothingIsCovered) {
                 closed = true;
               }
               if (!closed) return "no descriptor found";
-              memory.replace(4, 4);  // the kernel may still report this to the one who polls
+              memory.replace(4, 4);  // the kernel may still report this to the thread that polls
               const bool known =
                   wait_until([&] { return cover(memory, 0, 2) == HYDRANT_COVER_NONE; });
               if (!known) return "still said to be covered";

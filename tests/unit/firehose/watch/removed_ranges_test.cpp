@@ -39,7 +39,7 @@ class Model {
     const uint32_t cut = page + n < kPages ? id_[page + n - 1] : 0;
     std::fill_n(id_.begin() + static_cast<std::ptrdiff_t>(page), n, 0u);
     if (cut == 0) return;
-    // What is left on the other side is a range of its own.
+    // The part on the other side becomes a range of its own.
     const uint32_t id = ++last_id_;
     numbers_[id] = numbers_[cut];
     for (size_t i = page + n; i < kPages && id_[i] == cut; ++i) id_[i] = id;
@@ -133,7 +133,7 @@ TEST(RemovedRanges, RoomySetAgreesWithAModel) {
   }
 }
 
-// What may never happen, however small the room: a removal that is not over is not found.
+// However small the set's capacity is, it must find each removal that has not ended.
 TEST(RemovedRanges, FullSetKeepsAtLeastWhatTheModelKeeps) {
   for (const size_t room : {3u, 4u, 7u, 16u}) {
     for (uint64_t seed = 1; seed <= 10; ++seed) {

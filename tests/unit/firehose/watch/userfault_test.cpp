@@ -1,4 +1,4 @@
-// What the kernel reports, call by call: everything above this relies on it.
+// Events that the kernel reports, call by call: all of the monitor relies on them.
 #include "firehose/watch/userfault.hpp"
 
 #include "tests/support/child_process.hpp"
@@ -58,7 +58,7 @@ class UserfaultTest : public ::testing::Test {
 
   MemoryRange range(size_t page, size_t n) const { return {memory_.addr(page), n * kPage}; }
 
-  // Whoever releases sleeps until its change was read, so it does that in a thread of its own.
+  // The releasing call sleeps until its event was read, so it runs in a thread of its own.
   Changes changes_of(const std::function<void()>& release) {
     Changes all;
     std::atomic<bool> done{false};
@@ -78,14 +78,14 @@ class UserfaultTest : public ::testing::Test {
   }
 
   MappedMemory memory_{16};
-  MappedMemory elsewhere_{4};  // to move to; goes when nobody is watching any more
+  MappedMemory elsewhere_{4};  // to move to; unmapped after the watch has ended
   Userfault userfault_;
 };
 
 TEST_F(UserfaultTest, MunmapIsReported) {
   EXPECT_EQ(changes_of([&] { memory_.unmap(2, 3); }),
             (Changes{{Kind::kUnmapped, range(2, 3), {}}}));
-  // Nothing is there: no news.
+  // No event without a mapping.
   EXPECT_EQ(changes_of([&] { memory_.unmap(2, 3); }), Changes{});
   // Over a hole: the call's range, once.
   EXPECT_EQ(changes_of([&] { memory_.unmap(1, 5); }),
@@ -239,7 +239,7 @@ TEST_P(UserfaultChangeInFlight, ChangeIsReportedUntilItsCallerReturns) {
     returned = true;
   });
   EXPECT_TRUE(wait_until([&] { return userfault_.change_under_way(); }));
-  // Nobody reads: it stays so, and its caller stays where it is.
+  // Without a reader the change stays under way, and the caller stays in its call.
   for (int i = 0; i < 200; ++i) {
     ASSERT_TRUE(userfault_.change_under_way());
     ASSERT_FALSE(returned);
@@ -292,7 +292,7 @@ TEST_F(UserfaultTest, HolesArePassedOver) {
   EXPECT_TRUE(userfault_.watch({other.addr(), other.bytes()}));
   EXPECT_EQ(changes_of([&] { other.unmap(7, 1); }),
             (Changes{{Kind::kUnmapped, {other.addr(7), kPage}, {}}}));
-  userfault_.close();  // before its memory goes, with nobody to read
+  userfault_.close();  // before its memory is unmapped, as there is no reader
 }
 
 TEST_F(UserfaultTest, PrivateFileMappingCannotBeWatched) {
@@ -325,7 +325,7 @@ TEST_F(UserfaultTest, MemoryWatchedByOthersCannotBeWatched) {
   EXPECT_FALSE(userfault_.watch({other.addr(), other.bytes()}));
   second.close();
   EXPECT_TRUE(userfault_.watch({other.addr(), other.bytes()})) << "its owner has let go";
-  userfault_.close();  // before its memory goes, with nobody to read
+  userfault_.close();  // before its memory is unmapped, as there is no reader
 }
 
 TEST_F(UserfaultTest, CloseEndsReportsAndLetsWaitersGo) {
@@ -341,7 +341,7 @@ TEST_F(UserfaultTest, CloseEndsReportsAndLetsWaitersGo) {
   threads.join();
   EXPECT_FALSE(userfault_.usable());
   EXPECT_TRUE(userfault_.change_under_way()) << "nothing is known";
-  memory_.unmap(4, 4);  // returns: nobody is to be told
+  memory_.unmap(4, 4);  // returns: there is no reader to wait for
   EXPECT_EQ(userfault_.descriptor(), -1);
 }
 
@@ -353,7 +353,7 @@ TEST_F(UserfaultTest, WatchingDeliversNoFaults) {
   MemoryChange changes[4];
   EXPECT_EQ(userfault_.read(changes, 4), 0u);
   EXPECT_EQ(fresh.page(63)[0], std::byte{3});
-  userfault_.close();  // before its memory goes, with nobody to read
+  userfault_.close();  // before its memory is unmapped, as there is no reader
 }
 
 // A program may close what it does not know, and open something else under the number.
@@ -368,7 +368,7 @@ TEST_F(UserfaultTest, AnotherFileUnderItsNumberIsLeftAlone) {
   EXPECT_FALSE(userfault_.watch(range(0, 1)));
   userfault_.close();
   EXPECT_EQ(userfault_.descriptor(), -1);
-  EXPECT_NE(fcntl(number, F_GETFD), -1) << "it was somebody else's";
+  EXPECT_NE(fcntl(number, F_GETFD), -1) << "the file is the program's";
   for (const int fd : {number, ends[0], ends[1]}) close(fd);
 }
 

@@ -1,4 +1,4 @@
-// What the functions of hydrant/alloc.h promise, whichever allocator is behind them.
+// Guarantees of the functions of hydrant/alloc.h, whichever allocator is behind them.
 #include <hydrant/alloc.h>
 
 #include "tests/support/child_process.hpp"

@@ -1,4 +1,4 @@
-// What a pin cache's monitor hears of the arenas, and when.
+// Reports of the arenas to a pin cache's monitor, and their order.
 #include <hydrant/alloc.h>
 
 #include "tests/unit/firehose/watch/arena/fake_monitor.hpp"
@@ -110,8 +110,8 @@ TEST_P(AllocMonitor, RangesItCannotNoteAreCounted) {
   hydrant_free(p);
 }
 
-// The proof that invalidate() comes first: while it runs, all that was in the memory is still there; and
-// that it comes again before anybody can have the memory: then it is empty.
+// invalidate() runs first while the memory still has its contents, and again, on empty memory, before the
+// memory can be allocated again.
 TEST_P(AllocMonitor, HearsOfEveryBlockBeforeAndAfterItIsEmptied) {
   have_monitor();
   constexpr size_t kBytes = 24 * kMiB;
@@ -144,7 +144,7 @@ TEST_P(AllocMonitor, WhatIsPinnedStaysAndIsGivenBackWhenItIsNot) {
   void* p = allocate(kBytes);
   ASSERT_NE(p, nullptr);
   const auto start = reinterpret_cast<uintptr_t>(p);
-  // One page of the fourth block, and one that two blocks share.
+  // A page of the fourth block, and another one that two blocks share.
   monitor_.pin(static_cast<char*>(p) + 7 * kMiB, 1);
   monitor_.pin(static_cast<char*>(p) + 12 * kMiB - 1, 2);
   const auto is_pinned = [](uintptr_t offset) {

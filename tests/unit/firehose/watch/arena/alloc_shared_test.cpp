@@ -1,4 +1,4 @@
-// Memory for other processes: where it lies, and that whoever maps it sees the same bytes.
+// Memory for other processes: where it lies, and that every process that maps it sees the same bytes.
 #include <gasnet_errors.h>
 #include <hydrant/alloc.h>
 
@@ -33,7 +33,7 @@ TEST(AllocShared, MoreThanTheLimitOnFileSizesIsNoMemory) {
             "");
 }
 
-// What the child writes to standard error, from allocations beyond the limit on file sizes.
+// The text that the child writes to standard error for allocations beyond the limit on file sizes.
 std::string lines_of_refusals(const char* log) {
   return run_in_child([log]() -> std::string {
     const rlimit limit{32 * kMiB, 32 * kMiB};

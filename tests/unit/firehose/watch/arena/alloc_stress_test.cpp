@@ -31,7 +31,7 @@ struct Piece {
   uint64_t tag;
 };
 
-// What one thread frees and another allocated.
+// Blocks that a thread allocates and another one frees.
 class Exchange {
  public:
   void give(Piece piece) {

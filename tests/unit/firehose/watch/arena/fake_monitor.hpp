@@ -22,7 +22,7 @@ class FakeMonitor {
   };
 
   static FakeMonitor& instance();
-  // What hydrant_monitor() answers from now on.
+  // The table that hydrant_monitor() returns from now on.
   static const hydrant_monitor_t* table();
 
   void appear() { present_ = true; }

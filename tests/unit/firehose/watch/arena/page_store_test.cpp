@@ -183,7 +183,7 @@ TEST_P(PageStoreTest, MoreThanMayBeKeptIsRecalledOnceAndEmptiedWhenItIsGivenUp) 
   EXPECT_EQ(store.trim(), 0u);
   EXPECT_EQ(recalled(), 4 * kBlockBytes) << "once is enough";
   for (size_t i = 0; i < 6; ++i) EXPECT_EQ(*pointer(addr + i * kBlockBytes), 1);
-  // Used again, and freed again: somebody may have registered it again, too.
+  // Used and freed again: a client may have registered it again, too.
   store.commit({addr + 5 * kBlockBytes, kBlockBytes});
   store.decommit({addr + 5 * kBlockBytes, kBlockBytes});
   EXPECT_EQ(store.trim(), 0u);

@@ -12,7 +12,7 @@
 namespace hydrant::arena {
 namespace {
 
-// A reservation of addresses that nobody touches.
+// A reservation of addresses that is never accessed.
 class SpanTableTest : public ::testing::Test {
  protected:
   static constexpr size_t kPages = 4096;

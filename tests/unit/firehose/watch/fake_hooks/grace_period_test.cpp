@@ -1,7 +1,7 @@
-// What quiet() and quiet_range() wait for, and what sync_range() does, where there is never a moment without
-// a change under way. This file stands in for the hooks' records and for the kernel's answer whether a change
-// is under way: each question is a step of a world in which calls enter and leave. So a wait is bounded by
-// steps and not by time. The reader and its reports are real.
+// The waits of quiet() and quiet_range(), and the work of sync_range(), while a change is always under way.
+// This file replaces the hooks' records and the kernel's reply whether a change is under way: each query is a
+// step of a simulation in which calls enter and leave. So a wait is bounded by steps and not by time. The
+// reader and its reports are real.
 #include <hydrant/monitor.h>
 
 #include "firehose/watch/hooks_abi.h"
@@ -35,7 +35,7 @@ std::array<uint64_t, kHeapWords> no_heaps{};
 std::array<uint64_t, kHeapWords> libc_blocks{};
 uintptr_t no_main_heap = 0;
 
-// What the calling thread is told when it asks whether a change is under way; empty: what the kernel says.
+// The simulated reply to the calling thread whether a change is under way; empty: the kernel's reply.
 thread_local std::function<bool()> change_under_way;
 
 }  // namespace
@@ -229,7 +229,7 @@ TEST_F(GracePeriod, TheLoaderIsWaitedFor) {
   EXPECT_LT(steps, kMaxSteps);
 }
 
-// What is under way while no call is inside was made past the hooks: it has to be read.
+// A change under way while no call is inside was made past the hooks: the reader has to read it.
 TEST_F(GracePeriod, AChangeWithoutACallIsWaitedForUntilItIsRead) {
   const int steps = steps_until_quiet([this] {
     if (steps_ <= kLong) return;

@@ -213,7 +213,7 @@ class LibcsOwnCalls : public RawCalls {
   void SetUp() override {
     RawCalls::SetUp();
     if (IsSkipped()) return;
-    // One that pins whatever it is asked for.
+    // A registrar that accepts every pin.
     hydrant_registrar_t registrar{};
     registrar.size = sizeof registrar;
     registrar.name = "anything";
@@ -308,7 +308,7 @@ TEST_F(LibcsOwnCalls, MallocInThreadsStaysFree) {
   expect_still_free();
 }
 
-// More stacks than libc keeps: some are unmapped by who joins.
+// More stacks than libc keeps: some are unmapped by the joining thread.
 TEST_F(LibcsOwnCalls, StacksThatEndStayFree) {
   for (int round = 0; round < 8; ++round) {
     Threads threads;
@@ -481,7 +481,7 @@ TEST_F(CallerSearch, WithoutAnySuccessTheChangeCountsAsRaw) {
   EXPECT_EQ(stats.raw_releases, 1u);
 }
 
-// What the tests above would not notice if it were missing, each shown by its absence.
+// Steps whose absence the tests above would not detect: each test omits a step by a mutant.
 using RawCallsMutants = RawCalls;
 
 TEST_F(RawCallsMutants, ReadFirst) {

@@ -27,7 +27,7 @@ class CallSpy {
   CallSpy(const CallSpy&) = delete;
   CallSpy& operator=(const CallSpy&) = delete;
 
-  // What was seen since the last question, and forgets it.
+  // Returns the calls that were seen since the last take(), and forgets them.
   static SpiedCall take();
   // The next call ends its thread, after it was made.
   static void end_thread_in_next_call();

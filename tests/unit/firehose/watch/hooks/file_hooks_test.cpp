@@ -29,7 +29,7 @@ class FileHooks : public ::testing::Test {
     fstat(fd_, &status);
     return status.st_size;
   }
-  // One call of files_changed() before the real call and one after it.
+  // files_changed() must be called once before the real call and once after it.
   template <typename Call>
   void expect_file_change(const char* name, Call&& call) {
     const uint64_t before = FakeMonitor::calls().file_changes;

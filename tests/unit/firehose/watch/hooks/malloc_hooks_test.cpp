@@ -28,7 +28,7 @@ bool is_known_heap(const void* p) {
   return __atomic_load_n(&hooks()->heap_blocks[block / 64], __ATOMIC_ACQUIRE) >> block % 64 & 1;
 }
 
-// The sixth word of a heap, which libc does not use.
+// Word 5 of a heap's header, which libc does not use.
 uint64_t* mark_of_heap(const void* p) {
   const uintptr_t start = reinterpret_cast<uintptr_t>(p) >> HYDRANT_HOOKS_HEAP_SHIFT
                                                                 << HYDRANT_HOOKS_HEAP_SHIFT;

@@ -64,7 +64,7 @@ import ctypes
 try: ctypes.CDLL("libnothing-of-this-name.so")
 except OSError as error: print(error)'
 
-# What the hooks say of themselves: every family, whichever allocator serves.
+# The hooks report every family of functions, whichever allocator is preloaded.
 cat >"$folder/families.py" <<'PYTHON'
 import ctypes
 class Hooks(ctypes.Structure):
