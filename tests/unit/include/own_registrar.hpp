@@ -65,13 +65,13 @@ class OwnRegistrar : public face::Registrar {
   void domain_ended() noexcept override { ++ends; }
 };
 
-// Nothing but what has to be written.
+// Implements the mandatory functions only.
 class LeastRegistrar : public face::Registrar {
  public:
   int unpin_answer = HYDRANT_UNPIN_DONE;
   Facts facts() const noexcept override { return {}; }
   int pin(uintptr_t, size_t, uint32_t, void*) noexcept override { return GASNET_OK; }
-  // What lies at page 2 cannot be undone.
+  // A pin at page 2 cannot be undone.
   int unpin(uintptr_t addr, size_t, const void*) noexcept override {
     return addr == 2 * kPage ? HYDRANT_UNPIN_BROKEN : unpin_answer;
   }

@@ -77,7 +77,7 @@ TEST_F(PinCacheCpp, EmptyPinHoldsNothing) {
 }
 
 TEST_F(PinCacheCpp, AnAllZeroPinOfTheCFunctionsIsEmptyToo) {
-  hydrant_set_error_text("somebody else's");
+  hydrant_set_error_text("an earlier error");
   const Pin empty(hydrant_pin_t{});
   EXPECT_FALSE(empty);
   EXPECT_EQ(empty.status(), GASNET_ERR_NOT_INIT);

@@ -1,4 +1,4 @@
-// Two transports as one: who goes by which, and that a thread that sleeps hears of both.
+// Two transports combined: which peers each of them reaches, and that a sleeping thread is woken by both.
 #include "rdma/composite_transport.hpp"
 
 #include "tests/unit/rdma/shm/node_world.hpp"
@@ -164,7 +164,7 @@ TEST_F(CompositeTransportTest, EachPeerIsReachedByItsOwn) {
   EXPECT_TRUE(seen.is_flushed);
 }
 
-// For those who want the adapter within a node, too (HYDRANT_PATH=nic), which nobody is promised.
+// For clients that use the adapter within a node, too (HYDRANT_PATH=nic); not a capability of such peers.
 TEST_F(CompositeTransportTest, PinnedMemoryOfAnyRankIsReachedByTheFarOne) {
   const Transport::PinnedOperation list[2] = {};
   for (const Rank peer : {Rank{1}, Rank{3}}) {

@@ -1,4 +1,4 @@
-// What ranks talk by: what is refused and why, and who holds the fence by which neighbours share memory.
+// The transport of a rank: refused settings with their reasons, and the fence before neighbours share memory.
 #include "rdma/make_transport.hpp"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ class CountingBootstrap final : public Bootstrap {
     return fence_answers;
   }
   Status get(Rank, std::string_view, std::span<std::byte>, size_t*, uint64_t) noexcept override {
-    return fail(Status::kBroken, "nobody is asked for cards");
+    return fail(Status::kBroken, "endpoint addresses are not queried here");
   }
   void leave(int, ExitReason, uint64_t) noexcept override {}
 

@@ -149,7 +149,7 @@ TEST_F(SupervisedBootstrapTest, ASupervisorThatGoesIsAnError) {
             Status::kBroken);
   EXPECT_EQ(bootstrap_->fence(soon()), Status::kBroken);
   EXPECT_EQ(bootstrap_->read_event().kind, Bootstrap::Event::Kind::kLauncherExited);
-  bootstrap_->leave(0, ExitReason::kExit, soon());  // does not wait for anybody
+  bootstrap_->leave(0, ExitReason::kExit, soon());  // does not wait for the supervisor
 }
 
 TEST_F(SupervisedBootstrapTest, SilentSupervisorTimesOut) {

@@ -120,7 +120,7 @@ class Heard final : public ExitWatch::Listener {
     while (!is_asked_to_quit_.load() && now_ns() < deadline) pause_shortly();
     return is_asked_to_quit_.load();
   }
-  // What it hears first.
+  // Waits for the first exit code that is reported.
   int wait() const {
     const uint64_t deadline = in_20_seconds();
     while (code_.load() == kNothing && now_ns() < deadline) pause_shortly();
@@ -179,7 +179,7 @@ class ClosedExitChannel : public ::testing::Test {
     ASSERT_EQ(NodeExitChannel::open(rank_, in_20_seconds(), &words_), Status::kOk)
         << last_error_text();
   }
-  // One word of rank 1, waited for.
+  // Waits for an exit notification of rank 1; returns its code.
   int hear() {
     Rank rank = kNoRank;
     int code = -1;

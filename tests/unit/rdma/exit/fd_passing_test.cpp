@@ -181,10 +181,10 @@ std::vector<std::byte> record_of_refusal(Rank self, Status status, const char* t
   return card;
 }
 
-// What rank 2 is told, if this is the card of rank 0.
-Status told(std::span<const std::byte> card) {
+// The status that rank 2 gets if rank 0 has published `entry`.
+Status told(std::span<const std::byte> entry) {
   NodeBootstrap node(2);
-  node.store.set(0, kKey, card);
+  node.store.set(0, kKey, entry);
   int received = -1;
   const Status status = share_fd(node, kSequence, Status::kOk, -1, &received, soon());
   EXPECT_EQ(received, -1);

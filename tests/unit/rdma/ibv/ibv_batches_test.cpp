@@ -1,4 +1,4 @@
-// Several puts or gets that the adapter is told of together.
+// Lists of puts or gets that are posted to the adapter together.
 #include "tests/unit/rdma/ibv/ibv_world.hpp"
 #include "tests/unit/rdma/ibv/verbs_fixture.hpp"
 
@@ -47,7 +47,7 @@ class IbvBatches : public testing::VerbsTest {
     }
   }
   IbvTransport* net(Rank rank) { return (*world_)[rank].transport.get(); }
-  // Of 0 to 6000 bytes each, some of which need no key of their own.
+  // The sizes range from 0 to 6000 bytes; some are small enough to need no local key.
   static size_t bytes_of(size_t i) { return i * i * 27 % 6001; }
   std::vector<Transport::PinnedOperation> list(size_t count) {
     std::vector<Transport::PinnedOperation> all;
@@ -57,7 +57,7 @@ class IbvBatches : public testing::VerbsTest {
     }
     return all;
   }
-  // Those at the front have been put, and nothing else.
+  // The first `count` operations of the list have been carried out, and no others.
   void expect_put(size_t count) {
     for (size_t i = 0; i < kMaxPieces; ++i) {
       const size_t bytes = i < count ? bytes_of(i) : 0;
@@ -113,7 +113,7 @@ TEST_F(IbvBatches, AcceptUpToTheFreeSlots) {
   for (size_t i = taken; i < kMaxPieces; ++i) EXPECT_EQ(told_.at(i).times, 0U);
 }
 
-// One that is none of a list's: without a key, or longer than the device takes at once.
+// A list stops before an operation of several requests: without a key, or longer than the device's limit.
 TEST_F(IbvBatches, StopBeforeAnOperationOfSeveralRequests) {
   open(IbvWorld::single());
   std::vector<Transport::PinnedOperation> all = list(8);
@@ -135,7 +135,7 @@ TEST_F(IbvBatches, APeerThatIsNotConnectedTakesNone) {
   EXPECT_EQ(world[0].transport->put_pinned_list(1, std::span(&one, 1)), 0U);
 }
 
-// Each is told of once, whatever fails: the adapter takes no more from the nth on, or the nth on its way.
+// Each operation completes once, whether the adapter refuses the nth request or fails to carry it out.
 TEST_F(IbvBatches, EachCompletesOnceWhenThePeerFails) {
   for (const bool is_taken : {false, true}) {
     for (size_t nth = 1; nth <= kMaxPieces; ++nth) {

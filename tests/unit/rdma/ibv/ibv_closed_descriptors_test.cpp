@@ -82,7 +82,7 @@ TEST_F(IbvClosedDescriptors, TransportSleepsBrieflyAndWakesNothing) {
     EXPECT_EQ(world[0].transport->notice_fd(), -1);
     world[0].transport->take_notices();
     EXPECT_EQ(program.harm(), "");
-    // What is mapped works on.
+    // Connections whose memory is mapped go on working.
     EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcdefgh"), Status::kOk);
     while (world[1].inbox.count == 0 && now_ns() < deadline) world[1].poll();
     EXPECT_EQ(world[1].inbox.count, 1U);

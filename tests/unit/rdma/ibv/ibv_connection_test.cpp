@@ -21,9 +21,9 @@ using testing::IbvWorld;
 
 class IbvConnection : public testing::VerbsTest {};
 
-// What the endpoint address of a rank says, changed.
-void change_card(IbvWorld& world, Rank rank,
-                 const std::function<void(ibv::EndpointAddress&)>& change) {
+// Changes the published endpoint address of a rank.
+void change_endpoint(IbvWorld& world, Rank rank,
+                     const std::function<void(ibv::EndpointAddress&)>& change) {
   std::string& bytes = world.box.endpoints.at("ibv" + std::to_string(rank));
   ibv::EndpointAddress endpoint;
   ASSERT_EQ(ibv::decode_endpoint(std::as_bytes(std::span(bytes)), &endpoint), Status::kOk);
@@ -31,7 +31,7 @@ void change_card(IbvWorld& world, Rank rank,
   ibv::encode_endpoint(endpoint, reinterpret_cast<std::byte*>(bytes.data()));
 }
 
-// What hydrant-info tells people before a job runs.
+// hydrant-info reports these figures before a job runs.
 TEST_F(IbvConnection, PredictedMemoryMatchesRegisteredMemory) {
   ibv::Port port;
   ASSERT_EQ(ibv::open_port("", &port), Status::kOk);
@@ -49,7 +49,7 @@ TEST_F(IbvConnection, PredictedMemoryMatchesRegisteredMemory) {
   }
 }
 
-// Where memlock counts: the peers' share comes first, and something is left to be pinned.
+// Under a memlock limit: the peers' share comes first, and some memory is left for pins.
 TEST_F(IbvConnection, MemoryReservedForPeersSuffices) {
   constexpr uint64_t kKiB = 1024;
   IbvTransport::Needs needs;
@@ -122,7 +122,7 @@ TEST_F(IbvConnection, EveryLossOfCrossingHandshakesHeals) {
   }
 }
 
-// One hears the other, who hears nothing for a while: it must not send before.
+// Rank 0 has received the peer's handshake, and the peer loses those of rank 0: rank 0 must not send yet.
 TEST_F(IbvConnection, NothingIsSentBeforeThePeerCanReceive) {
   for (uint32_t lost = 1; lost <= 5; ++lost) {
     IbvWorld world(2);

@@ -1,5 +1,5 @@
-// What fails over verbs, by the fake: every call, at every count; peers that die, are buried, or talk
-// nonsense.
+// Failures over the fake of verbs: every call, at every count; peers that die, are disconnected, or send
+// malformed messages.
 #include "tests/unit/rdma/ibv/ibv_world.hpp"
 #include "tests/unit/rdma/ibv/verbs_fixture.hpp"
 
@@ -92,7 +92,7 @@ TEST_F(IbvFailures, EveryCallMayFailAtEveryCount) {
     fake_verbs::add_device({});
     ASSERT_EQ(do_everything(), Status::kOk);
     const uint64_t counts = fake_verbs::calls(call);
-    // Those that are called all the time: the first ones, and some later.
+    // If a call has many counts, only the first thirty and about twenty later ones fail.
     for (uint64_t nth = 1; nth <= counts; nth += nth < 30 ? 1 : counts / 20 + 1) {
       fake_verbs::reset();
       fake_verbs::add_device({});
@@ -162,7 +162,7 @@ TEST_F(IbvFailures, PeerFailureCompletesEverythingInFlight) {
   EXPECT_THAT(last_error_text(), HasSubstr("rank 1 is gone: transport retry counter exceeded"));
 }
 
-// Nothing goes to it, nothing comes: without a probe nobody would ever know.
+// Neither side sends: without a probe the failure would never be detected.
 TEST_F(IbvFailures, ProbesDetectASilentDeadPeer) {
   IbvTransport::Options options = IbvWorld::single();
   options.probe_ns = 5'000'000;
@@ -202,8 +202,8 @@ TEST_F(IbvFailures, StalledAdapterFailsThePeer) {
   fake_verbs::hold(false);
 }
 
-// Messages are told of in passing, one of so many: who sends one between any two looks has nothing over for
-// all of them.
+// Only every nth message is signaled: a rare sender may have no completion between two checks for a
+// stall.
 TEST_F(IbvFailures, RareSenderIsNotReportedAsStalled) {
   IbvTransport::Options options = IbvWorld::single();
   options.probe_ns = 1'000'000;
@@ -287,7 +287,7 @@ TEST_F(IbvFailures, PartlyPostedOperationCompletesOnce) {
   EXPECT_EQ(told.status, Status::kBroken);
 }
 
-// The last of its pieces that were posted are carried out, and nobody is told of them.
+// Requests of the operation that were posted are carried out without being signaled.
 TEST_F(IbvFailures, DisconnectCompletesPartialOperations) {
   fake_verbs::reset();
   fake_verbs::add_device({.max_message = 64});
@@ -335,7 +335,7 @@ TEST_F(IbvFailures, DisconnectedPeerIsNeverConnected) {
   EXPECT_EQ(fake_verbs::connected_pairs().size(), 1U) << "rank 1's alone";
 }
 
-// The queue pair says who it is from, whatever the message says.
+// The queue pair identifies the sender, whatever the message's header says.
 TEST_F(IbvFailures, SpoofedSourceFailsTheSender) {
   IbvWorld world(3);
   world.connect(0, 1);
@@ -391,7 +391,7 @@ TEST_F(IbvFailures, MalformedMessageFailsThePeer) {
     EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kBroken);
   };
   check("short");
-  header.from = 0;  // not who is at the other end
+  header.from = 0;  // not the rank at the other end
   check(bytes_of(24));
   header.from = 9;
   check(bytes_of(24));
@@ -462,7 +462,7 @@ TEST_F(IbvFailures, BuffersThatCannotBePostedArePostedLater) {
   EXPECT_TRUE(world.until([&] { return fake_verbs::traffic().receives_left == before; }));
 }
 
-// Once for each, with rank and reason; nobody is told of those that he has buried himself.
+// Called once for each lost peer, with rank and reason; not for peers that this rank disconnected itself.
 std::vector<std::pair<Rank, std::string>> told_of_losses;
 
 TEST_F(IbvFailures, PeerFailureCallbackRuns) {

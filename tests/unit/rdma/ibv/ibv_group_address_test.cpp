@@ -1,4 +1,4 @@
-// What one group hands to another: the layout, and every way in which it may be wrong.
+// The address that a group hands to another: its layout, and all ways in which it may be wrong.
 #include "rdma/ibv/wire/ibv_group_address.hpp"
 
 #include <gmock/gmock.h>
@@ -120,7 +120,7 @@ TEST(IbvGroupAddress, EachFieldThatCannotBeIsRefusedWithItsText) {
   EXPECT_TRUE(is_refused(4, 9, "version 9; this side speaks version 1"));
   EXPECT_TRUE(is_refused(4, 9, "the same library"));
   EXPECT_TRUE(is_refused(6, 111, "111 bytes in 112"));
-  // Of the endpoint address inside, by its own texts.
+  // The endpoint address inside is refused with texts of its own.
   EXPECT_TRUE(is_refused(16, 'x', "an endpoint address of verbs has the wrong magic"));
   EXPECT_TRUE(is_refused(20, 1, "version 1; this side"));
   EXPECT_TRUE(is_refused(22, 4, "5 ports"));
@@ -147,7 +147,7 @@ TEST(IbvGroupAddress, WhoCannotBeIsRefused) {
   endpoint = sample();
   endpoint.endpoint.address.nonce = 0;
   EXPECT_TRUE(is_refused(endpoint, "names no group"));
-  endpoint = sample();  // a group bears the nonce of its rank 0, and of nobody else
+  endpoint = sample();  // a group bears the nonce of its rank 0, and of no other rank
   endpoint.endpoint.group = endpoint.endpoint.address.nonce;
   EXPECT_TRUE(is_refused(endpoint, "rank 3 that names no group"));
   endpoint.rank = 0;

@@ -1,5 +1,5 @@
-// Groups that meet, over the fake: who is called what, handshakes that cross, come early, or are forged;
-// peers of the other group that are lost or left.
+// Groups that join each other, over the fake: the ranks' numbers, handshakes that cross, come early, or are
+// forged; peers of the other group that fail or are disconnected.
 #include "tests/unit/rdma/ibv/ibv_meeting.hpp"
 #include "tests/unit/rdma/ibv/ibv_rails_world.hpp"
 #include "tests/unit/rdma/ibv/verbs_fixture.hpp"
@@ -35,7 +35,7 @@ TEST_F(IbvGroups, EveryPairExchangesMessagesUnderItsOwnNumbers) {
   for (const auto& [first, second] : {std::pair<Rank, Rank>{2, 2}, {3, 1}, {1, 4}, {1, 1}}) {
     Meeting meeting(first, second);
     meeting.join_all();
-    EXPECT_EQ(fake_verbs::connected_pairs().size(), 0U) << "nobody is connected by joining";
+    EXPECT_EQ(fake_verbs::connected_pairs().size(), 0U) << "joining alone connects no ranks";
     all_talk_to_all(meeting);
     const size_t all = first + second;
     EXPECT_EQ(fake_verbs::connected_pairs().size(), all * (all - 1)) << "one queue pair each";
@@ -97,7 +97,7 @@ TEST_F(IbvGroups, PutsAndGetsGoByKeys) {
   EXPECT_EQ(std::memcmp(here.data.get(), there.data.get(), 8192), 0);
 }
 
-// Who is greeted before he has joined answers nothing; the other asks again, and is there when he has.
+// A rank that has not joined ignores handshakes; the initiator repeats them and is connected after the join.
 TEST_F(IbvGroups, HandshakeBeforeTheJoinIsRetried) {
   Meeting meeting(2, 2);
   const std::vector<Blob> of_a = group_addresses_of(meeting.a);
@@ -108,10 +108,10 @@ TEST_F(IbvGroups, HandshakeBeforeTheJoinIsRetried) {
   EXPECT_EQ(here.try_send(2, Lane::kRequest, 1, "early"), Status::kNotReady);
   ASSERT_TRUE(meeting.until([&] { return there.transport->counts().early >= 3; }));
   EXPECT_EQ(there.transport->counts().strangers, there.transport->counts().early);
-  EXPECT_EQ(fake_verbs::connected_pairs().size(), 1U) << "of whoever asks";
+  EXPECT_EQ(fake_verbs::connected_pairs().size(), 1U) << "of the initiator";
   EXPECT_EQ(here.try_send(2, Lane::kRequest, 1, "early"), Status::kNotReady);
   meeting.b.connect(0, 1);  // its own peers do not mind
-  // Another of that group is not yet who has greeted.
+  // Joining another rank of that group does not accept the initiator's handshakes yet.
   ASSERT_EQ(join(there, {of_a[0]}, &numbers), Status::kOk);
   const uint64_t early = there.transport->counts().early;
   ASSERT_TRUE(meeting.until([&] { return there.transport->counts().early > early; }));
@@ -196,7 +196,7 @@ TEST_F(IbvGroups, DeadProcessOfTheOtherGroupFailsAlone) {
   lost_rank = kNoRank;
   ::testing::internal::CaptureStderr();
   meeting.b.ranks[1].reset();
-  // Nobody sends: the probe tells.
+  // Neither side sends: a probe detects the failure.
   ASSERT_TRUE(meeting.until([&] { return here.transport->counts().lost == 1; }));
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("peer 3 (rank 1 of group"));
   EXPECT_EQ(lost_rank, 3U);
@@ -233,7 +233,7 @@ TEST_F(IbvGroups, ConnectErrorNamesThePeer) {
   fake_verbs::fail_call(fake_verbs::Call::kCreateAh, ENETUNREACH);
   EXPECT_EQ(here.try_send(3, Lane::kRequest, 1, "a"), Status::kResource);
   EXPECT_THAT(last_error_text(), AllOf(HasSubstr("cannot address peer 3 (rank 1"), is_named));
-  // Who is greeted cannot either.
+  // The handshake's target cannot create a queue pair either.
   EXPECT_EQ(here.try_send(3, Lane::kRequest, 1, "a"), Status::kNotReady);
   fake_verbs::fail_call(fake_verbs::Call::kCreateQp, ENOMEM);
   ::testing::internal::CaptureStderr();
@@ -245,7 +245,7 @@ TEST_F(IbvGroups, ConnectErrorNamesThePeer) {
 TEST_F(IbvGroups, DisconnectedMemberDeliversNothing) {
   Meeting meeting(2, 2);
   IbvRank& here = meeting.a[0];
-  here.transport->disconnect(2);  // nobody yet: nothing
+  here.transport->disconnect(2);  // not joined yet: no effect
   meeting.join_all();
   ASSERT_EQ(meeting.send(here, 2, Lane::kRequest, "a"), Status::kOk) << last_error_text();
   ASSERT_TRUE(meeting.until([&] { return meeting.b[0].inbox.count == 1; }));

@@ -1,5 +1,5 @@
-// By which endpoint addresses processes of another group become peers: whose they are, who is refused, how
-// many there is room for.
+// Endpoint addresses by which processes of another group become peers: their owners, refused addresses, and
+// the limit on joined peers.
 #include "tests/unit/rdma/ibv/ibv_meeting.hpp"
 #include "tests/unit/rdma/ibv/verbs_fixture.hpp"
 
@@ -40,7 +40,7 @@ TEST_F(IbvJoining, AddressNamesItsRank) {
   EXPECT_EQ(bytes, 0U);
 }
 
-// What the group is called is asked of the launcher.
+// The group's name is in the endpoint address of rank 0, which the launcher provides.
 TEST_F(IbvJoining, NoGroupAddressWithoutRank0) {
   IbvWorld world(2);
   world.box.endpoints.erase("ibv0");
@@ -83,14 +83,14 @@ TEST_F(IbvJoining, OwnAddressesAreRejected) {
         AllOf(HasSubstr("endpoint address of rank " + std::to_string(rank) + " of this group"),
               HasSubstr("leave it out"), HasSubstr("endpoint address 2 of 2, nobody is joined")));
   }
-  // Nobody has been: the first number is still there to be given.
+  // No process was joined: the first number is still free.
   ASSERT_EQ(join(meeting.a[1], {others[1]}, &numbers), Status::kOk);
   EXPECT_EQ(numbers[0], 2U);
 }
 
 TEST_F(IbvJoining, MoreThanThereIsRoomForAreRefused) {
   Meeting meeting(2, 2);
-  IbvWorld third(1);  // which has room for nobody
+  IbvWorld third(1);  // which has room for no joined peer
   std::vector<Rank> numbers;
   ASSERT_EQ(join(meeting.a[0], {group_address_of(meeting.b[0])}, &numbers), Status::kOk);
   const Blob more = group_address_of(third[0]);

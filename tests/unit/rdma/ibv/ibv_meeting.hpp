@@ -105,8 +105,8 @@ struct Meeting {
   IbvWorld b;
 };
 
-// Everybody to everybody, both lanes, with and without a cell: the text says who writes, the number must
-// agree.
+// All processes send to all others, on both lanes, with and without a cell: the text names the sender, the
+// number must agree.
 inline void all_talk_to_all(Meeting& meeting) {
   struct Process {
     IbvRank* rank;

@@ -1,4 +1,4 @@
-// Messages between ranks over verbs: what arrives, in what order, and that nobody is ever short of a buffer.
+// Messages between ranks over verbs: their contents, their order, and that the receiver always has a buffer.
 // Runs over the fake on any machine, and over a real device in the guest.
 #include "tests/unit/rdma/ibv/ibv_world.hpp"
 #include "tests/unit/rdma/ibv/verbs_fixture.hpp"
@@ -152,8 +152,8 @@ TEST_F(IbvMessages, ACellWaitsForAReceiveSlotAndHoldsItsLaneBack) {
   EXPECT_TRUE(std::is_sorted(tags.begin(), tags.end()));
 }
 
-// As little of everything as there can be, both ways, both lanes, one side polling far less than the other:
-// it all arrives, and nobody waits for ever.
+// The minimum of all resources, both ways, both lanes, one side polling far less than the other: all messages
+// arrive, and no sender waits for ever.
 TEST_F(IbvMessages, TheFewestCreditsStillFlow) {
   IbvTransport::Options options = IbvWorld::single();
   options.credits = 4;
@@ -181,7 +181,7 @@ TEST_F(IbvMessages, TheFewestCreditsStillFlow) {
     for (Rank rank = 0; rank < 2; ++rank) {
       for (const Lane lane : kLanes) {
         uint64_t& i = sent[rank][static_cast<uint32_t>(lane)];
-        // One way only for a while, then the other, then both; as many as go.
+        // A single direction for a while, then the other, then both; as many messages as are accepted.
         Status status = (round / 64) % 3 == rank ? Status::kNotReady : Status::kOk;
         for (uint32_t tries = 0; tries < 8 && i < kCount && status == Status::kOk; ++tries) {
           status = i % 3 != 0 ? world[rank].try_send_cell(1 - rank, lane, 1, word(i), word(i))
@@ -245,7 +245,7 @@ TEST_F(IbvMessages, AHandlerMaySendAndPollForReplies) {
   };
   world[1].inbox.then = [&](const Incoming& message) {
     if (message.lane != Lane::kRequest) return;
-    // What a handler does: it insists, and takes replies meanwhile. The other end runs in this thread too.
+    // A handler retries its reply, and takes replies meanwhile. The other end runs in this thread too.
     const uint64_t deadline = testing::in_seconds(10);
     while (world[1].try_send(0, Lane::kReply, 2, word(value_of(message))) == Status::kNotReady &&
            now_ns() < deadline) {

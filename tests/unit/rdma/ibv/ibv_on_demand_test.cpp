@@ -1,5 +1,5 @@
-// On-demand paging over the fake: which devices have what puts and gets need of it, and local memory that
-// nobody has registered.
+// On-demand paging over the fake: which devices support what puts and gets need of it, and local memory that
+// is not registered.
 #include "rdma/ibv/device/ibv_port_choice.hpp"
 #include "rdma/ibv/registrar/ibv_registrar.hpp"
 #include "tests/unit/rdma/ibv/ibv_rails_world.hpp"
@@ -97,7 +97,7 @@ TEST_F(IbvOnDemand, TransfersUnregisteredMemory) {
   }
 }
 
-// Who reads by it lets the adapter write nothing, and no peer anything.
+// A key for local reads gives neither the adapter nor any peer a right to write.
 TEST_F(IbvOnDemand, KeyHasOnlyTheRequestedRights) {
   add_devices(1, {.odp = true, .implicit_odp = true});
   std::unique_ptr<IbvRegistrar> registrar;

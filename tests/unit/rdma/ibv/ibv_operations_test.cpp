@@ -154,7 +154,7 @@ TEST_F(IbvOperations, OperationsInFlightAreLimitedByTheQueue) {
       if (status == Status::kNotReady) break;
       ASSERT_EQ(status, Status::kOk) << taken;
     }
-    // A message that nobody was told of may be in the queue at first.
+    // An unsignaled message may be in the queue at first.
     ASSERT_LE(taken, kMax);
     ASSERT_GE(taken, round == 0 ? kMax - 2 : kMax);
     ASSERT_TRUE(world.until([&] { return told.at(taken - 1).times != 0; }));

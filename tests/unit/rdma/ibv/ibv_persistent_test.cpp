@@ -112,7 +112,7 @@ TEST_F(IbvPersistent, PostedRequestEqualsThePreparedOne) {
       EXPECT_NE(second.request.wr_id, first.request.wr_id);
       EXPECT_EQ(second.request.wr.rdma.rkey, first.request.wr.rdma.rkey);
       EXPECT_EQ(fake_verbs::traffic().posts, posts + 2);
-      // One of another kind goes by its own request, and leaves this one as it is.
+      // An operation of another kind uses its own request, and leaves this one unchanged.
       Told told;
       ASSERT_EQ(pair.world[0].transport->get_pinned(1, pair.there.for_peer(), pair.here.local(), 9,
                                                     &told),
@@ -125,7 +125,7 @@ TEST_F(IbvPersistent, PostedRequestEqualsThePreparedOne) {
   }
 }
 
-// What was recalled and is pinned again has other keys, at the same place.
+// Memory that was recalled and pinned again has other keys, at the same address.
 TEST_F(IbvPersistent, AStartGoesByTheKeysOfNow) {
   Pair pair;
   for (const bool is_put : {true, false}) {
@@ -245,7 +245,7 @@ TEST_F(IbvPersistent, RejectedRequestCompletesWithThePeersFailure) {
   }
 }
 
-// Whoever waits until all is over asks for a completion where none is to come.
+// flush() after a completion posts no request for another one.
 TEST_F(IbvPersistent, NothingMoreIsAskedForAfterACompletion) {
   for (const bool is_put : {true, false}) {
     Pair pair;
@@ -262,7 +262,7 @@ TEST_F(IbvPersistent, NothingMoreIsAskedForAfterACompletion) {
 TEST_F(IbvPersistent, OperationOfSeveralRequestsIsNotPersistent) {
   IbvWorld world(2);
   IbvTransport& transport = *world[0].transport;
-  EXPECT_EQ(transport.make_persistent_put(1, 4096, 4096, 8), nullptr) << "nobody has talked to it";
+  EXPECT_EQ(transport.make_persistent_put(1, 4096, 4096, 8), nullptr) << "not connected";
   world.connect(0, 1);
   const size_t most = transport.port().max_message_bytes;
   EXPECT_NE(transport.make_persistent_put(1, 4096, 4096, most), nullptr);

@@ -1,4 +1,4 @@
-// Which of several ports are taken: by distance where nobody names one, by name otherwise.
+// Choice among several ports: by distance if the environment names none, by name otherwise.
 #include "rdma/ibv/device/ibv_port_choice.hpp"
 
 #include "rdma/ibv/device/port_distance.hpp"
@@ -129,7 +129,7 @@ TEST_F(IbvPortChoice, ANearerOneOfAnotherNetworkIsNotTaken) {
   for (const char* name : {"near0", "near1"}) sys_.put(name, 0);
   sys_.put("far0", 1);
   EXPECT_EQ(open(""), "far0:1");
-  // One that is as far as can be told on the same network, and nearer than the first.
+  // A device at the smallest distance on the same network is preferred to the first.
   fake_verbs::add_device({.name = "near2"});
   sys_.put("near2", 0);
   EXPECT_EQ(open(""), "near2:1");

@@ -1,5 +1,5 @@
-// What fails over several ports: every call at every count, registrations of one device, a port that is cut,
-// peers that are buried half-way.
+// Failures with several ports: every call at every count, registrations of one device, a port that is cut,
+// peers that are disconnected half-way.
 #include "rdma/ibv/device/ibv_port_choice.hpp"
 #include "rdma/ibv/registrar/rail_registrar.hpp"
 #include "tests/unit/rdma/ibv/ibv_rails_world.hpp"
@@ -183,7 +183,7 @@ TEST_F(IbvRailFailures, ARailThatGivesNoQueuePairIsNotUsedWithThatPeer) {
   }
 }
 
-// One of the two cannot connect: the other must not send to what does not hear it.
+// If one of two ranks cannot connect a rail, the other must not send over that rail.
 TEST_F(IbvRailFailures, RailFailingOnOneSideIsUnusedOnBoth) {
   uint32_t without = 0;
   for (uint64_t nth = 3; nth <= 12; ++nth) {
@@ -265,7 +265,7 @@ TEST_F(IbvRailFailures, StalledRailFailsThePeer) {
   EXPECT_EQ(told.status, Status::kBroken);
 }
 
-// Its pieces have been carried out, or have not, and nobody has been told of them.
+// The pieces of the operation have been carried out, or have not, and none of them has completed.
 TEST_F(IbvRailFailures, DisconnectedMidwayCompletesOnce) {
   for (const bool is_put : {true, false}) {
     constexpr uint32_t kUnasked = 9;
@@ -387,7 +387,7 @@ TEST_F(IbvRailFailures, ARegistrationThatOneDeviceRefusesIsUndoneWithTheOthers) 
   }
   ASSERT_EQ(registrar->pin(range, kTarget, key.data()), Status::kOk);
   EXPECT_EQ(fake_verbs::live().mrs, 3U);
-  // What one cannot undo, the others do.
+  // If one device fails to deregister, the others are deregistered all the same.
   fake_verbs::fail_call(Call::kDeregMr, EIO, 2);
   EXPECT_EQ(registrar->unpin(range, key.data()), UnpinResult::kBroken);
   EXPECT_EQ(fake_verbs::live().mrs, 1U);

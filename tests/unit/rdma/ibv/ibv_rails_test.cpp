@@ -212,7 +212,7 @@ TEST_F(IbvRails, StripedPutsDoNotStarveMessages) {
   EXPECT_GE(sent, 100U);
   ASSERT_TRUE(world.until([&] { return told.back().times != 0; }));
   EXPECT_GE(world[0].transport->counts().striped, 100U);
-  // One that is never tried again keeps nobody from the rails for long.
+  // A refused message that is not retried delays striping for a short time only.
   fake_verbs::hold(true);
   Told first;
   ASSERT_EQ(world[0].transport->put_pinned(1, remote, here.local(), kStripe, &first), Status::kOk);

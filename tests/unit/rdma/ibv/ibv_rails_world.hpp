@@ -1,4 +1,4 @@
-// What the tests of several ports have in common: imaginary devices, and ranks that talk by all of them.
+// Helpers of the tests with several ports: simulated devices, and ranks that are connected by all of them.
 #pragma once
 
 #include "tests/fakes/fake_ibverbs.hpp"

@@ -15,7 +15,7 @@ using testing::IbvWorld;
 
 class IbvSleep : public testing::VerbsTest {
  protected:
-  // Far beyond what a test takes: a sleep that lasts until then is one that nobody ended.
+  // Far longer than a test takes: a sleep that lasts so long was not ended by an event.
   static constexpr double kLong = 100;
 };
 
@@ -89,7 +89,7 @@ TEST_F(IbvSleep, DoesNotBeginWhenSomethingHasCome) {
   EXPECT_TRUE(world.arrived(1, 1));
 }
 
-// Whoever waits for room has it when its peer has told of credits, which is no message to be delivered.
+// A sender that waits for room must see returned credits, which come in a message without a payload.
 TEST_F(IbvSleep, DoesNotBeginWhenCreditsHaveCome) {
   IbvWorld world(2);
   world.connect(0, 1);

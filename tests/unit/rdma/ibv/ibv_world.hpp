@@ -22,7 +22,7 @@ namespace hydrant::testing {
 // Rights of memory that peers put to and get from.
 inline constexpr Access kTarget = Access::kRemoteWrite | Access::kRemoteRead;
 
-// What a launcher would do: endpoint addresses by key and rank.
+// Stands for the launcher: endpoint addresses by key and rank.
 struct CardBox {
   std::mutex mu;
   std::map<std::string, std::string> endpoints;

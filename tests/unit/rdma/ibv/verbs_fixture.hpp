@@ -1,6 +1,5 @@
-// What the tests that run over any libibverbs need of the one that they run over: the fake, with one device
-// and a look at its books afterwards; or, in the guest (HYDRANT_REAL_VERBS), a device whose counters are
-// read.
+// Fixture of the tests that run over any libibverbs: the fake, with a device, and a check of its live objects
+// afterwards; or, in the guest (HYDRANT_REAL_VERBS), a device whose counters are read.
 #pragma once
 
 #ifdef HYDRANT_REAL_VERBS

@@ -222,7 +222,7 @@ TEST(InjectedMessages, UnreachablePeerAndOwnRank) {
   EXPECT_STREQ(node.net->name(), "injected");
 }
 
-// With the clock of the machine and nobody who polls.
+// With the machine's clock and without a polling thread.
 TEST(InjectedMessages, ArriveAlthoughTheSenderDoesSomethingElse) {
   InjectedNode node({.delay_ns = 100'000}, 2, true);
   for (int round = 0; round < 3; ++round) {

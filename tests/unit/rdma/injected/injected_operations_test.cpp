@@ -154,7 +154,7 @@ TEST(InjectedOperations, UnreachablePeersFailImmediately) {
   EXPECT_EQ(node.net->get(1, at(word), word, 8, &told), Status::kUnsupported);
   node.after(10'000);
   EXPECT_EQ(told.times, 0);
-  // What is mapped inside says nothing of the rest.
+  // A mapped segment does not extend to addresses outside it.
   std::string there = "mapped";
   ASSERT_EQ(node.net->add_segment(1, 0x10000, there.size(), there.data()), Status::kOk);
   ASSERT_EQ(node.net->get(1, 0x10000, word, 6, &told), Status::kOk);

@@ -153,7 +153,7 @@ TEST(InjectedPinnedKeys, KeysOfTwoKindsDiffer) {
   EXPECT_EQ(told.times, 0);
 }
 
-// What import_key() cannot see is wrong, the record shows.
+// The record shows forgeries that import_key() cannot detect.
 TEST(InjectedPinnedKeys, ForgedKeysAreRejected) {
   PinnedNode node({.delay_ns = 1000});
   Pages more(2);

@@ -107,7 +107,7 @@ TEST(InjectedPinnedProcesses, AreReachedByKeysThatLive) {
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status)) << status;
   EXPECT_EQ(WEXITSTATUS(status), 0);
-  EXPECT_EQ(go(false, second, new_key), Status::kBroken) << "nobody is there";
+  EXPECT_EQ(go(false, second, new_key), Status::kBroken) << "the process has exited";
   close(to_child[1]);
   close(to_parent[0]);
 }

@@ -141,7 +141,7 @@ TEST(InjectedPinned, UnreachablePeersFailImmediately) {
   ASSERT_EQ(setenv("HYDRANT_CMA", "n", 1), 0);
   PinnedNode node({});
   ASSERT_EQ(unsetenv("HYDRANT_CMA"), 0);
-  // What is mapped of the peer holds no records.
+  // The mapped memory of the peer holds no records of pins.
   ASSERT_EQ(node.net->add_segment(1, at(node.theirs.data), kPage, node.theirs.data), Status::kOk);
   Told told;
   EXPECT_EQ(node.put(0, 0, 100, &told), Status::kUnsupported);

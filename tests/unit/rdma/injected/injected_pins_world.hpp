@@ -108,7 +108,7 @@ struct PinnedNode : InjectedNode {
   Key remote{};
 };
 
-// What this process has locked.
+// The bytes that this process has locked.
 inline uint64_t locked_bytes() {
   std::ifstream file("/proc/self/status");
   for (std::string line; std::getline(file, line);) {

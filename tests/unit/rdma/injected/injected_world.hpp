@@ -58,7 +58,7 @@ struct InjectedNode {
     test_clock_ns += ns;
     return net->poll(inbox, 1000, false);
   }
-  // What has reached rank `to` since the last look, by first words.
+  // The first words of the messages that have reached rank `to` since the last call.
   std::vector<uint64_t> arrived(Rank to = 1) {
     std::vector<uint64_t> words;
     Inbox there;

@@ -76,7 +76,7 @@ TEST(Wire, KeysHaveABound) {
   EXPECT_TRUE(set_key(std::string(31, 'k'), &request));
 }
 
-// What is accepted must be within the message; the sanitizers look at the rest.
+// An accepted message must lie within the bytes received; the sanitizers check the other accesses.
 TEST(Wire, RandomBytesAreReadWithoutHarm) {
   std::mt19937 random(1);
   for (int round = 0; round < 20000; ++round) {

@@ -53,7 +53,7 @@ TEST(ShmCells, RunOutAndComeBack) {
   }
 }
 
-// Cells with two readers, of whom one takes its messages late: what the other one has read comes back.
+// Cells with two readers, one of which takes its messages late: cells that the other one has read come back.
 TEST(ShmCells, ComeBackOutOfOrder) {
   NodeFile file(3);
   NodeRank sender(file.fd, 0, 3);
@@ -134,7 +134,7 @@ TEST(ShmMemory, RejectsInvalidNodes) {
   ASSERT_EQ(pwrite(file.fd, &other, sizeof other, offsetof(shm::NodeHeader, version)), 4);
   EXPECT_EQ(memory.attach(file.fd, 0), Status::kBroken);
   EXPECT_NE(std::string(last_error_text()).find("version"), std::string::npos);
-  // Nobody takes its ground away.
+  // No process can shrink the file under the mappings.
   EXPECT_NE(ftruncate(file.fd, 0), 0);
 }
 
@@ -175,8 +175,8 @@ TEST(ShmMemory, AddressSpaceLimitIsAnError) {
   EXPECT_EQ(failed, "");
 }
 
-// The kernel has no page to give: first contact and the first cell are errors with figures, what was there
-// goes on working, and nobody gets a SIGBUS.
+// The kernel has no page left: first contact and the first cell are errors with figures, existing
+// connections go on working, and no process gets a SIGBUS.
 TEST(ShmMemory, KernelRefusalIsAnErrorWithFigures) {
   const auto failed = run_ranks(1, [](uint32_t) {
     NodeFile file(3);

@@ -1,4 +1,4 @@
-// What the kernel makes of copies that it does not like, or not at once.
+// Copies that the kernel refuses, or carries out only in part.
 #include "firehose/base/log.hpp"
 #include "tests/unit/rdma/shm/fake_kernel.hpp"
 

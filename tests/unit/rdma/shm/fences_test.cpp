@@ -1,5 +1,5 @@
-// Who pays for the order of a store and a load: what a run that goes well does not show, since a processor
-// reorders them once in a million times. And what others do at the very moment when something is looked at.
+// Which side pays for the order of a store and a load: a successful run does not show it, since a processor
+// reorders them once in a million times. Also interleavings at the moment of a check.
 #include "rdma/shm/global_membarrier.hpp"
 #include "tests/unit/rdma/shm/node_world.hpp"
 
@@ -14,7 +14,8 @@ namespace {
 constexpr int kWrote = 40;  // a child's answers
 constexpr int kOnlyRead = 41;
 
-// Sends a message whose attention word cannot be written to: who only reads it comes through. For a child.
+// Sends a message while the page of the attention word is read-only: a sender that only reads it succeeds.
+// Runs in a child process.
 int send_without_touching(NodeRank& sender, uint32_t to) {
   struct sigaction action {};
   action.sa_handler = [](int) { _exit(kWrote); };
@@ -93,7 +94,7 @@ TEST(ShmFences, NoRingGoesIdleWhereTheBarrierFails) {
 // wake_peer() relies on it, which has no fence of its own.
 TEST(ShmFences, SleepersLookBehindABarrierWhetherOrNotTheyHaveRings) {
   if (!shm::GlobalMembarrier::enable())
-    GTEST_SKIP() << "no membarrier here: who rouses passes a fence";
+    GTEST_SKIP() << "no membarrier here: the waking thread issues a fence";
   Pair pair;
   pair.b.transport->sleep(0);
   const uint64_t before = pair.b.transport->counts().fences;
@@ -149,7 +150,7 @@ TEST(ShmFences, DoorbellsAndWakesAreCountedSoNoneIsMissed) {
   shm::RankArea& area = self.memory.area(0);
   const uint32_t first = shm::announce_sleep(area);
   shm::wake_sleepers(area);
-  // One that announced itself before does not sleep, though another has announced itself since.
+  // A thread that announced itself before the wake does not sleep, though another has announced itself since.
   const uint32_t second = shm::announce_sleep(area);
   EXPECT_NE(first, second);
   shm::sleep_on(area, first, in_seconds(60));

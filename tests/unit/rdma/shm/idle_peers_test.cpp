@@ -1,4 +1,4 @@
-// What a rank pays for the peers of its node that it never talks to.
+// The costs to a rank of peers on its node that it never communicates with.
 #include "tests/unit/rdma/shm/node_world.hpp"
 
 #include <malloc.h>

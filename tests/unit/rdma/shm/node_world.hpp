@@ -45,7 +45,7 @@ class Inbox final : public Receiver {
   std::function<void(const Incoming&)> then;
 };
 
-// One rank's ends, in whatever process or thread.
+// A rank's memory and transport, in any process or thread.
 struct NodeRank {
   NodeRank(int fd, uint32_t rank, uint32_t ranks,
            ShmTransport::Threads threads = ShmTransport::Threads::kOne) {

@@ -133,7 +133,7 @@ TEST(ShmOneSided, MorePiecesThanOneCallTakes) {
 
 // ---- processes of their own ----
 
-// What the child has is at the same address here, with other contents.
+// The child's memory is at the same address, with other contents.
 char shared_name[1 << 20];
 
 int put_and_get_with_a_child(int fd, const std::function<void()>& child_does, Status expected) {
@@ -167,7 +167,7 @@ int put_and_get_with_a_child(int fd, const std::function<void()>& child_does, St
   int status = 0;
   waitpid(child, &status, 0);
   if (status != 0) wrong = 8;
-  // Nobody is there any more; a number that was given up names nobody.
+  // The process has exited; the number of a peer that was lost names no peer.
   if (expected == Status::kOk &&
       self.transport->put(1, address(shared_name), mine, 8, nullptr) != Status::kBroken)
     wrong = 9;

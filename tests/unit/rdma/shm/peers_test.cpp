@@ -82,7 +82,7 @@ TEST(ShmPeers, AnyThreadMayDisconnectAtAnyTime) {
 
 class ShmCorruptMemory : public ::testing::Test {
  protected:
-  // One line per liar, of which the last is looked at.
+  // A log line is written for each peer that corrupts memory; the last one is checked.
   void SetUp() override { ::testing::internal::CaptureStderr(); }
   void TearDown() override {
     const std::string lines = ::testing::internal::GetCapturedStderr();
@@ -271,7 +271,7 @@ TEST(ShmPeerMemory, OtherMemoryIsCopiedByTheKernelOrRefused) {
       std::memset(source, 'x', sizeof source);
       const auto dest = reinterpret_cast<uintptr_t>(target);
       const Status written = self.transport->write(1, dest, source, sizeof source);
-      // Nothing is there: its owner must say so.
+      // No mapping is at that address: the owner must report that.
       const Status nowhere = self.transport->write(1, 4096, source, 8);
       (void)self.try_send(1, Lane::kRequest, 1, 1);
       int status = 0;
@@ -304,7 +304,7 @@ TEST(ShmPeers, KilledPeerLeavesNothing) {
     while (inbox.count < 1000 && now_ns() < deadline) self.transport->poll(inbox, 16, false);
     kill(child, SIGKILL);
     waitpid(child, nullptr, 0);
-    // What it had sent whole is still there; what it had not is not seen.
+    // Messages that it sent completely are still delivered; incomplete ones are not seen.
     while (self.transport->poll(inbox, 16, false) != 0) {
     }
     self.transport->disconnect(1);

@@ -89,7 +89,7 @@ void exchange_at_random(bool imitate, uint32_t seed) {
       const auto slot = static_cast<uint32_t>(room.head - ring) / 64;
       if (slot < last_slot) ++lap;
       last_slot = slot;
-      // head + 56 is the first word of the next line.
+      // head + 56 is the next line's message word.
       for (uint32_t line = 1; imitate && line * 64 <= bytes; ++line) {
         const uint32_t position = slot + line + (lap + 1 + random() % 2) * kRingLines[0];
         const uint64_t fake = shm::MessageWord::make(position, 1, 0xbad, 0);
@@ -126,7 +126,7 @@ TEST(ShmRing, PayloadOfTheLastLapIsNoMessageOfThisOne) {
   std::memcpy(two + 56, &fake, sizeof fake);
   ASSERT_EQ(pair.a.try_send(1, Lane::kRequest, 1, two, sizeof two), Status::kOk);
   ASSERT_EQ(pair.poll_b(), 1u);
-  // One line each up to the end, and one at position 256: the reader waits at 257.
+  // Messages of one line each up to the end, and another at position 256: the reader waits at 257.
   for (uint32_t i = 2; i <= kRingLines[0]; ++i) {
     ASSERT_EQ(pair.a.try_send(1, Lane::kRequest, 2, i), Status::kOk);
     ASSERT_EQ(pair.poll_b(), 1u);

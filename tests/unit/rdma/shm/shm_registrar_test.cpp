@@ -287,7 +287,7 @@ TEST(ShmRegistrar, TheChildOfAForkBeginsAnew) {
               const Import again(*registrar, blob);
               if (again.status() != Status::kOk) return last_error_text();
               *again.at(range.addr) = 'c';
-              // What it exports is its own.
+              // The child's exports are of its own memory.
               char* own = allocate();
               *own = 'C';
               const std::string mine = export_of(*registrar, own, kSharedBytes, kBoth);

@@ -212,7 +212,7 @@ int talk_and_sleep(NodeRank& self, uint32_t rank, uint32_t ranks, uint32_t round
         busy = true;
       }
     }
-    // One at a time: everybody waits for somebody most of the time.
+    // A rank has one message outstanding at a time: ranks wait for replies most of the time.
     if (sent == answered && sent < rounds) {
       const auto to = static_cast<uint32_t>((rank + 1 + engine() % (ranks - 1)) % ranks);
       if (self.try_send(to, Lane::kRequest, 1, sent) == Status::kOk) ++sent;
@@ -269,7 +269,7 @@ TEST(ShmStress, MembarrierTakenAwayLaterLosesNothing) {
 }
 
 // The race itself: the second message of two is sent at the moment when the reader, having taken the first,
-// makes the ring idle. What is lost stays lost, as nobody sends a third.
+// makes the ring idle. A lost message stays lost, as there is no third.
 TEST(ShmStress, MessagesDuringRetirementOfAReaderArrive) {
   for (const auto mode : {ShmTransport::Threads::kOne, ShmTransport::Threads::kMany}) {
     Pair pair(mode);

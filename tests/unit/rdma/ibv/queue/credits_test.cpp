@@ -20,7 +20,7 @@ struct Message {
   Credits::WireCounts counts = {};
 };
 
-// One side: its counters, the messages on the way to it, and what the model knows.
+// A side of the connection: its counters, the messages on the way to it, and the model's state.
 struct Side {
   Side() { EXPECT_EQ(credits.open(kCredits, kSlots), Status::kOk); }
   Credits credits;
