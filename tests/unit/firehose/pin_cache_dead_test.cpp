@@ -72,7 +72,7 @@ TEST_F(PinCacheDeadRegions, ManyRegionsDoNotWaitHoweverSmall) {
   EXPECT_EQ(registrar_.live(), 2u);
 }
 
-TEST_F(PinCacheDeadRegions, HeldRegionsAreNotSearchedAgain) {
+TEST_F(PinCacheDeadRegions, HeldDeadRegionCostsLaterMissesNoFence) {
   create_with(64 * kPage);
   const hydrant_pin_t held = pin(0, 16);
   ASSERT_NE(held.region, nullptr) << hydrant_error_text();

@@ -49,7 +49,7 @@ class PinCacheErrorTexts : public PinCacheTest {
 
 // ---- a failure replaces the text of an earlier one ----
 
-TEST_F(PinCacheErrorTexts, NothingThereReplacesAnOlderText) {
+TEST_F(PinCacheErrorTexts, NotReadyReplacesAnOlderText) {
   create();
   hydrant_set_error_text("old");
   expect_text(try_pin(0), GASNET_ERR_NOT_READY, HasSubstr("covers the range"));
@@ -58,7 +58,7 @@ TEST_F(PinCacheErrorTexts, NothingThereReplacesAnOlderText) {
               HasSubstr("nothing of the range is pinned"));
 }
 
-TEST_F(PinCacheErrorTexts, NothingThereReplacesAnOlderTextInPageMode) {
+TEST_F(PinCacheErrorTexts, NotReadyReplacesAnOlderTextInPageMode) {
   hydrant_domain_options_t options = options_for(registrar_);
   options.mode = HYDRANT_MODE_PAGE;
   create(options);
@@ -157,7 +157,7 @@ TEST_F(PinCacheErrorTexts, AllZeroPinIsInvalid) {
   EXPECT_EQ(hydrant_pin_status(zero), GASNET_ERR_NOT_INIT);
 }
 
-TEST_F(PinCacheErrorTexts, PartThatIsNotThereIsAllZero) {
+TEST_F(PinCacheErrorTexts, MissingPartIsAllZero) {
   create();
   const hydrant_pin_t held = pin(0);
   ASSERT_NE(held.region, nullptr);

@@ -99,7 +99,7 @@ TEST_F(PinCacheErrors, NullOutputsAreBadArguments) {
   EXPECT_TRUE(has_text());
 }
 
-TEST_F(PinCacheErrors, NothingToDoIsFine) {
+TEST_F(PinCacheErrors, EmptyCallsSucceed) {
   EXPECT_EQ(hydrant_release_many(nullptr, 0), GASNET_OK);
   EXPECT_EQ(hydrant_pin_many(domain_, nullptr, 0, 0, nullptr), GASNET_OK);
   EXPECT_EQ(hydrant_poll(domain_), 0);

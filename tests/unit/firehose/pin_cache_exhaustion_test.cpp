@@ -1,7 +1,7 @@
-// A network layer when memory cannot be pinned: the cache evicts, retries and shrinks its budget; a transfer
-// that is "not now" after that goes through a pool of buffers that were pinned before. Cache and pool share one
-// account, as they do with the kernel. Every operation completes, or is "not now" itself; nothing fails,
-// nothing leaks, and all memory that the device used was pinned while it used it.
+// A network layer when memory cannot be pinned: the cache evicts, retries and shrinks its budget; a
+// transfer that is "not now" after that goes through a pool of buffers that were pinned before. Cache and
+// pool share one account, as they do with the kernel. Every operation completes, or is "not now" itself;
+// nothing fails, nothing leaks, and all memory that the device used was pinned while it used it.
 #include <hydrant/pin_cache.h>
 
 #include "firehose/base/buffer_pool/buffer_pool.hpp"
@@ -202,7 +202,7 @@ TEST_P(PinCacheExhaustion, TableOfRegionsIsFull) {
   }
 }
 
-TEST_P(PinCacheExhaustion, LateUnchargeIsCounted) {
+TEST_P(PinCacheExhaustion, OperationsCompleteWithLateUncharges) {
   FakeOptions options;
   options.pending_charges = true;
   options.charge_limit = (kPoolPages + kBudgetPages) * kPage;

@@ -126,7 +126,7 @@ TEST_P(PinCacheFork, HitIsNotTheFirstThingAChildGets) {
   EXPECT_EQ(hydrant_release(held), GASNET_OK);
 }
 
-TEST_P(PinCacheFork, GrandchildIsAsGoodAsAChild) {
+TEST_P(PinCacheFork, GrandchildPinsForItself) {
   create();
   EXPECT_EQ(hydrant_release(pin(0)), GASNET_OK);
   const auto child = [&]() -> std::string {
@@ -298,7 +298,7 @@ class PinCacheForkInHandler : public ::testing::Test {
 };
 
 // As in a handler that has interrupted this thread inside a slow call.
-TEST_F(PinCacheForkInHandler, AForkByTheHolderOfADomainsMutexWaitsForNothing) {
+TEST_F(PinCacheForkInHandler, ForkByTheMutexHolderDoesNotWait) {
   hydrant_test_alarm(60);
   EXPECT_EQ(pin_and_release(0), GASNET_OK);
   Domain* domain = find_domain(domain_);

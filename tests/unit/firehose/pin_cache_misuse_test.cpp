@@ -93,7 +93,7 @@ TEST_F(PinCacheMisuse, SecondReleaseByAnotherThreadIsFoundToo) {
   expect_all_is_well();
 }
 
-TEST_F(PinCacheMisuse, RemainingHoldsAreStillCounted) {
+TEST_F(PinCacheMisuse, SurplusReleaseDoesNotAffectLaterHolds) {
   // The first of two holds is released twice, so that the count drops to zero. Later pins are not affected.
   const hydrant_pin_t first = pin(0, 4);
   const hydrant_pin_t second = pin(0, 4);

@@ -93,7 +93,7 @@ TEST_P(PinCacheMlock, NewMemoryThatIsPinnedWhereOldMemoryWasIsUnlockedInTheEnd) 
   EXPECT_EQ(count_locked(4, 4), 0u);
 }
 
-TEST_P(PinCacheMlock, MovedMemoryLeavesTheLockOfWhatComesToItsPlace) {
+TEST_P(PinCacheMlock, UnpinOfMovedMemoryKeepsTheLockOfItsSuccessor) {
   keep(4, 4);
   void* moved =
       mremap(arena_.page(4), 4 * kPage, 4 * kPage, MREMAP_MAYMOVE | MREMAP_FIXED, arena_.page(40));

@@ -181,7 +181,7 @@ TEST_F(PinCacheOptions, KeepLeavesRegistrationsAlone) {
 }
 
 // Before anything is looked at, while the domain is made, and at its last step.
-TEST_F(PinCacheOptions, UnusedOptionsStayWithTheClient) {
+TEST_F(PinCacheOptions, FailedCreationDestroysNoClientObject) {
   static int ended = 0;
   ended = 0;
   hydrant_policy_t policy{};

@@ -57,7 +57,7 @@ class PinCachePressure : public PinCacheTest {
   }
 };
 
-TEST_F(PinCachePressure, OneGranuleIsWorthAskingForAfterARefusal) {
+TEST_F(PinCachePressure, RefusedSingleGranuleIsRetried) {
   create_with(8);
   refuse_once(0, 1);
   expect_pin(0, 1);
@@ -149,7 +149,7 @@ TEST_F(PinCachePressure, WaitingThreadRegistersOnlyItsOwnRange) {
   EXPECT_EQ(hydrant_release(held), GASNET_OK);
 }
 
-TEST_F(PinCachePressure, WaitingThreadCompletesWhatIsPinnedByNow) {
+TEST_F(PinCachePressure, WaitingThreadUsesAPinCompletedMeanwhile) {
   create_with(4);
   const hydrant_pin_t freed = pin(0);
   const hydrant_pin_t held = pin(10, 3);

@@ -193,7 +193,7 @@ class PinCacheUpkeep : public PinCacheReleased {
   std::mutex mutex_;                  // of the client
 };
 
-TEST_F(PinCacheUpkeep, AllIsUnpinnedInTimeWithoutACall) {
+TEST_F(PinCacheUpkeep, UpkeepThreadUnpinsReleasedMemory) {
   static_assert(Upkeep::kDelayNs <= 50'000'000, "goes back within 100 ms, says the manual");
   destroy();
   hydrant_domain_options_t options = watching();
@@ -217,7 +217,7 @@ TEST_F(PinCacheUpkeep, RangesAddedWithoutTheMutexAreUnpinnedToo) {
   map(8);
 }
 
-TEST_F(PinCacheUpkeep, HeldMemoryGoesBackWithItsLastRelease) {
+TEST_F(PinCacheUpkeep, HeldMemoryIsUnpinnedByItsLastRelease) {
   const hydrant_pin_t held = pin(8);
   use_and_unmap(12);
   unmap(8);

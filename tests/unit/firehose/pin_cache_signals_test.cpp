@@ -200,7 +200,7 @@ TEST_P(PinCacheSignals, HitThroughAGateThatWasLeftOpenIsFound) {
 }
 #endif
 
-TEST_P(PinCacheSignals, MonitorsOtherQuestionsAreAnsweredUnderTheMutex) {
+TEST_P(PinCacheSignals, OtherMonitorCallsReturnUnderTheMutex) {
   EXPECT_EQ(in_child([this]() -> std::string {
               (void)use(0, 4);
               const uint64_t oldest = registrar_.next_serial();

@@ -68,7 +68,7 @@ TEST_F(PinCacheSpans, SecondReleasesAreNoticedThoughOthersCameSince) {
   }
 }
 
-TEST_F(PinCacheSpans, MemoryFollowsLivePins) {
+TEST_F(PinCacheSpans, ReleasedSpansDoNotGrowTheTable) {
   create_pages(8);
   for (size_t i = 0; i < 20 * SpanTable::kRetained; ++i) {
     ASSERT_EQ(hydrant_release(pin(0, 2)), GASNET_OK);

@@ -185,7 +185,7 @@ TEST_F(PinCacheStreams, WasteIsCountedAndMakesItWait) {
   EXPECT_EQ(region(332, 16), Pages(332, 32)) << "what was used counts for it";
 }
 
-TEST_F(PinCacheStreams, AStreamThatGoesOnHasUsedWhatWasExtended) {
+TEST_F(PinCacheStreams, ContinuingStreamWastesNothing) {
   create();
   walk(0, 256, 16);
   ASSERT_EQ(hydrant_flush(domain_), GASNET_OK);

@@ -82,7 +82,7 @@ constexpr int kChases = 30'000;
 constexpr int kChases = 600'000;
 #endif
 
-TEST_P(PinCacheStress, HoldTakenWhileTheRegionIsBeingClosedCountsOrFails) {
+TEST_P(PinCacheStress, HoldDuringAFlushCountsOrFails) {
   // The store that posts a hold and the sum of the closer chase each other on one region. A cache without
   // the fence between closing and summing fails this nine times out of ten on two cores.
   hydrant_domain_options_t options = options_for(registrar_);

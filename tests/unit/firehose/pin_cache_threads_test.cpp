@@ -212,7 +212,7 @@ TEST_F(PinCacheThreads, TakersAndReleasersAreDifferentThreads) {
   EXPECT_EQ(stats_of(domain_).live_holds, 0u);
 }
 
-TEST_F(PinCacheThreads, ThreadsThatComeAndGoLeaveNothingBehind) {
+TEST_F(PinCacheThreads, ExitedThreadsLeaveNothingBehind) {
   create();
   const auto generation = [&] {
     Threads threads;

@@ -135,7 +135,7 @@ class PinCacheUnpinFirst : public WatchedPinCache {
 
 // ---- without the flag: what the flag is for ----
 
-TEST_F(PinCacheUnpinFirst, WithoutTheFlagAnUnpinMeetsOtherMemory) {
+TEST_F(PinCacheUnpinFirst, UnpinIsLateWithoutTheFlag) {
   create(watching());
   use(8, 4);
   replace(8, 4);

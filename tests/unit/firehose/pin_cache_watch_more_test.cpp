@@ -61,7 +61,7 @@ TEST_F(PinCacheWatchNeighbours, GuardPagesAroundAndHolesBesideDoNoHarm) {
   EXPECT_EQ(use(4, 2), number);
 }
 
-TEST_F(PinCacheWatchNeighbours, RegionThatGrewIsForgottenWhenAnyPartGoes) {
+TEST_F(PinCacheWatchNeighbours, GrownRegionIsForgottenWhenAnyPartIsReleased) {
   create(watching());
   use(4, 2);
   use(6, 2);

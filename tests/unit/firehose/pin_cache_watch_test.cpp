@@ -35,7 +35,7 @@ TEST_P(PinCacheWatch, OrdinaryMemoryIsCachedAfterItsFirstPin) {
 }
 
 // Most of what a network layer tries is not pinned: that answer must not cost a system call.
-TEST_P(PinCacheWatch, LookupQueriesTheKernelOnlyForItsRange) {
+TEST_P(PinCacheWatch, TryPinOfUncachedMemoryDoesNotQueryTheKernel) {
   if (!kThreadsInChildren) GTEST_SKIP() << "the thread sanitizer ends a child that starts a thread";
   const auto try_page = [this](size_t page) {
     return hydrant_try_pin(domain_, arena_.page(page), kPage, HYDRANT_LOCAL_WRITE);
@@ -250,7 +250,7 @@ TEST_P(PinCacheWatch, VouchedMemoryIsKeptUntilUnvouchedOrFilesChange) {
   EXPECT_EQ(coverage(4), HYDRANT_COVERAGE_NONE);
 }
 
-TEST_P(PinCacheWatch, ArenasAreTrusted) {
+TEST_P(PinCacheWatch, ArenaMemoryIsCachedUntilItsOwnerInvalidates) {
   const MemoryFile file(4);
   map_file(4, file);
   ASSERT_EQ(the_monitor().add_arena(arena_.addr(4), kPage), 0);

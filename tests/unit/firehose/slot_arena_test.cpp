@@ -49,7 +49,7 @@ TEST_F(SlotArenas, LateReleasesAfterManyDomainsOfOtherSizes) {
   }
 }
 
-TEST_F(SlotArenas, TheLast240OfASizeMeetNoNewDomain) {
+TEST_F(SlotArenas, LatestArenasOfASizeAreNotReused) {
   const hydrant_pin_t first = come_and_go(100);
   for (size_t i = 0; i < 240; ++i) ASSERT_NE(come_and_go(100).region, first.region);
   EXPECT_EQ(hydrant_release(first), GASNET_ERR_NOT_INIT);
@@ -90,7 +90,7 @@ TEST_F(SlotArenas, DomainsComeAndGoInALimitedAddressSpace) {
   EXPECT_EQ(run_in_child(child), "");
 }
 
-TEST_F(SlotArenas, WhatWasNeverUsedMakesRoomForALargerOne) {
+TEST_F(SlotArenas, RetainedAddressSpaceServesALargerArena) {
   const auto child = [&]() -> std::string {
     std::vector<hydrant_pin_t> gone;
     for (size_t i = 0; i < 20; ++i) gone.push_back(come_and_go(65536));

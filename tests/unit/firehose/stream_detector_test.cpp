@@ -92,7 +92,7 @@ TEST_F(StreamDetectorTest, WasteNeedsPatienceAndUseRewardsIt) {
   EXPECT_EQ(detector_.patience(), 2u);
 }
 
-TEST_F(StreamDetectorTest, ABorderIsApproachedByHalvesAndCrossedByNobodyForASecond) {
+TEST_F(StreamDetectorTest, RefusedBorderIsRememberedForASecond) {
   constexpr size_t kBorder = 200;
   size_t refused = 0;
   size_t page = 0;
@@ -121,7 +121,7 @@ TEST_F(StreamDetectorTest, ABorderIsApproachedByHalvesAndCrossedByNobodyForASeco
   EXPECT_GE(refused, 1u) << "the border was not forgotten with its memory";
 }
 
-TEST_F(StreamDetectorTest, WhatWasCutOrRefusedBeginsAnew) {
+TEST_F(StreamDetectorTest, CutStreamStartsAgain) {
   miss(0), miss(1), miss(2), miss(4);
   EXPECT_EQ(miss(8).range, at(8, 8));
   detector_.note_cut(at(8), at(8));

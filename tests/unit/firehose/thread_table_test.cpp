@@ -53,7 +53,7 @@ TEST_F(ThreadTable, TwoRegionsOfOneBlockAreBothFoundWhereverItIs) {
 }
 
 // Addresses that have one first place, as powers of two between them give, have many second ones.
-TEST_F(ThreadTable, WhatCollidesAtFirstIsSpreadOverTheTable) {
+TEST_F(ThreadTable, CollidingKeysAreSpreadOverTheTable) {
   ASSERT_TRUE(state_.set_up(&null_slot_, 8, kBlockShift));
   const uintptr_t stride = state_.table.size() * kBlock;
   std::array<RegionSlot, 64> slots{};

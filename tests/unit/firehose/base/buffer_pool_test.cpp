@@ -328,7 +328,7 @@ TEST_F(BufferPoolSingle, ForeignAddressesAreNoticed) {
   release_buffer(buffer);
 }
 
-TEST_F(BufferPoolSingle, BufferThatWasNeverTakenIsNoticed) {
+TEST_F(BufferPoolSingle, ReturnOfAFreeBufferIsRejected) {
   create(pool_options(64, {8}));
   expect_refused(*pool_, reinterpret_cast<void*>(pool_->memory().addr), "returned before");
   EXPECT_TRUE(pool_->owns(reinterpret_cast<void*>(pool_->memory().addr)));

@@ -92,7 +92,7 @@ TEST(Grammar, DurationsAreSecondsUnlessTheyNameAUnit) {
     EXPECT_EQ(duration(text), Parsed()) << text;
 }
 
-TEST(Grammar, BooleansTakeTheUsualWords) {
+TEST(Grammar, BooleansAcceptTheUsualSpellings) {
   for (const char* text : {"y", "Y", "yes", "1", "true", "TRUE", "on"})
     EXPECT_EQ(boolean(text), 1U) << text;
   for (const char* text : {"n", "no", "0", "false", "False", "off"})

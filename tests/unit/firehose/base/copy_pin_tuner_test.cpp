@@ -45,7 +45,7 @@ class CopyPinTunerTest : public ::testing::Test {
   CopyPinTuner tuner_;
 };
 
-TEST_F(CopyPinTunerTest, TriesBothEquallyAndChoosesTheFaster) {
+TEST_F(CopyPinTunerTest, EveryWayIsTriedEquallyAndTheFastestChosen) {
   const std::vector<std::pair<Costs, Way>> cases = {{{10000, 11000, 12000}, Way::kCopy},
                                                     {{11000, 10000, 12000}, Way::kIfPinned},
                                                     {{12000, 11000, 10000}, Way::kPin}};
@@ -62,7 +62,7 @@ TEST_F(CopyPinTunerTest, TriesBothEquallyAndChoosesTheFaster) {
 }
 
 // The first uses of a way after a pause are slower than it is.
-TEST_F(CopyPinTunerTest, ChoiceDependsOnLongRunCost) {
+TEST_F(CopyPinTunerTest, ColdUsesDoNotDecide) {
   Way last = Way::kCopy;
   int in_a_row = 0;
   for (int i = 0; i < 24; ++i) {

@@ -31,7 +31,7 @@ TEST(ForkNesting, AForkInsideAForkLocksNothing) {
   EXPECT_TRUE(nesting.begin());
 }
 
-TEST(ForkNesting, AChildsForksLockWhateverItsForkInterrupted) {
+TEST(ForkNesting, ForksOfAChildTakeTheLocks) {
   ForkNesting nesting;
   ASSERT_TRUE(nesting.begin());
   EXPECT_TRUE(nesting.finish_in_child());

@@ -58,7 +58,7 @@ TEST(KeptDescriptor, AClosedNumberIsLost) {
   EXPECT_FALSE(kept.is_lost());
 }
 
-TEST(KeptDescriptor, GoesToAnotherKeeper) {
+TEST(KeptDescriptor, MoveTransfersTheDescriptor) {
   const int fd = open_null();
   KeptDescriptor first(fd);
   KeptDescriptor second(std::move(first));

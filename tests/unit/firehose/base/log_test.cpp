@@ -144,7 +144,7 @@ TEST(RateLimit, PassesOncePerIntervalAndCountsTheRest) {
   EXPECT_EQ(suppressed, 2U);
 }
 
-TEST(RateLimit, OfManyThreadsAtOneMomentOnePasses) {
+TEST(RateLimit, OneOfManyConcurrentThreadsPasses) {
   RateLimit limit(RateLimit::kSecond);
   std::atomic<int> passed{0};
   std::vector<std::thread> threads;

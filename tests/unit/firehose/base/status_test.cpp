@@ -113,7 +113,7 @@ TEST(Status, EachThreadHasItsOwnText) {
   EXPECT_STREQ(last_error_text(), "mine");
 }
 
-TEST(Status, ATextMayBePassedOn) {
+TEST(Status, TextMayBeFormattedFromItself) {
   (void)fail(Status::kResource, "no room for %d", 7);
   (void)fail(Status::kBroken, "%s", last_error_text());
   EXPECT_STREQ(last_error_text(), "no room for 7");

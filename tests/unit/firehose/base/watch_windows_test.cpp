@@ -40,7 +40,7 @@ TEST_F(WatchWindowsTest, AnOpenWindowIsNotKnownUntilItIsAnnounced) {
   EXPECT_EQ(windows_.ask(since, kOutside), Answer::kApart);
 }
 
-TEST_F(WatchWindowsTest, AWindowThatRegistersNothingIsApart) {
+TEST_F(WatchWindowsTest, EmptyWindowIsApart) {
   const uint64_t since = windows_.now();
   windows_.open();
   windows_.close();

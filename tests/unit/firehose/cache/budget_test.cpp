@@ -12,7 +12,7 @@ class BudgetTest : public ::testing::Test {
   Budget budget_{{64 * kPage, 8}, kPage};
 };
 
-TEST_F(BudgetTest, ReportsTheShortage) {
+TEST_F(BudgetTest, ShortageIsTheExcessOverTheBudget) {
   const CacheLock lock(mu_);
   budget_.take(lock, {60 * kPage, 7});
   EXPECT_EQ(budget_.shortage(lock, {4 * kPage, 1}).bytes, 0u);
@@ -22,7 +22,7 @@ TEST_F(BudgetTest, ReportsTheShortage) {
   EXPECT_FALSE(budget_.has_room(lock, 4 * kPage + 1));
 }
 
-TEST_F(BudgetTest, ShrinksToWhatIsProvedAndGrowsBackWithTime) {
+TEST_F(BudgetTest, ShrinksBelowTheRefusedSizeAndRegrowsWithTime) {
   const CacheLock lock(mu_);
   budget_.take(lock, {8 * kPage, 1});
   budget_.shrink(lock, 4 * kPage, 0, 0);
@@ -34,7 +34,7 @@ TEST_F(BudgetTest, ShrinksToWhatIsProvedAndGrowsBackWithTime) {
   EXPECT_EQ(budget_.in_force(lock), 64 * kPage);
 }
 
-TEST_F(BudgetTest, WithNothingChargedTheWholeIsTried) {
+TEST_F(BudgetTest, EmptyBudgetRegrowsAtOnce) {
   const CacheLock lock(mu_);
   budget_.shrink(lock, 2 * kPage, 0, 0);
   EXPECT_LT(budget_.in_force(lock), 64 * kPage);
@@ -56,7 +56,7 @@ TEST_F(BudgetTest, AReservationUndoesItself) {
   EXPECT_EQ(budget_.regions(lock), 1u);
 }
 
-TEST_F(BudgetTest, VictimsPayAndTheirExcessComesBackLater) {
+TEST_F(BudgetTest, ReservationUsesVictimsChargesAndReleasesTheExcess) {
   Reservation reservation(budget_, mu_);
   const CacheLock lock(mu_);
   budget_.take(lock, {60 * kPage, 6});

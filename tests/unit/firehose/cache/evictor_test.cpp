@@ -40,7 +40,7 @@ TEST_F(EvictorTest, EvictsTheOldestThatIsNotHeld) {
   EXPECT_EQ(parts_.totals.of(lock).evictions, 1u);
 }
 
-TEST_F(EvictorTest, ARequestThatCannotBeServedShutsNothing) {
+TEST_F(EvictorTest, UnservableRequestShutsNoGate) {
   const CacheLock lock(parts_.mu);
   const RegionIndex one = parts_.add_open(lock, at(0));
   const RegionIndex held = parts_.add_open(lock, at(2, 8));
@@ -75,7 +75,7 @@ TEST(SmallestFirst, TakesTheSmallestThatSuffices) {
   EXPECT_EQ(victims.size(), 1u);
 }
 
-TEST(ClockPolicy, AChildHasNothingOfTheParentsQueues) {
+TEST(ClockPolicy, ChildStartsWithEmptyQueues) {
   ClockPolicy policy;
   ASSERT_TRUE(policy.map(8));
   RegionIndex regions[8];
@@ -96,7 +96,7 @@ TEST(ClockPolicy, AChildHasNothingOfTheParentsQueues) {
 
 // Random requests among random holds: all or nothing, never a held region, and the policy knows what is
 // open.
-TEST(EvictorModel, EvictsAsPromisedAmongRandomHolds) {
+TEST(EvictorModel, RandomEvictionsAreAllOrNothingAndSpareHeldRegions) {
   for (uint32_t seed = 1; seed <= 30; ++seed) {
     Random random(seed);
     Parts parts(256, {10'000 * kPage, 200}, seed % 2 == 0);

@@ -264,7 +264,7 @@ Plan plan_of(World& w, const CacheLock& lock, MemoryRange range,
   return plan;
 }
 
-TEST(Publisher, APublishedRegionIsFoundAndReplacesWhatItCovers) {
+TEST(Publisher, PublishedRegionIsFoundAndReplacesCoveredRegions) {
   World w;
   const CacheLock lock(w.mu);
   const Plan small = plan_of(w, lock, at(2));

@@ -45,7 +45,7 @@ TEST_F(PlannerTest, ARequestAloneIsThePlan) {
   EXPECT_EQ(alone.access, Access::kLocalWrite);
 }
 
-TEST_F(PlannerTest, NeighboursOfLikeSizeJoinWithTheirRights) {
+TEST_F(PlannerTest, NeighboursOfLikeSizeAreMergedWithTheirRights) {
   const CacheLock lock(parts_.mu);
   parts_.add_open(lock, at(2, 2), Access::kRemoteRead);
   parts_.add_open(lock, at(6, 2));
@@ -90,7 +90,7 @@ TEST_F(PlannerTest, EagerRightsAreLeftOutWhereTheyWereRefused) {
   EXPECT_EQ(plan(lock, at(4)).access, Access::kAll);
 }
 
-TEST_F(PlannerTest, AStreamIsFollowedUpToWhatIsRegistered) {
+TEST_F(PlannerTest, StreamExtensionEndsAtARegisteredRegion) {
   config_.stream_bytes = 32 * kPage;
   const CacheLock lock(parts_.mu);
   parts_.add_open(lock, at(7, 20));
@@ -107,7 +107,7 @@ TEST_F(PlannerTest, AStreamIsFollowedUpToWhatIsRegistered) {
 }
 
 // Whatever is registered already, a plan answers its request and keeps the limits.
-TEST_F(PlannerTest, APlanAnswersItsRequestWithinTheLimits) {
+TEST_F(PlannerTest, RandomPlansCoverTheirRequestsWithinTheLimits) {
   for (uint32_t seed = 1; seed <= 20; ++seed) {
     Random random(seed);
     testing::Parts parts(256, {1000 * kPage, 200});

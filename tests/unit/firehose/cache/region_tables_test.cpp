@@ -90,7 +90,7 @@ TEST(RegionTables, OverlappingRegionsAreAllVisitedWithoutTheMutex) {
   EXPECT_EQ(visited, 0u);
 }
 
-TEST(RegionTables, AHoldIsTakenThroughTheGateThatIsAskedFor) {
+TEST(RegionTables, FindAndHoldUsesTheRequestedGate) {
   Parts parts;
   testing::FakeThread thread(64);
   RegionIndex r = kNoRegion;

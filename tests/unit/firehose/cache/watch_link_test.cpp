@@ -92,7 +92,7 @@ TEST_F(WatchLinkTest, SubscribesToUnmappedMemory) {
   EXPECT_EQ(g_told.asked_wanted, 1) << "the same";
 }
 
-TEST_F(WatchLinkTest, AsksOncePerRequestWhetherReleasesAreUnderWay) {
+TEST_F(WatchLinkTest, QuietIsQueriedOncePerRequest) {
   ASSERT_EQ(start(), Status::kOk);
   EXPECT_TRUE(link_.wait_until_quiet(request_));
   EXPECT_TRUE(link_.wait_until_quiet(request_));
@@ -126,7 +126,7 @@ TEST_F(WatchLinkTest, AnExtensionMustBeWatchedAsWellAsTheRequest) {
   EXPECT_TRUE(link_.may_be_cached(plan));
 }
 
-TEST_F(WatchLinkTest, ReportsOfEarlierMemoryAreWaitedForOnceWhereThereAreAny) {
+TEST_F(WatchLinkTest, UnmapReportsAreAwaitedForWatchedMemoryOnly) {
   ASSERT_EQ(start(), Status::kOk);
   Plan plan;
   plan.range = kRange;
@@ -142,7 +142,7 @@ TEST_F(WatchLinkTest, ReportsOfEarlierMemoryAreWaitedForOnceWhereThereAreAny) {
   EXPECT_EQ(g_told.asked_quiet, 1);
 }
 
-TEST_F(WatchLinkTest, BeforeAnUnpinTheKernelIsAskedOnlyWhereHitsAreChecked) {
+TEST_F(WatchLinkTest, UnpinQueriesTheKernelOnlyWithCheckedHits) {
   link_.set_all_unmap_reports();
   const uint64_t sequence = 0;
   monitor_.sequence = &sequence;
@@ -185,7 +185,7 @@ TEST_F(WatchLinkTest, UnpinFirstMemoryIsCachedInKeptArenasOnly) {
   EXPECT_EQ(link_.coverage(kRange), HYDRANT_COVERAGE_NONE);
 }
 
-TEST_F(WatchLinkTest, WithoutAMonitorTheClientAnswersForItsMemory) {
+TEST_F(WatchLinkTest, ClientWatchNeedsNoMonitor) {
   config_.watch = HYDRANT_WATCH_CLIENT;
   Plan plan;
   EXPECT_TRUE(link_.cover(request_, &plan));

@@ -406,7 +406,7 @@ const std::set<std::string> kNeedNothing = {
 
 class EveryCall : public ::testing::TestWithParam<Call> {};
 
-TEST_P(EveryCall, LeavesNothingBehindWhereItsThreadIsToBeCancelled) {
+TEST_P(EveryCall, LeavesNothingBehindWhenItsThreadIsCancelled) {
   const Call& call = GetParam();
   Scene scene;
   ASSERT_NO_FATAL_FAILURE(call.prepare(scene));

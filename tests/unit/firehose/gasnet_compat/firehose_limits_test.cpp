@@ -173,7 +173,7 @@ TEST(CompatLimits, PeersShareMAndREvenly) {
   EXPECT_EQ(of_one.max_firehoses, 384u / 3);
 }
 
-TEST(CompatLimits, WithoutASenderNoBudgetIsForPeers) {
+TEST(CompatLimits, NoRemoteBudgetWithoutASender) {
   CompatRequest ask = ask_with_peers();
   EXPECT_EQ(compute(ask).remote_bytes, 768 * kMiB);
   EXPECT_EQ(compute(ask).remote_regions, 384u);

@@ -162,7 +162,7 @@ TEST(CRegistrar, AnOlderAndShorterStructIsAccepted) {
   munmap(pages, 8192);
 }
 
-TEST(CRegistrar, ANewerStructIsAcceptedIfItAsksForNothingNew) {
+TEST(CRegistrar, NewerStructIsAcceptedWithZeroedNewFields) {
   struct Newer {
     hydrant_registrar_t known;
     uint64_t extra;
@@ -224,7 +224,7 @@ TEST(CRegistrar, TheStructIsCopied) {
   EXPECT_STREQ(registrar->traits().name, "short-lived");
 }
 
-TEST(CRegistrar, PinAnswersAreMapped) {
+TEST(CRegistrar, PinResultsAreMapped) {
   Client client;
   const auto registrar = client.make();
   std::byte key[4];
@@ -243,7 +243,7 @@ TEST(CRegistrar, PinAnswersAreMapped) {
   }
 }
 
-TEST(CRegistrar, UnpinAnswersAreMapped) {
+TEST(CRegistrar, UnpinResultsAreMapped) {
   Client client;
   const auto registrar = client.make();
   const std::byte key[4] = {};
@@ -323,7 +323,7 @@ TEST(CRegistrar, ShortExportBufferReportsTheNeededSize) {
   }
 }
 
-TEST(CRegistrar, WithoutThemTheDefaultsAnswer) {
+TEST(CRegistrar, MissingFunctionsHaveDefaults) {
   Client client;
   const auto registrar = client.make();
   std::byte key[4] = {}, blob[8] = {};

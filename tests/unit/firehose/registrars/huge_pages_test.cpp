@@ -100,7 +100,7 @@ TEST(HugePages, TheProgramsOwnPagemapIsNotClosed) {
             "");
 }
 
-TEST(HugePages, AChildAsksAboutItsOwnMemory) {
+TEST(HugePages, ChildQueriesItsOwnMemory) {
   HugePages pages;
   if (!pages.known()) GTEST_SKIP() << "this kernel (before 6.7) does not tell where huge pages are";
   EXPECT_EQ(testing::run_in_child([&]() -> std::string {

@@ -218,7 +218,7 @@ TEST_F(MlockFaults, AnUnlockThatFailsIsReported) {
   EXPECT_EQ(mlock_->unpin(kernel_.pages(0, 4), nullptr), UnpinResult::kBroken) << "it is gone";
 }
 
-TEST_F(MlockFaults, OneWalkOverThePagesPerPinAndItsEndsBeforeForAWriter) {
+TEST_F(MlockFaults, PinPopulatesEachPageOnceAndAWritersEndsTwice) {
   for (const Access access : {Access::kLocalRead, Access::kAll}) {
     const size_t before = kernel_.populated;
     ASSERT_EQ(pin(kernel_.pages(0, 8), access), Status::kOk);

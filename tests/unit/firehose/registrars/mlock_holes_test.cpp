@@ -416,7 +416,7 @@ TEST_F(MlockHoles, AbandonedReportLeavesTheRestLocked) {
 }
 
 // Overlapping pins of real pages from several threads: every holder of a pin finds its pages locked.
-TEST(MlockHolesLong, AHeldPinIsLockedWhateverOthersUnpin) {
+TEST(MlockHolesLong, HeldPinStaysLockedWhileOthersUnpin) {
   auto status = Status::kOk;
   const auto mlock = make_mlock_registrar(&status);
   if (mlock == nullptr) GTEST_SKIP() << "no mlock here: " << last_error_text();

@@ -74,7 +74,7 @@ TEST(MlockRegistrar, FailedPinsLeaveNothingLocked) {
   EXPECT_EQ(locked(), before);
 }
 
-TEST(MlockRegistrar, ABadPageAnywhereLeavesWhatWasPinnedAndNoMore) {
+TEST(MlockRegistrar, FailedPinKeepsEarlierPinsOnly) {
   HYDRANT_MLOCK_OR_SKIP(mlock);
   constexpr size_t kPages = 6;
   for (const bool hole : {true, false}) {
@@ -142,7 +142,7 @@ TEST(MlockRegistrar, MemoryThatWentAwayCanBeUnpinned) {
   EXPECT_EQ(locked(), before);
 }
 
-TEST(MlockRegistrar, BadRangesAreAnswered) {
+TEST(MlockRegistrar, InvalidRangesAreRejected) {
   HYDRANT_MLOCK_OR_SKIP(mlock);
   EXPECT_EQ(mlock->pin({0x1000, 0}, Access::kLocalRead, nullptr), Status::kBadArg);
   EXPECT_EQ(mlock->pin({0x1001, kPageBytes}, Access::kLocalRead, nullptr), Status::kBadArg);

@@ -22,7 +22,7 @@ class PageCountsTest : public ::testing::Test {
   PagePinCounts counts_{&nodes_};
 };
 
-TEST_F(PageCountsTest, UncountedPagesAreReportedAsReleased) {
+TEST_F(PageCountsTest, RemoveReportsPagesWithoutPins) {
   std::vector<MemoryRange> gone;
   const auto note = [&](MemoryRange range) { gone.push_back(range); };
   add({0x1000, 0x4000});
@@ -44,7 +44,7 @@ TEST_F(PageCountsTest, UncountedPagesAreReportedAsReleased) {
   EXPECT_EQ(counts_.intervals(), 0u);
 }
 
-TEST_F(PageCountsTest, KeptPagesAreNotReported) {
+TEST_F(PageCountsTest, RemoveOmitsKeptPages) {
   std::vector<MemoryRange> gone;
   const auto note = [&](MemoryRange range) { gone.push_back(range); };
   add({0x1000, 0x4000});
@@ -125,7 +125,7 @@ TEST_F(PageCountsTest, EqualNeighboursAreOneInterval) {
   EXPECT_EQ(counts_.intervals(), 1u);
 }
 
-TEST_F(PageCountsTest, AFreshRangeIsOneIntervalWhateverItsLength) {
+TEST_F(PageCountsTest, FreshRangeIsOneInterval) {
   add({uintptr_t{1} << 30, size_t{1} << 40});
   EXPECT_EQ(counts_.intervals(), 1u);
   add({uintptr_t{1} << 31, 0x1000});

@@ -142,7 +142,7 @@ std::string pin_over_lost_rings() {
   return "";
 }
 
-TEST(UringLostRings, TheProgramsRingsStayAndPinningGoesOn) {
+TEST(UringLostRings, PinsContinueAndTheProgramsRingsStayOpen) {
   HYDRANT_URING_OR_SKIP(uring);
   EXPECT_EQ(run_in_child(pin_over_lost_rings), "");
 }
@@ -261,7 +261,7 @@ TEST(UringLostRings, ANewRingReplacesTheOneThatHadItsNumber) {
 }
 
 // Through the cache: what is cached serves on, new memory is pinned, and what is not held is let go.
-TEST(UringLostRings, ADomainGoesOn) {
+TEST(UringLostRings, DomainContinues) {
   HYDRANT_URING_OR_SKIP(uring);
   EXPECT_EQ(run_in_child([]() -> std::string {
               Closer closer;

@@ -141,7 +141,7 @@ TEST(UringPin, SeveralFilesInOneRangeArePinnedOrRefused) {
   }
 }
 
-TEST(UringPin, BadRangesAreAnswered) {
+TEST(UringPin, InvalidRangesAreRejected) {
   HYDRANT_URING_OR_SKIP(uring);
   Key key;
   EXPECT_EQ(uring->pin({0x1000, 0}, Access::kLocalRead, key.data()), Status::kBadArg);

@@ -29,7 +29,7 @@ TEST(UringSlots, SinglesFillTheTableAndNeighboursStayTogether) {
   EXPECT_FALSE(slots.take(1, &slot));
 }
 
-TEST(UringSlots, RunsLieWithinAWord) {
+TEST(UringSlots, RunsDoNotCrossBitmapWords) {
   UringSlots slots;
   ASSERT_TRUE(slots.make(128));
   uint32_t slot = 0;

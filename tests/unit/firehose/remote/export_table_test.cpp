@@ -54,7 +54,7 @@ TEST_F(ExportTableTest, AnIdIsGoodOnceAndForItsPeer) {
   EXPECT_EQ(exports_.bytes(), 0u);
 }
 
-TEST_F(ExportTableTest, WhatIsWithheldIsTheTargetsToEnd) {
+TEST_F(ExportTableTest, WithheldExportIsReleasedByTheTargetOnly) {
   const uint64_t id = add(1, 10);
   exports_.withhold_until_reply(id);
   EXPECT_FALSE(release(id, 1)) << "a guess";
@@ -77,7 +77,7 @@ TEST_F(ExportTableTest, WhatIsWithheldIsTheTargetsToEnd) {
   EXPECT_EQ(exports_.count(), 0u);
 }
 
-TEST_F(ExportTableTest, IdsThatNobodyWasGivenEndNothing) {
+TEST_F(ExportTableTest, UnknownIdsReleaseNothing) {
   const uint64_t id = add(1, 10);
   for (const uint64_t other : {uint64_t{0}, uint64_t{1} << 32, id + 1, id + (uint64_t{1} << 32),
                                UINT64_MAX, id | 0xffff0000u}) {
@@ -86,7 +86,7 @@ TEST_F(ExportTableTest, IdsThatNobodyWasGivenEndNothing) {
   EXPECT_EQ(exports_.count(), 1u);
 }
 
-TEST_F(ExportTableTest, AFullTableSaysNo) {
+TEST_F(ExportTableTest, FullTableRejectsExports) {
   uint64_t ids[4];
   for (uint64_t& id : ids) EXPECT_NE(id = add(1, 10), 0u);
   EXPECT_EQ(add(1, 10), 0u);
@@ -95,7 +95,7 @@ TEST_F(ExportTableTest, AFullTableSaysNo) {
   EXPECT_EQ(add(1, 10), 0u);
 }
 
-TEST_F(ExportTableTest, WhatGoesAwayIsListedForItsPeerOnce) {
+TEST_F(ExportTableTest, InvalidatedExportIsRecalledOnce) {
   const uint64_t a = add(1, 10, 2), b = add(2, 11), c = add(1, 20);
   EXPECT_FALSE(exports_.invalidate(MemoryRange{12 * kPage, kPage})) << "beside them";
   EXPECT_TRUE(exports_.invalidate(MemoryRange{11 * kPage, 1}));
@@ -115,7 +115,7 @@ TEST_F(ExportTableTest, WhatGoesAwayIsListedForItsPeerOnce) {
   EXPECT_EQ(exports_.zombie_bytes(), 0u);
 }
 
-TEST_F(ExportTableTest, AZombieThatComesBackIsListedNoMore) {
+TEST_F(ExportTableTest, ReleasedZombieIsNotRecalled) {
   uint64_t ids[4];
   for (uint64_t& id : ids) id = add(1, 10);
   EXPECT_TRUE(exports_.invalidate(MemoryRange{10 * kPage, 1}));
@@ -131,7 +131,7 @@ TEST_F(ExportTableTest, AZombieThatComesBackIsListedNoMore) {
   EXPECT_EQ(exports_.zombies(), 2u) << "that one was none";
 }
 
-TEST_F(ExportTableTest, WhatIsGrantedBesideIsCutWhereItWouldOverlap) {
+TEST_F(ExportTableTest, ExtraRangeIsCutAtOverlappingExports) {
   const auto beside = [&](uintptr_t page, uintptr_t first, size_t pages) {
     const MemoryRange cut =
         exports_.exclude_overlaps(1, {page * kPage, kPage}, {first * kPage, pages * kPage});
@@ -155,7 +155,7 @@ TEST_F(ExportTableTest, WhatIsGrantedBesideIsCutWhereItWouldOverlap) {
   EXPECT_EQ(beside(20, 10, 30), std::pair(uintptr_t{10}, size_t{30}));
 }
 
-TEST_F(ExportTableTest, AllOfAPeerCanBeTakenBack) {
+TEST_F(ExportTableTest, AllExportsOfAPeerCanBeReleased) {
   (void)add(1, 10, 1, true);
   (void)add(2, 10, 1, true);
   (void)add(1, 11);
@@ -170,7 +170,7 @@ TEST_F(ExportTableTest, AllOfAPeerCanBeTakenBack) {
   EXPECT_EQ(exports_.checked(), 1u);
 }
 
-TEST(InvalidationLog, ALookBackFindsWhatOverlaps) {
+TEST(InvalidationLog, OverlapsAreFoundSinceAGivenCount) {
   InvalidationLog log;
   const uint64_t before = log.count();
   log.add({0x1000, 0x1000});
@@ -182,7 +182,7 @@ TEST(InvalidationLog, ALookBackFindsWhatOverlaps) {
   EXPECT_FALSE(log.overlaps({0x2000, 0x1000}, before, before + 2));
 }
 
-TEST(InvalidationLog, WhatIsOverwrittenCountsAsEverything) {
+TEST(InvalidationLog, OverwrittenEntryOverlapsEverything) {
   InvalidationLog log;
   for (uint64_t i = 0; i < InvalidationLog::kKept; ++i) log.add({0x1000, 0x1000});
   EXPECT_FALSE(log.overlaps({0x9000, 1}, 0, log.count()));

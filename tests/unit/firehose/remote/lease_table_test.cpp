@@ -39,7 +39,7 @@ TEST(LeaseTable, AFixedSplitIsNeverExceeded) {
   EXPECT_FALSE(leases.has_change());
 }
 
-TEST(LeaseTable, ShortPeerGetsTheWholeFreePool) {
+TEST(LeaseTable, SinglePeerMayLeaseTheWholePool) {
   LeaseTable leases;
   ASSERT_TRUE(leases.set_up(60 * kPage, 4, 50));
   uint64_t had = 0;
@@ -49,7 +49,7 @@ TEST(LeaseTable, ShortPeerGetsTheWholeFreePool) {
   for (int i = 0; i < 10; ++i) EXPECT_TRUE(take(leases, 1, kPage)) << "its own for sure";
 }
 
-TEST(LeaseTable, AnIdlePeersLeaseIsCutAndItIsTold) {
+TEST(LeaseTable, IdlePeersLeaseIsCutAndReported) {
   LeaseTable leases;
   ASSERT_TRUE(leases.set_up(60 * kPage, 4, 50));
   while (take(leases, 2, kPage)) {
@@ -75,7 +75,7 @@ TEST(LeaseTable, AnIdlePeersLeaseIsCutAndItIsTold) {
   EXPECT_GT(leases.lease(1), lease);
 }
 
-TEST(LeaseTable, WhatIsLentToAPeerThatIsGoneIsFree) {
+TEST(LeaseTable, LeaseOfADeadPeerReturnsToThePool) {
   LeaseTable leases;
   ASSERT_TRUE(leases.set_up(60 * kPage, 4, 50));
   while (take(leases, 2, kPage)) {
@@ -114,7 +114,7 @@ TEST(LeaseTable, ZeroBudgetGrantsNothing) {
 }
 
 // Whatever they do: leases and holdings together stay below the budget, and the sums are right.
-TEST(LeaseTable, TheBudgetHoldsWhateverPeersDo) {
+TEST(LeaseTable, RandomGrantsStayWithinTheBudget) {
   for (const uint32_t ranks : {2u, 3u, 9u, 64u}) {
     for (const uint32_t percent : {1u, 50u, 99u, 100u}) {
       const uint64_t budget = 256 * kPage + 7;

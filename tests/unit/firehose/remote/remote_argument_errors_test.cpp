@@ -20,7 +20,7 @@ namespace {
   return ::testing::AssertionSuccess();
 }
 
-TEST(RemoteArgumentErrors, WhatCannotBeAskedForIsRefusedAndStartsNothing) {
+TEST(RemoteArgumentErrors, InvalidRequestsAreRejectedWithoutAMove) {
   constexpr uint32_t kRead = HYDRANT_REMOTE_READ;
   RemotePinCluster world(exact());
   hydrant_pin_t pin{};
@@ -54,7 +54,7 @@ TEST(RemoteArgumentErrors, WhatCannotBeAskedForIsRefusedAndStartsNothing) {
 }
 
 // No peer keeps what its owner must unpin before the memory goes away.
-TEST(RemoteArgumentErrors, WhatMustBeUnpinnedFirstIsLentWhereItIsCached) {
+TEST(RemoteArgumentErrors, UnpinFirstMemoryIsGrantedOnlyWhereItIsCached) {
   RemotePinCluster::Settings settings = exact();
   settings.domain_watch = HYDRANT_WATCH_NONE;
   settings.registrar_flags = HYDRANT_REGISTRAR_UNPIN_BEFORE_RELEASE;
@@ -83,7 +83,7 @@ TEST(RemoteArgumentErrors, WhatMustBeUnpinnedFirstIsLentWhereItIsCached) {
 }
 
 // The extra range that a peer wants speculatively is not granted: its owner may be about to release it.
-TEST(RemoteArgumentErrors, OfWhatMustBeUnpinnedFirstNoMoreIsLentThanWasAskedFor) {
+TEST(RemoteArgumentErrors, UnpinFirstMemoryIsGrantedWithoutTheExtraRange) {
   RemotePinCluster::Settings settings = exact();
   settings.domain_watch = HYDRANT_WATCH_NONE;
   settings.registrar_flags = HYDRANT_REGISTRAR_UNPIN_BEFORE_RELEASE;
@@ -117,7 +117,7 @@ TEST(RemoteArgumentErrors, OfWhatMustBeUnpinnedFirstNoMoreIsLentThanWasAskedFor)
 }
 
 // Never, and not "not now": the first request learns it from the peer's answer, later ones send nothing.
-TEST(RemoteArgumentErrors, MoreThanThePeerCanEverGrantIsNoShortage) {
+TEST(RemoteArgumentErrors, RequestBeyondTheLargestLeaseIsAnError) {
   RemotePinCluster::Settings settings = exact(3);
   settings.options.budget_bytes = 8 * kPage;
   settings.options.base_percent = 50;  // two peers: 2 pages each for sure, and 4 to be lent
@@ -154,7 +154,7 @@ TEST(RemoteArgumentErrors, MoreThanThePeerCanEverGrantIsNoShortage) {
 }
 
 // The text of an answer names the limit: it is there when the callback runs.
-TEST(RemoteArgumentErrors, TheAnswerNamesTheLimitOfThePeer) {
+TEST(RemoteArgumentErrors, ReplyTextNamesThePeersLimit) {
   RemotePinCluster::Settings settings = exact();
   settings.options.budget_bytes = 4 * kPage;
   settings.options.base_percent = 100;
@@ -192,7 +192,7 @@ TEST(RemoteArgumentErrors, MoreThanThePeersLargestRegionIsNoShortage) {
 }
 
 // An initiator that heard of its lease before any answer knows the limit from that.
-TEST(RemoteArgumentErrors, WhatIsLentSaysTheLimitToo) {
+TEST(RemoteArgumentErrors, LeaseMessageTellsTheLimit) {
   RemotePinCluster::Settings settings = exact(3);
   settings.options.budget_bytes = 8 * kPage;
   settings.options.base_percent = 100;

@@ -61,7 +61,7 @@ TEST(RemoteCounts, AMissIsTwoMessagesAndAHitNone) {
   expect_nothing_left(world);
 }
 
-TEST(RemoteCounts, LooksThatNeverSendSendNothing) {
+TEST(RemoteCounts, TryAndPartialPinsSendNothing) {
   RemotePinCluster world(exact());
   const uintptr_t addr = world[1].arena.addr(3);
   EXPECT_EQ(
@@ -190,7 +190,7 @@ TEST(RemoteQuotas, SixOfSixtyFourHitMoreWithLeasesThanWithAFixedSplit) {
 
 // All ranks request memory of all others, and there is next to none: each request is answered in a bounded
 // number of steps, possibly with "not now", and ranks that hold nothing do not block others.
-TEST(RemoteQuotas, NoBudgetThatCanServeIsTooSmallForAnAnswer) {
+TEST(RemoteQuotas, EveryRequestIsAnsweredUnderTheSmallestBudgets) {
   for (const uint32_t ranks : {2u, 3u, 4u}) {
     for (const uint64_t budget : {uint64_t{kPage}, uint64_t{2 * kPage}, uint64_t{ranks * kPage}}) {
       for (const uint32_t percent : {1u, 50u, 100u}) {
@@ -427,7 +427,7 @@ TEST(RemoteQuotas, UnresponsivePeerIsSkipped) {
   expect_nothing_left(world);
 }
 
-TEST(RemoteQuotas, BeyondTheZombiesNothingIsExported) {
+TEST(RemoteQuotas, NoGrantWhileZombiesFillTheirLimit) {
   RemotePinCluster::Settings settings = exact();
   settings.options.zombie_bytes = 2 * kPage;
   RemotePinCluster world(settings);

@@ -93,7 +93,7 @@ TEST(RemoteDeferred, GuessedIdReleasesNothingBeforeTheReply) {
   expect_nothing_exported(world);
 }
 
-TEST(RemoteDeferred, APeerThatGoesTakesItsDeferredMovesWithIt) {
+TEST(RemoteDeferred, DeadPeersDeferredMovesAreDropped) {
   Seen seen;
   RemotePinCluster world(looking(&seen, 0));
   seen.world = &world;

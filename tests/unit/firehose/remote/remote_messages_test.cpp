@@ -113,7 +113,7 @@ void expect_sound(RemotePinCluster& world) {
   }
 }
 
-TEST(RemoteMessages, WhatIsCutShortOrTooLongChangesNothing) {
+TEST(RemoteMessages, MessageOfWrongLengthIsRejected) {
   for (const RemoteMessage& sample : samples()) {
     RemotePinCluster world(exact_and_small());
     RemoteResult a;
@@ -204,7 +204,7 @@ TEST(RemoteMessages, ForeignReleaseIsIgnored) {
 }
 
 // The messenger reports a message's sender; its report may be wrong.
-TEST(RemoteMessages, SendersThatDoNotExistAreTurnedAway) {
+TEST(RemoteMessages, NonexistentSendersAreRejected) {
   RemotePinCluster world(exact_and_small());
   const std::vector<std::byte> ask = bytes_of(header(Type::kLeaseRequest), Amount{kPage});
   for (const uint32_t from : {1u, 2u, 1000u, UINT32_MAX}) {
@@ -221,7 +221,7 @@ struct Lie {
   bool is_one;  // else it may be true
 };
 
-TEST(RemoteMessages, AReplyThatGrantsWhatWasNotAskedForIsNotBelieved) {
+TEST(RemoteMessages, ReplyThatDoesNotMatchTheRequestIsRejected) {
   const Lie lies[] = {
       {"the truth", [](Reply*) {}, false},
       {"another range", [](Reply* r) { r->addr += kPage; }, true},

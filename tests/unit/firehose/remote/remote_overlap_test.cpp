@@ -52,7 +52,7 @@ class RandomPins {
 };
 
 // Regions that smaller sets left registered at the target overlap; so would grants of all of them.
-TEST(RemoteOverlap, ASetOfTheWholeLeaseIsHitAfterSmallerOnes) {
+TEST(RemoteOverlap, SetOfTheWholeLeaseIsHitAfterSmallerOnes) {
   for (uint32_t seed = kFirstSeed; seed <= kLastSeed; ++seed) {
     RandomPins pins(seed);
     for (const size_t percent : {10u, 25u, 50u, 75u, 90u, 100u, 100u})
@@ -60,7 +60,7 @@ TEST(RemoteOverlap, ASetOfTheWholeLeaseIsHitAfterSmallerOnes) {
   }
 }
 
-TEST(RemoteOverlap, WhatIsTooLargeIsHitInPart) {
+TEST(RemoteOverlap, SetBeyondTheLeaseIsHitInPart) {
   RandomPins pins(1);
   EXPECT_GE(pins.hits_of(kLeasePages * 5 / 4), 0.75);
   EXPECT_GE(pins.hits_of(kLeasePages * 2), 0.45);

@@ -12,7 +12,7 @@
 namespace hydrant::testing {
 namespace {
 
-TEST(RemotePinLifetime, HandlesThatAreNoEndsAreAnswered) {
+TEST(RemotePinLifetime, InvalidHandlesAreNotInit) {
   hydrant_pin_t pin{};
   hydrant_remote_stats_t stats{};
   stats.size = sizeof stats;
@@ -203,7 +203,7 @@ TEST(RemotePinLifetime, DeadPeerFreesItsRecalledExports) {
   EXPECT_EQ(world[1].registrar.live(), 0u);
 }
 
-TEST(RemotePinLifetime, MessengersReportOfADeadPeerCountsOnce) {
+TEST(RemotePinLifetime, BrokenSendFailsOnlyThatPin) {
   RemotePinCluster world(exact());
   RemoteResult a, b;
   world.refuse(0, 1, HYDRANT_ERR_BROKEN);
@@ -219,7 +219,7 @@ TEST(RemotePinLifetime, MessengersReportOfADeadPeerCountsOnce) {
 }
 
 // The reply comes later, from poll(): each request that joined the move then sends its own.
-TEST(RemotePinLifetime, WhoHasJoinedAMoveThatCannotBeSentIsAnswered) {
+TEST(RemotePinLifetime, JoinedRequestsCompleteWhenTheMoveCannotBeSent) {
   RemotePinCluster world(exact());
   RemoteResult a, b;
   world.refuse(0, 1);
@@ -293,7 +293,7 @@ TEST(RemotePinLifetime, PagesOfATargetWithoutKeysAreGrantedTogether) {
   EXPECT_EQ(world[1].registrar.problems(), "");
 }
 
-TEST(RemotePinLifetime, TheTargetsFunctionHasRoomForWhatFitsIntoAReply) {
+TEST(RemotePinLifetime, TargetsFunctionGetsAReplysRoom) {
   for (const uint32_t flags : {0u, HYDRANT_REMOTE_INLINE_DONE | HYDRANT_REMOTE_INLINE_REMOTE}) {
     RemotePinCluster::Settings settings = exact();
     settings.max_message_bytes = HYDRANT_REMOTE_MIN_MESSAGE_BYTES;
@@ -344,7 +344,7 @@ TEST(RemotePinLifetime, ArgumentsMayBeWrittenInPlace) {
   EXPECT_EQ(came.back(), std::byte{9});
 }
 
-TEST(RemotePinLifetime, TheFunctionMayRunThoughNothingCouldBePinned) {
+TEST(RemotePinLifetime, FunctionMayRunWithoutAPin) {
   static int ran = 0, pinned_at = 0;
   ran = pinned_at = 0;
   RemotePinCluster::Settings settings = exact();

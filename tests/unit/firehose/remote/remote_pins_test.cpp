@@ -56,7 +56,7 @@ TEST(RemotePinService, RequestsJoinAMoveThatIsUnderWay) {
   hydrant_remote_release(b.pin);
 }
 
-TEST(RemotePinService, ARecallTakesBackWhatIsIdleInOneRoundTrip) {
+TEST(RemotePinService, RecallOfAnIdleFirehoseTakesOneRoundTrip) {
   RemotePinCluster world(exact());
   RemoteResult a;
   remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a);
@@ -185,7 +185,7 @@ TEST(RemotePinService, TheTargetsFunctionRunsBeforeTheReply) {
   }
 }
 
-TEST(RemotePinService, WhatCannotBePinnedIsAnsweredAndRemembered) {
+TEST(RemotePinService, RefusedPinIsReportedAndRemembered) {
   RemotePinCluster world(exact());
   RemoteResult a, b;
   world[1].registrar.refuse(world[1].arena.addr(7), kPage, HYDRANT_REMOTE_WRITE);
@@ -198,7 +198,7 @@ TEST(RemotePinService, WhatCannotBePinnedIsAnsweredAndRemembered) {
   EXPECT_EQ(world.stats(0).moves, 1u);
 }
 
-TEST(RemotePinService, APeerThatIsGoneFailsWhatIsUnderWay) {
+TEST(RemotePinService, DeadPeerFailsPinsInFlight) {
   RemotePinCluster world(exact());
   RemoteResult a, b;
   remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a);
@@ -225,7 +225,7 @@ TEST(RemotePinService, MessagesWaitForRoom) {
   }
 }
 
-TEST(RemotePinService, WrongCallsAreAnswered) {
+TEST(RemotePinService, InvalidCallsAreRejected) {
   RemotePinCluster world(exact());
   hydrant_pin_t pin{};
   hydrant_remote_call_t call{};

@@ -37,7 +37,7 @@ size_t hits(RemotePinCluster& world, uint32_t from, size_t pages) {
   return found;
 }
 
-TEST(RemoteQuotas, MoreThanWasAskedForCountsToo) {
+TEST(RemoteQuotas, MergedNeighboursCountAgainstTheQuota) {
   // The target's domain joins neighbours, whichever peer requested them.
   RemotePinCluster world(fixed_split(3, 8));
   for (size_t page = 0; page < 32; ++page) {
@@ -59,7 +59,7 @@ TEST(RemoteQuotas, ASupersetIsGrantedWhereTheQuotaAllowsIt) {
   EXPECT_EQ(world.stats(2).firehose_bytes, 2 * kPage);
 }
 
-TEST(RemoteQuotas, ASetThatFitsIsHeldWholeInABudgetWithNothingToSpare) {
+TEST(RemoteQuotas, SetOfExactlyTheBudgetIsHeldWhole) {
   RemotePinCluster::Settings settings = fixed_split(2, 16);
   settings.domain_bytes = 16 * kPage;
   for (const size_t merge : {size_t{1}, 16 * kPage}) {
@@ -75,7 +75,7 @@ TEST(RemoteQuotas, ASetThatFitsIsHeldWholeInABudgetWithNothingToSpare) {
 }
 
 // In a full domain a joined region costs budget for as long as its parts are held.
-TEST(RemoteQuotas, PeersThatWantMoreThanThereIsUseAllOfIt) {
+TEST(RemoteQuotas, CompetingPeersUseTheWholeBudget) {
   RemotePinCluster::Settings settings;
   settings.ranks = 7;
   settings.options.budget_bytes = settings.domain_bytes = 128 * kPage;
@@ -93,7 +93,7 @@ TEST(RemoteQuotas, PeersThatWantMoreThanThereIsUseAllOfIt) {
   EXPECT_GT(all_hits, 2080u) << "they want half as much again as there is: 2667 at best";
 }
 
-TEST(RemoteQuotas, WhatIsGivenBackGoesFirstAndOnlyWhereRoomIsShort) {
+TEST(RemoteQuotas, ReleasedExportsAreEvictedFirstAndOnlyUnderPressure) {
   for (const bool is_short : {true, false}) {
     RemotePinCluster::Settings settings = fixed_split(3, 4);
     settings.domain_bytes = is_short ? 8 * kPage : 64 * kPage;
@@ -110,7 +110,7 @@ TEST(RemoteQuotas, WhatIsGivenBackGoesFirstAndOnlyWhereRoomIsShort) {
   }
 }
 
-TEST(RemoteQuotas, WhatAnotherPeerHoldsOutlivesItsReturn) {
+TEST(RemoteQuotas, MemoryOfAnotherPeerSurvivesARelease) {
   RemotePinCluster::Settings settings = fixed_split(3, 4);
   settings.domain_bytes = 8 * kPage;
   RemotePinCluster world(settings);
@@ -123,7 +123,7 @@ TEST(RemoteQuotas, WhatAnotherPeerHoldsOutlivesItsReturn) {
   hydrant_remote_release(pin);
 }
 
-TEST(RemoteQuotas, WhatIsHeldHereIsNotDroppedWithWhatIsGivenBack) {
+TEST(RemoteQuotas, LocallyHeldMemorySurvivesARelease) {
   RemotePinCluster::Settings settings = fixed_split(2, 4);
   settings.domain_bytes = 5 * kPage;
   RemotePinCluster world(settings);

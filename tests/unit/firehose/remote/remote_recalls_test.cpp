@@ -22,7 +22,7 @@ void poll_until_it_has_looked(RemotePinCluster& world, uint32_t rank) {
   }
 }
 
-TEST(RemoteRecalls, OneThatOvertakesTheReplyIsAcknowledgedHoweverLateThatComes) {
+TEST(RemoteRecalls, RecallThatOvertakesItsReplyIsAcknowledged) {
   RemotePinCluster world(exact());
   RemoteResult a;
   remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a);

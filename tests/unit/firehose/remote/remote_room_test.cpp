@@ -46,7 +46,7 @@ void settle_until(RemotePinCluster& world, const Done& done) {
   for (int i = 0; i < 200'000 && !done(); ++i) world.settle();
 }
 
-TEST(RemoteRoom, WhoWaitsForRoomIsToldOnceThereIsSome) {
+TEST(RemoteRoom, WaitingPeerIsNotifiedOfRoomOnce) {
   std::vector<uint32_t> told;
   RemotePinCluster world(waiting(&told));
   const hydrant_pin_t mine = fill(world);
@@ -71,7 +71,7 @@ TEST(RemoteRoom, WhoWaitsForRoomIsToldOnceThereIsSome) {
 }
 
 // Each answer is a message that arrives: it is what keeps a client polling that polls only then.
-TEST(RemoteRoom, AnAnswerAtOnceComesWithoutAPollOfTheTarget) {
+TEST(RemoteRoom, ReplyAtOnceNeedsNoPollOfTheTarget) {
   std::vector<uint32_t> told;
   RemotePinCluster world(waiting(&told));
   const hydrant_pin_t mine = fill(world);
@@ -94,7 +94,7 @@ TEST(RemoteRoom, AnAnswerAtOnceComesWithoutAPollOfTheTarget) {
 }
 
 // A message that finds no room is sent by the next poll; a peer that is gone is told nothing.
-TEST(RemoteRoom, WordOfRoomWaitsForTheMessenger) {
+TEST(RemoteRoom, RoomNotificationIsRetriedUntilSent) {
   std::vector<uint32_t> told;
   RemotePinCluster world(waiting(&told));
   world.refuse(0, 1);
@@ -114,7 +114,7 @@ TEST(RemoteRoom, WordOfRoomWaitsForTheMessenger) {
   EXPECT_EQ(told.size(), 1u);
 }
 
-TEST(RemoteRoom, WaitsForNothingAreRefused) {
+TEST(RemoteRoom, InvalidWaitsAreRejected) {
   RemotePinCluster world;
   const auto wait = [&](uint32_t peer, size_t len, uint32_t access, uint32_t flags) {
     return hydrant_remote_await_room(world[0].end, peer, world[1].arena.addr(0), len, access,

@@ -26,7 +26,7 @@ RemotePinCluster::Settings exact_for_threads(uint32_t ranks = 2) {
 #if HYDRANT_MUTANTS
 // The memory goes away after it was registered for a peer and before the export is known: quiet() sees
 // nothing exported and says yes, and so the registration must not be granted any more.
-TEST(RemoteThreads, WhatWentAwayWhileAMoveWasServedIsNotGranted) {
+TEST(RemoteThreads, MemoryReleasedDuringAMoveIsNotGranted) {
   int met = 0;
   const uint64_t limit = now_ns() + patient_ns(60'000'000'000);
   for (int round = 0; round < 40 ? met < 5 : met == 0 && now_ns() < limit; ++round) {
@@ -92,7 +92,7 @@ TEST(RemoteThreads, AMoveIsThereUntilItIsSent) {
 }
 
 // Pins that meet the end of their peer are answered all the same, once each.
-TEST(RemoteThreads, PinsBesideTheEndOfTheirPeerAreAnswered) {
+TEST(RemoteThreads, PinsDuringPeerFailureCompleteOnce) {
   struct Answers {
     std::atomic<int> n{0};
   };
@@ -241,7 +241,7 @@ TEST(RemoteThreads, QuietOrdersWhatPeersWroteBefore) {
 
 // Ending a domain checks whether any end serves it, while other threads destroy ends: for the thread
 // sanitizer.
-TEST(RemoteThreads, EndsOfOthersEndWhileADomainIsToEnd) {
+TEST(RemoteThreads, DomainDestroyIgnoresEndpointsDestroyedMeanwhile) {
   RemotePinCluster other(
       exact_for_threads());  // first: its ends are looked at before those of `world`
   RemotePinCluster world(exact_for_threads());

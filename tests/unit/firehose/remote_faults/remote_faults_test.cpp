@@ -229,7 +229,7 @@ TEST_F(RemoteFaults, AllAllocationsFromSomeOnFail) {
   }
 }
 
-TEST_F(RemoteFaults, AnEndThatCannotBeMadeLeavesNothing) {
+TEST_F(RemoteFaults, FailedEndpointCreationLeavesNothing) {
   RemotePinCluster world{RemotePinCluster::Settings{}};
   hydrant_messenger_t messenger{};
   messenger.size = sizeof messenger;
@@ -324,7 +324,7 @@ TEST_F(RemoteFaults, RegistrationsThatFailAtRandom) {
 
 // Every pin of such a peer is refused, so that nothing may be made for it first; and a place that is free
 // again is taken.
-TEST_F(RemoteFaults, APeerThatThereIsNoPlaceForCostsNoAllocation) {
+TEST_F(RemoteFaults, PeerBeyondTheLimitCostsNoAllocation) {
   constexpr uint32_t kPlaces = 1984;
   RemotePinCluster::Settings settings;
   settings.ranks = kPlaces + 8;

@@ -283,7 +283,7 @@ INSTANTIATE_TEST_SUITE_P(Paths, MappingQueryTest, ::testing::Values(Path::kReque
                            return path.param == Path::kText ? "Text" : "Request";
                          });
 
-TEST(MappingQuery, AnswersStayRightWhileOthersMapAndUnmap) {
+TEST(MappingQuery, AnswersAreCorrectWhileThreadsMapAndUnmap) {
   MappingQuery query;
   ASSERT_TRUE(query.open());
   MappedMemory own(8);

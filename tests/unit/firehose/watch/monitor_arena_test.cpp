@@ -22,7 +22,7 @@ uint32_t cover_only(uintptr_t addr, size_t len) {
   return the_monitor().cover(addr, len, HYDRANT_COVER_ONLY_ARENAS);
 }
 
-TEST(MonitorArena, CoversWhatLiesInsideOneOfThem) {
+TEST(MonitorArena, CoversRangesInsideOneArena) {
   const hydrant_monitor_t& monitor = the_monitor();
   EXPECT_EQ(cover_only(kFarArena, kPage), HYDRANT_COVER_NONE);
   ASSERT_EQ(monitor.add_arena(kFarArena, kMiB), 0);
@@ -40,7 +40,7 @@ TEST(MonitorArena, CoversWhatLiesInsideOneOfThem) {
   EXPECT_EQ(cover_only(kFarArena + kMiB, kPage), HYDRANT_COVER_NONE);
 }
 
-TEST(MonitorArena, SomeKeepWhatIsPinned) {
+TEST(MonitorArena, KeptArenasAreDistinguished) {
   const hydrant_monitor_t& monitor = the_monitor();
   const auto kept = [&](uintptr_t addr, uint32_t flags = 0) {
     return monitor.cover(addr, kPage, HYDRANT_COVER_ONLY_KEPT_ARENAS | flags);
@@ -63,7 +63,7 @@ TEST(MonitorArena, SomeKeepWhatIsPinned) {
   monitor.drop_arena(kFarArena + kMiB, kMiB);
 }
 
-TEST(MonitorArena, DroppingNotifies) {
+TEST(MonitorArena, DroppedArenaIsReportedAsUnmapped) {
   const Listener listener;
   ASSERT_EQ(listener.listen_to_unmapped(), 0);
   ASSERT_EQ(the_monitor().add_arena(kFarArena, kMiB), 0);

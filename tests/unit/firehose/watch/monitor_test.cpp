@@ -63,7 +63,7 @@ TEST(MonitorApi, RemovalsAreCountedFromOne) {
             "");
 }
 
-TEST(MonitorApi, NothingIsStartedUnlessAsked) {
+TEST(MonitorApi, NoReaderStartsWithoutAWatch) {
   EXPECT_EQ(run_in_child([]() -> std::string {
               MappedMemory memory(4);
               memory.replace(0, 4);

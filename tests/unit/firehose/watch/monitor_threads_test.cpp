@@ -90,7 +90,7 @@ TEST_F(MonitorThreads, ReleasesAndQuestionsFromManyThreads) {
 
 // A thread that asks must get its answer although others release all the time: without it, memory would
 // not be cached in a program whose other threads allocate.
-TEST_F(MonitorThreads, PinsProgressUnderConstantReleases) {
+TEST_F(MonitorThreads, QuietSucceedsUnderConstantReleases) {
   std::atomic<bool> stop{false};
   std::atomic<int> quiet{0};
   Threads threads;

@@ -214,7 +214,7 @@ TEST(RemovedRanges, HoleInTheMiddleLeavesBothEnds) {
   EXPECT_EQ(ranges.size(), 0u);
 }
 
-TEST(RemovedRanges, ThoseWithAKnownCallerOutlastAnUnmapping) {
+TEST(RemovedRanges, ForgetUnknownKeepsRangesWithAKnownCaller) {
   constexpr uint64_t kUnknown = RemovedRanges::kCallerUnknown;
   RemovedRanges ranges;
   ASSERT_TRUE(ranges.map(16));
@@ -234,7 +234,7 @@ TEST(RemovedRanges, ThoseWithAKnownCallerOutlastAnUnmapping) {
   EXPECT_EQ(ranges.newest(range_of(17, 1)), 2u);
 }
 
-TEST(RemovedRanges, ForgettingWhatIsNotThereChangesNothing) {
+TEST(RemovedRanges, ForgettingOtherRangesChangesNothing) {
   RemovedRanges ranges;
   ASSERT_TRUE(ranges.map(16));
   ranges.forget(range_of(0, 64));

@@ -233,7 +233,7 @@ TEST(Alloc, MallocOfTheProgramStaysLibcs) {
   hydrant_free(own);
 }
 
-TEST(Alloc, StatisticsCountWhatIsInUseAndGivenBack) {
+TEST(Alloc, StatisticsCountUsedAndReturnedBytes) {
   const auto stats_now = [] {
     hydrant_alloc_stats_t stats{};
     stats.size = sizeof stats;

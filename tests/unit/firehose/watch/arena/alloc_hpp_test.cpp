@@ -31,7 +31,7 @@ TEST(AllocResource, ContainersLiveInTheArena) {
   EXPECT_TRUE(is_ours(names[500].data()));
 }
 
-TEST(AllocResource, IsOneAndAlignsAsAsked) {
+TEST(AllocResource, IsASingletonAndAligns) {
   EXPECT_EQ(alloc::resource(), alloc::resource());
   EXPECT_TRUE(alloc::resource()->is_equal(*alloc::resource()));
   EXPECT_FALSE(alloc::resource()->is_equal(*std::pmr::new_delete_resource()));

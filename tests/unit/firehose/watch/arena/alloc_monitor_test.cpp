@@ -54,7 +54,7 @@ class AllocMonitor : public ::testing::TestWithParam<Source> {
   FakeMonitor& monitor_ = FakeMonitor::instance();
 };
 
-TEST_P(AllocMonitor, ThatAppearsLaterIsToldOfAllThereIs) {
+TEST_P(AllocMonitor, LateMonitorGetsAllArenas) {
   if (monitor_.present()) GTEST_SKIP() << "another case of this process has had the monitor appear";
   void* before = allocate(3 * kMiB);
   void* small = GetParam().allocate(10);
@@ -112,7 +112,7 @@ TEST_P(AllocMonitor, RangesItCannotNoteAreCounted) {
 
 // invalidate() runs first while the memory still has its contents, and again, on empty memory, before the
 // memory can be allocated again.
-TEST_P(AllocMonitor, HearsOfEveryBlockBeforeAndAfterItIsEmptied) {
+TEST_P(AllocMonitor, IsNotifiedBeforeAndAfterABlockIsEmptied) {
   have_monitor();
   constexpr size_t kBytes = 24 * kMiB;
   void* p = allocate(kBytes);
@@ -138,7 +138,7 @@ TEST_P(AllocMonitor, HearsOfEveryBlockBeforeAndAfterItIsEmptied) {
   }
 }
 
-TEST_P(AllocMonitor, WhatIsPinnedStaysAndIsGivenBackWhenItIsNot) {
+TEST_P(AllocMonitor, PinnedBlocksAreEmptiedAfterTheirUnpin) {
   have_monitor();
   constexpr size_t kBytes = 24 * kMiB;
   void* p = allocate(kBytes);

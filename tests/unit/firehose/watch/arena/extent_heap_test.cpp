@@ -40,7 +40,7 @@ TEST_F(ExtentHeapTest, SlabIsFilledBeforeTheNextIsMade) {
   EXPECT_EQ(heap_.in_use_bytes(), 0u);
 }
 
-TEST_F(ExtentHeapTest, LargeMemoryGrowsWhereItIsIfThereIsRoom) {
+TEST_F(ExtentHeapTest, LargeBlocksGrowInPlace) {
   void* p = allocate(100'000);
   EXPECT_TRUE(heap_.resize(p, in(p), 300'000));
   EXPECT_GE(heap_.usable_bytes(p, in(p)), 300'000u);

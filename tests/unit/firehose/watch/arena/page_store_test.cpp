@@ -54,7 +54,7 @@ TEST_P(PageStoreTest, MoreThanTheAddressSpaceIsRefused) {
   EXPECT_NE(store_.grow(kPageBytes, kPageBytes), 0u);
 }
 
-TEST_P(PageStoreTest, BlocksAreEmptiedWholeAndOnlyWhenNothingInThemIsUsed) {
+TEST_P(PageStoreTest, OnlyUnusedBlocksAreEmptied) {
   const uintptr_t addr = store_.grow(3 * kBlockBytes, kBlockBytes);
   store_.commit({addr, 3 * kBlockBytes});
   std::memset(pointer(addr), 1, 3 * kBlockBytes);
@@ -96,7 +96,7 @@ TEST_P(PageStoreTest, AnEarlierMonitorGetsAnOrdinaryArena) {
   EXPECT_EQ(arenas, 1u);
 }
 
-TEST_P(PageStoreTest, PinnedIdleMemoryIsNotAskedAboutAtEachCall) {
+TEST_P(PageStoreTest, PinnedIdleMemoryIsNotQueriedAtEachCall) {
   monitor_.appear();
   store_.use_monitor(FakeMonitor::table());
   const uintptr_t addr = grow_used(32 * kBlockBytes);
@@ -122,7 +122,7 @@ TEST_P(PageStoreTest, MemoryUsedAgainIsAsItWasUnlessItWasEmptied) {
   EXPECT_EQ(*pointer(addr), 1);
 }
 
-TEST_P(PageStoreTest, WhatTheKernelWillNotEmptyIsTriedAgain) {
+TEST_P(PageStoreTest, EmptyingIsRetriedAfterTheKernelRefuses) {
   const uintptr_t addr = grow_used(kBlockBytes);
   // The call itself: sanitizers make mlock() do nothing.
   if (syscall(SYS_mlock, addr, kPageBytes) != 0) GTEST_SKIP() << "no page may be locked here";
@@ -137,7 +137,7 @@ TEST_P(PageStoreTest, WhatTheKernelWillNotEmptyIsTriedAgain) {
   EXPECT_EQ(*pointer(addr), 0);
 }
 
-TEST_P(PageStoreTest, WhatIsRegisteredSinceItWasLookedAtStays) {
+TEST_P(PageStoreTest, MemoryRegisteredDuringATrimIsKept) {
   monitor_.appear();
   store_.use_monitor(FakeMonitor::table());
   const uintptr_t addr = grow_used(kBlockBytes);
@@ -156,7 +156,7 @@ TEST_P(PageStoreTest, WhatIsRegisteredSinceItWasLookedAtStays) {
   monitor_.on_invalidate(nullptr);
 }
 
-TEST_P(PageStoreTest, MoreThanMayBeKeptIsRecalledOnceAndEmptiedWhenItIsGivenUp) {
+TEST_P(PageStoreTest, MemoryBeyondTheKeptLimitIsRecalledOnce) {
   monitor_.appear();
   auto& store = hydrant::testing::kept<PageStore>(GetParam(), kBlockBytes, 2 * kBlockBytes);
   store.use_monitor(FakeMonitor::table());

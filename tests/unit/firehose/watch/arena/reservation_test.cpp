@@ -35,7 +35,7 @@ TEST(AddressMap, FindsAReservationFromItsFirstByteToItsLast) {
   EXPECT_EQ(map->find(const_pointer(UINTPTR_MAX)), nullptr);
 }
 
-TEST(AddressMap, WhatIsTakenStaysAsItWas) {
+TEST(AddressMap, OverlappingReservationIsRejected) {
   const auto map = std::make_unique<AddressMap>();
   AddressReservation one = at(kAddr, 3);
   AddressReservation other = at(kAddr - 2 * kBlockBytes, 3);

@@ -35,7 +35,7 @@ class SpanTableTest : public ::testing::Test {
   SpanTable table_;
 };
 
-TEST_F(SpanTableTest, AllOfItCanBeTakenGivenAndTakenAgain) {
+TEST_F(SpanTableTest, AllPagesCanBeReused) {
   for (int round = 0; round < 3; ++round) {
     std::vector<Span*> all;
     while (Span* span = take(8)) all.push_back(span);

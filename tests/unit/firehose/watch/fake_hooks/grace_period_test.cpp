@@ -342,7 +342,7 @@ TEST_F(RangeSync, DoesNotWaitAndHasTheRangeForgotten) {
 }
 
 // As a heap grows by less than a page: what was there before on its last page is there still.
-TEST_F(RangeSync, TheRestOfAPageIsForgottenAndNotToldAsUnmapped) {
+TEST_F(RangeSync, PartialPageIsInvalidatedButNotReportedAsUnmapped) {
   MappedMemory memory(4);
   memory.replace(0, 4);
   const Listener listener;

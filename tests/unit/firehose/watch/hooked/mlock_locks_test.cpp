@@ -35,7 +35,7 @@ void* map_memory() {
   return memory;
 }
 
-TEST(MlockLocks, OfNewMemoryStayWhileOldMemoryAtItsAddressesIsUnpinned) {
+TEST(MlockLocks, UnpinOfOldMemoryKeepsLocksOfNewMemory) {
   HYDRANT_NEEDS_USERFAULTFD();
   hydrant_domain_options_t options;
   hydrant_domain_options_init(&options);

@@ -459,7 +459,7 @@ class CallerSearch : public LibcsOwnCalls {
   }
 };
 
-TEST_F(CallerSearch, OneThatFindsNoneIsRepeated) {
+TEST_F(CallerSearch, FruitlessSearchIsRepeated) {
   for (unsigned blind = 1; blind < 4; ++blind) {
     for (int again = 0; again < 8; ++again) use_page(kA);
     set_blind_looks(blind);

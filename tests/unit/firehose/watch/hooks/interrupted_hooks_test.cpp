@@ -132,7 +132,7 @@ TEST_F(InterruptedHooks, TheRecordOfARemovalNamesItsRange) {
 
 #else
 
-TEST(InterruptedHooks, TheRecordNamesWhatIsReleased) {
+TEST(InterruptedHooks, RecordNamesTheReleasedRange) {
   GTEST_SKIP() << "stepping through instructions is written for x86-64 only";
 }
 

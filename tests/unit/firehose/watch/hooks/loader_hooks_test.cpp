@@ -16,7 +16,7 @@ class LoaderHooks : public ::testing::Test {
   FakeMonitor monitor_;
 };
 
-TEST_F(LoaderHooks, WhatIsLoadedIsSynced) {
+TEST_F(LoaderHooks, LoadedLibrariesAreSynced) {
   FakeMonitor::pin_everything();
   const uint64_t before = FakeMonitor::calls().syncs;
   void* handle = dlopen(kCaller, RTLD_NOW);

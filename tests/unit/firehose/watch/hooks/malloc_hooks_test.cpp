@@ -56,7 +56,7 @@ TEST_F(MallocHooks, LargeBlocksAreSyncedWhereMemoryWasPinned) {
   EXPECT_EQ(syncs_of(large), 1u);
 }
 
-TEST_F(MallocHooks, EveryMemberOfTheFamilySyncsWhatIsMapped) {
+TEST_F(MallocHooks, EveryMallocFunctionSyncsNewMappings) {
   FakeMonitor::pin_everything();
   const std::vector<std::pair<const char*, std::function<void*()>>> calls = {
       {"malloc", [] { return malloc(kLarge); }},
@@ -115,7 +115,7 @@ TEST_F(MallocHooks, ReallocThatMovesALargeBlockSyncs) {
 }
 
 // A sync may have the caches forget the range.
-TEST_F(MallocHooks, ABlockThatGrowsInPlaceSyncsOnlyWhatIsNew) {
+TEST_F(MallocHooks, BlockGrownInPlaceSyncsOnlyItsNewPart) {
   auto* p = static_cast<char*>(malloc(kLarge));
   ASSERT_NE(p, nullptr);
   FakeMonitor::pin_everything();
@@ -182,7 +182,7 @@ TEST_F(MallocHooks, HeapsOfOtherArenasAreMarkedAndSyncedOnce) {
 
 // libc deletes a heap when its last block is freed, inside free(), and may map the next one at the same
 // address, inside malloc(): that one is new memory.
-TEST_F(MallocHooks, AHeapThatComesAgainIsSyncedAgain) {
+TEST_F(MallocHooks, HeapRemappedAtItsAddressIsSynced) {
   FakeMonitor::pin_everything();
   mallopt(M_TOP_PAD, 0);  // or the heap before would be kept as full as that
   std::thread([] {

@@ -105,7 +105,7 @@ TEST_F(MapHooks, MremapIsSyncedWhereItArrives) {
 }
 
 // A sync may have the caches forget the range.
-TEST_F(MapHooks, AMappingThatGrowsInPlaceSyncsOnlyWhatIsNew) {
+TEST_F(MapHooks, MappingGrownInPlaceSyncsOnlyItsNewPart) {
   RawMapping area(2 * kBlock);
   char* p = area.data();
   ASSERT_EQ(munmap(p + kBlock, kBlock), 0);
@@ -184,7 +184,7 @@ TEST_F(MapHooks, ASegmentAttachedOverMemoryReplacesIt) {
   EXPECT_EQ(shmdt(p), 0);
 }
 
-TEST_F(MapHooks, ASegmentAttachedElsewhereReplacesNothing) {
+TEST_F(MapHooks, SegmentAttachedAtAFreeAddressReplacesNothing) {
   const int id = shmget(IPC_PRIVATE, kPage, IPC_CREAT | 0600);
   if (id < 0) GTEST_SKIP() << "no System V shared memory: " << std::strerror(errno);
   void* p = shmat(id, nullptr, 0);

@@ -88,7 +88,7 @@ TEST_F(ThreadHooks, ARefusalIsLibcs) {
   EXPECT_EQ(begin.record, nullptr);
 }
 
-TEST_F(ThreadHooks, AThreadThatEndsStaysEnteredUntilItIsGone) {
+TEST_F(ThreadHooks, EndingThreadStaysEnteredUntilItExits) {
   FakeMonitor::set_removals(9);
   uint32_t tid = 0;
   const hydrant_hooks_thread_t* record = nullptr;
@@ -105,7 +105,7 @@ TEST_F(ThreadHooks, AThreadThatEndsStaysEnteredUntilItIsGone) {
 }
 
 // A destructor of the thread's own that runs after ours frees, and does not unmark the thread.
-TEST_F(ThreadHooks, WhatAnEndingThreadCallsDoesNotUnmarkIt) {
+TEST_F(ThreadHooks, CallsOfAnEndingThreadDoNotUnmarkIt) {
   static std::atomic<uint64_t> seen;
   pthread_key_t key;
   const auto destructor = [](void* memory) {
