@@ -78,7 +78,7 @@ TEST(HandlerTable, AllIndicesCanBeRegisteredAndNoMore) {
   EXPECT_EQ(table.add(nullptr, 0), Status::kOk);
 }
 
-TEST(HandlerTable, OneEntryTooManyIsRefused) {
+TEST(HandlerTable, EntryBeyondTheTableIsRejected) {
   HandlerTable table;
   expect_refused(table, std::vector<gex_AM_Entry_t>(129, row(0)), "128", Status::kResource);
   EXPECT_EQ(used(table), 0u);

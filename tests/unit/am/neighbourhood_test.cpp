@@ -101,7 +101,7 @@ Status find_in(std::initializer_list<uint32_t> card, size_t bytes, RankLocation*
   return status;
 }
 
-TEST(RankLocation, AnEntryIsTakenWholeOrNotAtAll) {
+TEST(RankLocation, InvalidEntryLeavesTheLocationUnchanged) {
   RankLocation found{.host = 7, .supernode = 8};
   for (const size_t bytes : {0, 1, 4, 7, 9, 12}) {
     EXPECT_NE(find_in({1, 3, 5}, bytes, &found), Status::kOk) << bytes;

@@ -50,7 +50,7 @@ class OnDemand : public test::PinnedFixture {
   OnDemandCounts before;
 };
 
-TEST_F(OnDemand, IsUsedWhenThereIsNoRoomToPin) {
+TEST_F(OnDemand, IsUsedWhenPinsAreNotReady) {
   in_new_thread([&] {
     for (const Status refusal : {Status::kNotReady, Status::kResource}) {
       loop->pins.refuses = true;

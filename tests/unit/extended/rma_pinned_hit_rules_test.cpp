@@ -220,7 +220,7 @@ TEST_F(RmaPinnedHitRules, ProgressFunctionsStillRun) {
 }
 
 // The fast path must refuse what the slow path refuses.
-TEST_F(RmaPinnedHitRules, WrongCallsAreRefused) {
+TEST_F(RmaPinnedHitRules, InvalidCallsAreRejected) {
   in_new_thread([&] {
     warm();
     const uint64_t calls = loop->calls;

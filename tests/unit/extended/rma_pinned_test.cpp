@@ -192,7 +192,7 @@ TEST_F(RmaPinned, ShortsWaitUntilRecallsComplete) {
 }
 
 // A peer may request any range, even all of the address space but one byte.
-TEST_F(RmaPinned, GetLargerThanTheAnswerIsDeclined) {
+TEST_F(RmaPinned, GetBeyondTheReplysRoomIsDeclined) {
   const uint32_t get[4] = {2, 0, 0, 0};  // MoveArgs
   std::byte answer[64] = {};
   for (const size_t bytes : {sizeof answer, SIZE_MAX}) {
@@ -220,7 +220,7 @@ TEST_F(RmaPinned, MemoryThatCannotBePinnedUsesMessages) {
 }
 
 // On a miss the target puts a large get only if puts arrive before the message that follows them.
-TEST_F(RmaPinned, WithoutOrderingLargeGetsAreNotAnsweredByPuts) {
+TEST_F(RmaPinned, LargeGetsAreServedByPutsOnlyWithOrdering) {
   in_new_thread([&] {
     for (const bool ordered : {true, false}) {
       loop->puts_are_ordered = ordered;

@@ -254,7 +254,7 @@ TEST_F(PinCacheCpp, AMovedDomainEndsOnce) {
   EXPECT_EQ(registrar_.ends, 2u);
 }
 
-TEST_F(PinCacheCpp, EndReportsItsStatusAndLeavesNothing) {
+TEST_F(PinCacheCpp, EndReturnsItsStatusAndEmptiesTheHandle) {
   create();
   EXPECT_TRUE(pin(0));
   EXPECT_EQ(domain_.end(77), GASNET_ERR_BAD_ARG);

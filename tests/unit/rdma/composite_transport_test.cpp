@@ -165,7 +165,7 @@ TEST_F(CompositeTransportTest, EachPeerIsReachedByItsOwn) {
 }
 
 // For clients that use the adapter within a node, too (HYDRANT_PATH=nic); not a capability of such peers.
-TEST_F(CompositeTransportTest, PinnedMemoryOfAnyRankIsReachedByTheFarOne) {
+TEST_F(CompositeTransportTest, PinnedOperationsUseTheFarTransport) {
   const Transport::PinnedOperation list[2] = {};
   for (const Rank peer : {Rank{1}, Rank{3}}) {
     EXPECT_EQ(both->put_pinned(peer, {}, {}, 8, nullptr), Status::kOk);

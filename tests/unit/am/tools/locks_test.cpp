@@ -34,7 +34,7 @@ TEST(Locks, MutexExcludes) {
   gasnett_mutex_destroy(&mutex);
 }
 
-TEST(Locks, TrylockSaysBusy) {
+TEST(Locks, TrylockReturnsBusy) {
   gasnett_mutex_t mutex;
   gasnett_mutex_init(&mutex);
   EXPECT_EQ(gasnett_mutex_trylock(&mutex), 0);

@@ -120,7 +120,7 @@ TEST(Bytes, ZerosAreCountedAtEveryAlignmentAndLength) {
   }
 }
 
-TEST(Bytes, ZerosOfWords) {
+TEST(Bytes, ZeroBytesOfWordsAreCounted) {
   EXPECT_EQ(gasnett_count0s_uint64_t(0), 8);
   EXPECT_EQ(gasnett_count0s_uint32_t(0), 4);
   EXPECT_EQ(gasnett_count0s_uintptr_t(UINTPTR_MAX), 0);

@@ -78,7 +78,7 @@ TEST(ParseInt, OutOfRangeSaturates) {
   EXPECT_EQ(gasnett_parse_int("-99999999999 TB", 1), -INT64_MAX);
 }
 
-TEST(ParseInt, NothingIsZero) {
+TEST(ParseInt, TextWithoutDigitsIsZero) {
   EXPECT_EQ(gasnett_parse_int(nullptr, 0), 0);
   EXPECT_EQ(gasnett_parse_int("", 1), 0);
   EXPECT_EQ(gasnett_parse_int("  ", 1), 0);

@@ -84,7 +84,7 @@ TEST(Timers, ThreadsMayCalibrateTogether) {
   for (const uint64_t result : results) EXPECT_EQ(result, results[0]);
 }
 
-TEST(Timers, SleepOfNothingReturns) {
+TEST(Timers, SleepLastsAtLeastItsTime) {
   EXPECT_EQ(gasnett_nsleep(0), 0);
   const auto before = gasnett_ticks_now();
   EXPECT_EQ(gasnett_nsleep(1'000'000), 0);

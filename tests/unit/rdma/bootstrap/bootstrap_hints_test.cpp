@@ -70,7 +70,7 @@ TEST_F(LauncherHints, LauncherOfSeveralRanksIsAnErrorWithTheCommand) {
   }
 }
 
-TEST_F(LauncherHints, OneRankIsFineAndSoIsAnEmptyVariable) {
+TEST_F(LauncherHints, OneRankAndEmptyVariablesAreAccepted) {
   set({{"SLURM_PROCID", "0"},
        {"SLURM_NTASKS", "1"},
        {"FLUX_TASK_RANK", ""},
@@ -78,7 +78,7 @@ TEST_F(LauncherHints, OneRankIsFineAndSoIsAnEmptyVariable) {
   EXPECT_EQ(check_launcher_hint(find_launcher_hint(), 1, ""), Status::kOk);
 }
 
-TEST_F(LauncherHints, LauncherOfUnknownSizeIsAnError) {
+TEST_F(LauncherHints, LauncherWithoutItsLibraryIsAnError) {
   set({{"PMIX_NAMESPACE", "x"}, {"PMIX_RANK", "0"}});
   const LauncherHint hint = find_launcher_hint();
   EXPECT_EQ(check_launcher_hint(hint, 1, ""), Status::kOk);

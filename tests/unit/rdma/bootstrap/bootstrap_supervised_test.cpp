@@ -112,7 +112,7 @@ TEST_F(SupervisedBootstrapTest, ARefusedHelloIsTheText) {
   EXPECT_STREQ(last_error_text(), "taken");
 }
 
-TEST_F(SupervisedBootstrapTest, AnAnswerToAnEarlierCallIsPassedOver) {
+TEST_F(SupervisedBootstrapTest, ReplyToAnEarlierCallIsSkipped) {
   open();
   EXPECT_EQ(fence_while([&] {
               const uint32_t id = receive().id;
@@ -122,7 +122,7 @@ TEST_F(SupervisedBootstrapTest, AnAnswerToAnEarlierCallIsPassedOver) {
             Status::kOk);
 }
 
-TEST_F(SupervisedBootstrapTest, AnswersThatAreNoneAreErrors) {
+TEST_F(SupervisedBootstrapTest, MalformedRepliesAreErrors) {
   open();
   EXPECT_EQ(fence_while([&] { answer(receive().id, Status::kOk, "", 5); }), Status::kBroken);
   EXPECT_EQ(fence_while([&] { answer(receive().id, static_cast<Status>(12345)); }),
@@ -140,7 +140,7 @@ TEST_F(SupervisedBootstrapTest, AnswersThatAreNoneAreErrors) {
             Status::kBroken);
 }
 
-TEST_F(SupervisedBootstrapTest, ASupervisorThatGoesIsAnError) {
+TEST_F(SupervisedBootstrapTest, SupervisorThatExitsIsAnError) {
   open();
   EXPECT_EQ(fence_while([&] {
               receive();

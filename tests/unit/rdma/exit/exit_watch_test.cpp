@@ -228,7 +228,7 @@ TEST_F(ClosedExitChannel, RankThatExitedMeanwhileIsDetected) {
   EXPECT_EQ(program.harm(), "");
 }
 
-TEST_F(ClosedExitChannel, ClaimsAreIndependent) {
+TEST_F(ClosedExitChannel, ClaimsLeaveForeignDescriptorsAlone) {
   EXPECT_TRUE(words_->claim_exit());
   EXPECT_TRUE(words_->claim_wait());
   EXPECT_TRUE(words_->claim(words_->peers()[0]));

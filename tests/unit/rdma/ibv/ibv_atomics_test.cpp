@@ -164,7 +164,7 @@ TEST_F(IbvAtomics, MisalignedWordIsABadArgument) {
   EXPECT_EQ(pair.carry_out(0, add(1)), Status::kOk) << "nothing has gone wrong";
 }
 
-TEST_F(IbvAtomics, WhereTheDeviceHasNoneTheyAreNotOffered) {
+TEST_F(IbvAtomics, NotOfferedWithoutDeviceSupport) {
   fake_verbs::reset();
   fake_verbs::add_device({.atomics = false});
   Pair pair(Access::kRemoteRead | Access::kRemoteWrite);
@@ -181,7 +181,7 @@ TEST_F(IbvAtomics, WhereTheDeviceHasNoneTheyAreNotOffered) {
 }
 
 // Memory is registered with every rail's device, so all of them have to have them.
-TEST_F(IbvAtomics, OneDeviceOfSeveralWithoutThemIsEnough) {
+TEST_F(IbvAtomics, NotOfferedIfAnyRailLacksThem) {
   fake_verbs::add_device({.name = "fake1", .atomics = false, .gids = {fake_verbs::ipv4_gid(2)}});
   IbvTransport::Options options = IbvWorld::single();
   options.ports = "fake0,fake1";

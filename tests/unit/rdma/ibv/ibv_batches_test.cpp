@@ -127,7 +127,7 @@ TEST_F(IbvBatches, StopBeforeAnOperationOfSeveralRequests) {
   EXPECT_EQ(net(0)->put_pinned_list(1, {}), 0U);
 }
 
-TEST_F(IbvBatches, APeerThatIsNotConnectedTakesNone) {
+TEST_F(IbvBatches, UnconnectedPeerTakesNone) {
   IbvWorld world(2);
   PinnedMemory here(*world[0].transport, Access::kLocalWrite, 4096);
   PinnedMemory there(*world[1].transport, kTarget, 4096);

@@ -109,7 +109,7 @@ TEST_F(IbvDmabuf, BadArgumentsAndRefusalsMapToStatuses) {
 }
 
 // To and from it, by peers and by its owner, with one device and with two. The descriptor is not needed.
-TEST_F(IbvDmabuf, MovesLikeOtherPinnedMemory) {
+TEST_F(IbvDmabuf, TransfersLikeOtherPinnedMemory) {
   for (const uint32_t devices : {1U, 2U}) {
     fake_verbs::reset();
     add_devices(devices);

@@ -78,7 +78,7 @@ TEST(IbvGroupAddress, LayoutIsFixed) {
   EXPECT_EQ(bytes, written) << "FNV-1a of all before it";
 }
 
-TEST(IbvGroupAddress, ComesBackAsItWas) {
+TEST(IbvGroupAddress, RoundTrips) {
   for (uint32_t rails = 0; rails < kMaxRails; ++rails) {
     GroupAddress read;
     ASSERT_EQ(decode_group_address(bytes_of(sample(rails)), &read), Status::kOk)
@@ -134,7 +134,7 @@ TEST(IbvGroupAddress, EachFieldThatCannotBeIsRefusedWithItsText) {
   EXPECT_TRUE(is_refused(16 + 64 + 23, 1, "reserved bytes of rail 1"));
 }
 
-TEST(IbvGroupAddress, WhoCannotBeIsRefused) {
+TEST(IbvGroupAddress, ImpossibleRanksAndGroupsAreRejected) {
   GroupAddress endpoint = sample();
   endpoint.rank = 5;
   EXPECT_TRUE(is_refused(endpoint, "rank 5 of a group of 5"));

@@ -52,7 +52,7 @@ TEST_F(IbvJoining, NoGroupAddressWithoutRank0) {
   EXPECT_EQ(world[0].transport->group_address(blob, &bytes), Status::kOk) << "it knows itself";
 }
 
-TEST_F(IbvJoining, SameAddressHasTheSameNumber) {
+TEST_F(IbvJoining, SameAddressGetsTheSameNumber) {
   Meeting meeting(1, 2);
   const std::vector<Blob> endpoints = group_addresses_of(meeting.b);
   std::vector<Rank> numbers;
@@ -88,7 +88,7 @@ TEST_F(IbvJoining, OwnAddressesAreRejected) {
   EXPECT_EQ(numbers[0], 2U);
 }
 
-TEST_F(IbvJoining, MoreThanThereIsRoomForAreRefused) {
+TEST_F(IbvJoining, JoinBeyondTheLimitIsRejected) {
   Meeting meeting(2, 2);
   IbvWorld third(1);  // which has room for no joined peer
   std::vector<Rank> numbers;

@@ -126,7 +126,7 @@ TEST_F(IbvPersistent, PostedRequestEqualsThePreparedOne) {
 }
 
 // Memory that was recalled and pinned again has other keys, at the same address.
-TEST_F(IbvPersistent, AStartGoesByTheKeysOfNow) {
+TEST_F(IbvPersistent, StartUsesTheCurrentKeys) {
   Pair pair;
   for (const bool is_put : {true, false}) {
     const auto operation = pair.prepare(is_put, 4096);
@@ -187,7 +187,7 @@ TEST_F(IbvPersistent, MayBeDeletedWhileInFlight) {
   EXPECT_EQ(std::memcmp(pair.there.data.get() + 5, pair.here.data.get() + 3, 4096), 0);
 }
 
-TEST_F(IbvPersistent, NoMoreIsTakenThanThereIsRoomFor) {
+TEST_F(IbvPersistent, StartsAreLimitedByTheQueue) {
   IbvTransport::Options options = IbvWorld::single();
   options.send_depth = 16;
   Pair pair(options);
@@ -246,7 +246,7 @@ TEST_F(IbvPersistent, RejectedRequestCompletesWithThePeersFailure) {
 }
 
 // flush() after a completion posts no request for another one.
-TEST_F(IbvPersistent, NothingMoreIsAskedForAfterACompletion) {
+TEST_F(IbvPersistent, FlushAfterACompletionPostsNothing) {
   for (const bool is_put : {true, false}) {
     Pair pair;
     IbvTransport& transport = *pair.world[0].transport;

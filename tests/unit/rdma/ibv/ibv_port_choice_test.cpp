@@ -120,7 +120,7 @@ TEST_F(IbvPortChoice, FirstActivePortWinsAmongEquallyNear) {
   EXPECT_EQ(open(""), "near0:1");
 }
 
-TEST_F(IbvPortChoice, ANearerOneOfAnotherNetworkIsNotTaken) {
+TEST_F(IbvPortChoice, NearerPortOfAnotherNetworkIsSkipped) {
   fake_verbs::add_device({.name = "far0"});
   fake_verbs::Gid other = ipv4_gid(1);
   other.gid.raw[14] = 9;  // 10.0.9.1

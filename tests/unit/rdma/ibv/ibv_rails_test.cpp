@@ -276,7 +276,7 @@ TEST_F(IbvRails, RanksWithMoreAndFewerPortsUseTheSmallerNumber) {
   }
 }
 
-TEST_F(IbvRails, APortThatIsDownIsPassedBy) {
+TEST_F(IbvRails, PortThatIsDownIsSkipped) {
   fake_verbs::add_device({.name = "fake0"});
   fake_verbs::add_device({.name = "down0", .state = IBV_PORT_DOWN});
   fake_verbs::add_device({.name = "fake1"});

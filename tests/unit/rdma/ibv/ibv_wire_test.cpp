@@ -53,7 +53,7 @@ TEST(IbvWire, AddressLayoutIsFixed) {
   EXPECT_EQ(endpoint.connection_parameters, sample_endpoint().connection_parameters);
 }
 
-TEST(IbvWire, HandshakeComesBackAsItWas) {
+TEST(IbvWire, HandshakeRoundTrips) {
   std::byte bytes[kHandshakeBytes];
   encode_handshake(sample_handshake(), bytes);
   Handshake handshake;
@@ -185,7 +185,7 @@ TEST(IbvWire, RailsThatCannotBeAreRefused) {
   EXPECT_FALSE(refused(kEnds + 12, 1));
 }
 
-TEST(IbvWire, AddressesAreNamedConventionally) {
+TEST(IbvWire, AddressTextsAreLidsOrIpAddresses) {
   DatagramAddress address;
   address.lid = 5;
   EXPECT_STREQ(text_of(address).text, "LID 5");

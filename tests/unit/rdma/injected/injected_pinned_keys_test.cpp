@@ -138,7 +138,7 @@ TEST(InjectedPinnedKeys, EndWhereTheirPagesEnd) {
             Status::kBadArg);
 }
 
-TEST(InjectedPinnedKeys, KeysOfTwoKindsDiffer) {
+TEST(InjectedPinnedKeys, LocalAndRemoteKeysAreNotInterchangeable) {
   PinnedNode node({});
   Told told;
   const Pinned remote{at(node.theirs.data), node.remote.data()};

@@ -52,7 +52,7 @@ TEST(InjectedPins, LockPagesUntilTheLastOfThemEnds) {
   EXPECT_EQ(locked_bytes(), before);
 }
 
-TEST(InjectedPins, UnmappingMeanwhileIsNoError) {
+TEST(InjectedPins, UnpinAfterAnUnmapSucceeds) {
   NEEDS_MLOCK();
   Adapter adapter(InjectedPins::Limits{});
   Pages memory(4);

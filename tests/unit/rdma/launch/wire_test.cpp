@@ -122,7 +122,7 @@ class LaunchSockets : public ::testing::Test {
   int ends_[2] = {-1, -1};
 };
 
-TEST_F(LaunchSockets, NoMessageMessageAndEndAreDistinguished) {
+TEST_F(LaunchSockets, ReceiveDistinguishesNothingMessageAndEnd) {
   MessageRoom room;
   std::span<const std::byte> got;
   EXPECT_EQ(receive_message(ends_[0], &room, &got), Received::kNothing);

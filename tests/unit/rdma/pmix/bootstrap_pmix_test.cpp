@@ -130,7 +130,7 @@ TEST_F(Pmix, EmptyEntryIsMissing) {
   fake::answer_gets({});
 }
 
-TEST_F(Pmix, TheFirstRankOfANodeHearsAnExit) {
+TEST_F(Pmix, FirstRankOfANodeGetsExitEvents) {
   open(0, Board::kCarries);
   EXPECT_EQ(fake::lookups(), 1);
   EXPECT_EQ(bootstrap_->read_event().kind, Kind::kNothing);

@@ -117,7 +117,7 @@ TEST(ShmMemory, OnlyCommunicatingPairsUseMemory) {
   EXPECT_EQ(a.memory.reserved_bytes(), common + ring + cells);
 }
 
-TEST(ShmMemory, RejectsInvalidNodes) {
+TEST(ShmMemory, CreateAndAttachRejectInvalidNodes) {
   shm::NodeMemory memory;
   int fd = -1;
   EXPECT_EQ(shm::NodeMemory::create(0, &fd), Status::kBadArg);

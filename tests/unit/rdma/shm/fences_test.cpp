@@ -74,7 +74,7 @@ TEST(ShmFences, SendersWithoutMembarrierConfirm) {
 }
 
 // A ring goes idle behind a barrier in every sender, or not at all.
-TEST(ShmFences, NoRingGoesIdleWhereTheBarrierFails) {
+TEST(ShmFences, NoRingGoesIdleWithoutABarrier) {
   if (!shm::GlobalMembarrier::enable()) GTEST_SKIP() << "no membarrier here: senders confirm";
   EXPECT_EQ(run_ranks(1,
                       [](uint32_t) {
@@ -92,7 +92,7 @@ TEST(ShmFences, NoRingGoesIdleWhereTheBarrierFails) {
 }
 
 // wake_peer() relies on it, which has no fence of its own.
-TEST(ShmFences, SleepersLookBehindABarrierWhetherOrNotTheyHaveRings) {
+TEST(ShmFences, SleepersIssueABarrierWithoutRingsToo) {
   if (!shm::GlobalMembarrier::enable())
     GTEST_SKIP() << "no membarrier here: the waking thread issues a fence";
   Pair pair;
@@ -107,7 +107,7 @@ TEST(ShmFences, SleepersLookBehindABarrierWhetherOrNotTheyHaveRings) {
 // Wakes of the past, of any transport, are known to this thread then.
 void forget_wakes(const NodeRank& rank) { rank.transport->sleep(0); }
 
-TEST(ShmFences, CheckPreventsTheSleep) {
+TEST(ShmFences, SleepIsSkippedWhenItsConditionHolds) {
   Pair pair;
   forget_wakes(pair.b);
   bool asked = false;

@@ -180,7 +180,7 @@ TEST(GuardedMemory, AttachmentsHaveGuards) {
              : "";
 }
 
-TEST(GuardedMemory, ComesWithoutGuardsWhereThereIsNoRoomForThem) {
+TEST(GuardedMemory, GuardsAreOmittedWithoutAddressSpace) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "sanitizers need address space without a limit";
 #else

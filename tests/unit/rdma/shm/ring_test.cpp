@@ -113,7 +113,7 @@ TEST(ShmRing, RandomLengthsArriveInOrder) {
   for (uint32_t seed = 1; seed <= 3; ++seed) exchange_at_random(false, seed);
 }
 
-TEST(ShmRing, RandomPayloadsThatLookLikeMessagesAreNotTakenForSome) {
+TEST(ShmRing, PayloadsThatImitateMessageWordsAreNotRead) {
   for (uint32_t seed = 1; seed <= 3; ++seed) exchange_at_random(true, seed);
 }
 

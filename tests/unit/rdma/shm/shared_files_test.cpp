@@ -54,7 +54,7 @@ TEST(SharedFiles, ShrinkableFileIsRejected) {
   EXPECT_EQ(announce_shared_file({good.range.addr, 0}, good.file.fd(), 0), Status::kBadArg);
 }
 
-TEST(SharedFiles, TheChildOfAForkHasNothingOfItsParents) {
+TEST(SharedFiles, ChildForgetsTheParentsFiles) {
   const MappedFile mapped(kPage, 0);
   ASSERT_EQ(announce_shared_file(mapped.range, mapped.file.fd(), 0), Status::kOk);
   void* of_arena = hydrant_alloc_shared(1, kPage);
