@@ -41,7 +41,7 @@ class PinCacheAsync : public PinCacheTest {
   }
 };
 
-TEST_F(PinCacheAsync, CachedMemoryIsAnsweredBeforeTheCallReturns) {
+TEST_F(PinCacheAsync, CachedPinCompletesBeforeTheCallReturns) {
   create();
   EXPECT_EQ(hydrant_release(pin(0)), GASNET_OK);
   PinAnswer answer;
@@ -182,7 +182,7 @@ TEST_F(PinCacheAsync, OthersWaitForARegistrationThatCompletesLater) {
   EXPECT_EQ(registrar_.pin_calls(), 1u);
 }
 
-TEST_F(PinCacheAsync, FailedCompletionIsTheAnswer) {
+TEST_F(PinCacheAsync, FailedCompletionIsPassedOn) {
   registrar_.offer_async();
   create();
   for (const int failure : {HYDRANT_ERR_REFUSED, HYDRANT_ERR_BROKEN}) {

@@ -291,7 +291,7 @@ TEST_F(PinCacheErrors, DoubleReleaseAfterUnpin) {
   EXPECT_EQ(hydrant_release(other), GASNET_OK);
 }
 
-TEST_F(PinCacheErrors, ReleaseManyTriesAllAndAnswersTheFirstError) {
+TEST_F(PinCacheErrors, ReleaseManyTriesAllAndReturnsTheFirstError) {
   const hydrant_pin_t pins[] = {pin(0), {}, pin(9)};
   EXPECT_EQ(hydrant_release_many(pins, 3), GASNET_ERR_BAD_ARG);
   EXPECT_EQ(stats_of(domain_).live_holds, 0u);

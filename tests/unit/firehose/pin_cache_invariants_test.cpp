@@ -40,7 +40,7 @@ TEST_F(PinCacheInvariants, UnpinFollowsAFenceAfterShutting) {
   EXPECT_EQ(registrar_.live(), 0u);
 }
 
-TEST_F(PinCacheInvariants, ASlotIsUsedAgainOnlyAfterAnotherFence) {
+TEST_F(PinCacheInvariants, SlotIsReusedOnlyAfterAnotherFence) {
   hydrant_domain_options_t options = options_for(registrar_);
   options.merge_bytes = 1;
   create(options);
@@ -60,7 +60,7 @@ TEST_F(PinCacheInvariants, ASlotIsUsedAgainOnlyAfterAnotherFence) {
   EXPECT_EQ(hydrant_release(third), GASNET_OK);
 }
 
-TEST_F(PinCacheInvariants, AFailedSearchForVictimsLeavesTheCacheAsItWas) {
+TEST_F(PinCacheInvariants, FailedEvictionLeavesTheCacheUnchanged) {
   hydrant_domain_options_t options = options_for(registrar_);
   options.budget_bytes = 4 * kPage;
   options.merge_bytes = 1;

@@ -70,7 +70,7 @@ class DomainLifetime : public ::testing::Test {
   Scripted first_, second_;
 };
 
-TEST_F(DomainLifetime, ADomainThatEndsKeepsItsPlaceUntilItHasEnded) {
+TEST_F(DomainLifetime, EndingDomainKeepsItsEntryUntilItHasEnded) {
   const hydrant_domain_t ending = first_.create();
   ASSERT_EQ(hydrant_release(hydrant_pin(ending, arena_.page(0), kPage, 0)), GASNET_OK);
   first_.hold_unpin.store(true);
@@ -150,7 +150,7 @@ TEST_F(DomainLifetime, DestroyedDomainIsNeverHit) {
   EXPECT_EQ(hydrant_pin_status(hydrant_pin(gone, arena_.page(0), 1, 0)), GASNET_ERR_NOT_INIT);
 }
 
-TEST_F(DomainLifetime, AHandleThatWasMadeUpIsAnError) {
+TEST_F(DomainLifetime, ForgedHandleIsAnError) {
   std::thread([] {
     for (const uint64_t made_up : {0x9d5ac3e100000000u, 0xffffffffffffffffu, uint64_t{1}}) {
       const hydrant_pin_t pin = hydrant_pin(made_up, &made_up, 8, 0);

@@ -93,7 +93,7 @@ TEST_F(PinCacheManyThreads, SlotsAreReusedOnlyWhenNoThreadHoldsThem) {
   EXPECT_EQ(registrar_.live(), 0u);
 }
 
-TEST_F(PinCacheManyThreads, EvictionPassesOverWhatAnyThreadHolds) {
+TEST_F(PinCacheManyThreads, EvictionSkipsRegionsThatAnyThreadHolds) {
   hydrant_domain_options_t options = options_for(registrar_);
   options.budget_bytes = 2 * kManyThreads * kPage;
   create(options);

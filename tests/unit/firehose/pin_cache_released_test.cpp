@@ -231,7 +231,7 @@ TEST_F(PinCacheUpkeep, HeldMemoryIsUnpinnedByItsLastRelease) {
 }
 
 // A pin that waits for room helps, and looks at its deadline after each piece.
-TEST_F(PinCacheUpkeep, APinThatWaitsUndoesNoMoreThanAPieceAfterItsDeadline) {
+TEST_F(PinCacheUpkeep, WaitingPinUnpinsAtMostOnePieceAfterItsDeadline) {
   constexpr size_t kRegions = 150;
   constexpr size_t kPiece = 64;
   constexpr uint64_t kTimeoutNs = 20'000'000;
@@ -305,7 +305,7 @@ TEST_F(PinCacheUpkeep, TheEndOfADomainWaitsForTheThread) {
   map(8);
 }
 
-TEST_F(PinCacheUpkeep, AForkDoesNotWaitLongAndItsChildHasAThreadOfItsOwn) {
+TEST_F(PinCacheUpkeep, ForkDoesNotWaitLongAndTheChildStartsItsOwnThread) {
   create_with_unpin([this] {
     inside_ = true;
     (void)happens_within(std::chrono::seconds(60), [this] { return may_go_.load(); });

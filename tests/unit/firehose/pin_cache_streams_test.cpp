@@ -202,7 +202,7 @@ TEST_F(PinCacheStreams, DownwardWasteIsAtTheLowerEnd) {
   EXPECT_EQ(wasted(), 8u);
 }
 
-TEST_F(PinCacheStreams, ARefusedExtensionIsTriedExactlyAndLearntFrom) {
+TEST_F(PinCacheStreams, RefusedExtensionIsRetriedExactlyAndRemembered) {
   registrar_.refuse(arena_.addr(100), kPage, HYDRANT_ACCESS_ALL);
   create();
   walk(0, 100);
@@ -245,7 +245,7 @@ TEST_F(PinCacheStreams, MergedBordersOfStreamsGoAtTheFirstUseOverThem) {
   EXPECT_EQ(whole.first % 16, 0u);
 }
 
-TEST_F(PinCacheStreams, ARequestThatTwoRegionsCoverExactlyNeedsNoMoreThanItsOwnRights) {
+TEST_F(PinCacheStreams, RequestCoveredByTwoRegionsNeedsOnlyItsOwnRights) {
   create();
   // Apart, because page 13 does not grant what the other region has.
   registrar_.refuse(arena_.addr(13), kPage, HYDRANT_REMOTE_READ);

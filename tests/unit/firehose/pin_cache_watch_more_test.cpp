@@ -133,7 +133,7 @@ TEST_F(PinCacheWatchNeighbours, VouchedMemoryNeedsNoMonitor) {
   EXPECT_GT(use(4), number);
 }
 
-TEST_F(PinCacheWatchNeighbours, CoverageAnswersErrors) {
+TEST_F(PinCacheWatchNeighbours, CoverageReportsErrors) {
   create(watching());
   uint32_t answer = 4711;
   EXPECT_EQ(hydrant_coverage(domain_, arena_.page(0), 0, &answer), GASNET_ERR_BAD_ARG);

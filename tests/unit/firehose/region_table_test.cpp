@@ -100,7 +100,7 @@ TEST_F(RegionTableFill, InsertionsAndErasuresAtTheEdgesOfChunks) {
 }
 
 // As the child of a fork finds the tables: copied while another thread was changing them.
-TEST(SequenceLock, AWriterThatTheChildHasNotIsForgotten) {
+TEST(SequenceLock, ParentsWriterIsForgottenInTheChild) {
   SequenceLock lock;
   lock.begin_write();
   EXPECT_FALSE(lock.read_was_clean(lock.begin_read()));

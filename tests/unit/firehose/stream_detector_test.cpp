@@ -34,7 +34,7 @@ TEST_F(StreamDetectorTest, BelievesTheSecondContinuationAndDoublesUpToTheLimit) 
   EXPECT_EQ(miss(next + 64).range, at(next + 64, 64)) << "longer than the limit";
 }
 
-TEST_F(StreamDetectorTest, GoesDownAsItGoesUp) {
+TEST_F(StreamDetectorTest, FollowsDownwardStreams) {
   miss(999);
   EXPECT_EQ(miss(998).range, at(998));
   const StreamDetector::Advice advice = miss(997);
@@ -59,7 +59,7 @@ TEST_F(StreamDetectorTest, RequestsThatReachOverTheEndContinueToo) {
   EXPECT_EQ(miss(9, 3).range, at(9, 12));
 }
 
-TEST_F(StreamDetectorTest, TheSameRequestAgainIsNoNews) {
+TEST_F(StreamDetectorTest, RepeatedRequestDoesNotAdvanceTheStream) {
   miss(0), miss(1), miss(2);
   EXPECT_EQ(miss(2).range, at(2));
   EXPECT_EQ(miss(4).range, at(4, 4));

@@ -212,7 +212,7 @@ TEST_F(BufferPoolSingle, ExhaustionIsNotReadyWithoutAText) {
   put_all(all);
 }
 
-TEST_F(BufferPoolSingle, EverythingCanBeTakenAgainAndAgain) {
+TEST_F(BufferPoolSingle, AllBuffersCanBeReused) {
   for (const uint32_t depth : {0u, 1u, 8u, 31u}) {
     BufferPoolOptions options = pool_options(64, {5, 64, 1, 256});
     options.magazine_depth = depth;
@@ -253,7 +253,7 @@ TEST_F(BufferPoolSingle, NothingIsAllocatedAfterCreation) {
 
 // ---- statistics ----
 
-TEST_F(BufferPoolSingle, StatisticsCountWhatHappened) {
+TEST_F(BufferPoolSingle, StatisticsCountOperations) {
   BufferPoolOptions options = pool_options(64, {64, 8});
   options.magazine_depth = 0;
   create(options);
@@ -274,7 +274,7 @@ TEST_F(BufferPoolSingle, StatisticsCountWhatHappened) {
   put_all({held.begin(), held.begin() + 4});
 }
 
-TEST_F(BufferPoolSingle, HighWaterIncludesWhatIsCached) {
+TEST_F(BufferPoolSingle, HighWaterIncludesCachedBuffers) {
   create(pool_options(64, {64}));
   release_buffer(take(64));
   const BufferPoolClassStats stats = pool_->stats(0);

@@ -61,7 +61,7 @@ TEST(Grammar, PlainSizesUseTheCallersUnit) {
   EXPECT_EQ(size("64K", kMi), 64 * kKi);
 }
 
-TEST(Grammar, SizesRefuseWhatIsNotASize) {
+TEST(Grammar, InvalidSizesAreRejected) {
   for (const char* text :
        {"", " ", "M", "64Q", "64MBB", "-1", "+1", "1e3", "1,5G", "0.5", "0.5B", ".5G", "1.G",
         "1..5G", "0x", "64M 32M", "18446744073709551616", "16777216T", "0x1.8K"}) {

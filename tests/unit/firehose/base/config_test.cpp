@@ -114,7 +114,7 @@ struct BadText {
   const char* expected;
 };
 
-TEST_F(ConfigTest, RefusalNamesVariableValueAndWhatIsAccepted) {
+TEST_F(ConfigTest, ErrorNamesVariableValueAndAcceptedForms) {
   const BadText cases[] = {
       {Knob::kBudget, "lots",
        "FIREHOSE_BUDGET=\"lots\" is not accepted: it takes a size from 0 to 131072T"},

@@ -154,7 +154,7 @@ TEST_F(CopyPinTunerTest, UntimedUsesAreNotCounted) {
   EXPECT_EQ(tuner_.best(kLen), Way::kCopy);
 }
 
-TEST_F(CopyPinTunerTest, AnyLengthIsAnswered) {
+TEST_F(CopyPinTunerTest, AnyLengthHasAChoice) {
   for (const size_t len : {size_t{0}, size_t{1}, SIZE_MAX}) {
     const CopyPinTuner::Turn turn = tuner_.choose(len);
     tuner_.note({turn.way, true, turn.size_class}, len, 100);

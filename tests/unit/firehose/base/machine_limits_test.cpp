@@ -186,7 +186,7 @@ TEST_F(MachineLimitsTest, GroupOutsideTheNamespaceStopsAtTheMount) {
   EXPECT_EQ(cgroup().limit_bytes, kGibi);
 }
 
-TEST_F(MachineLimitsTest, RealMachineAnswersPlausibly) {
+TEST_F(MachineLimitsTest, RealMachinesLimitsArePlausible) {
   const MachineLimits limits = read_machine_limits();
   EXPECT_GT(limits.memory_total_bytes, limits.page_bytes);
   EXPECT_GE(limits.cpu_count, 1U);

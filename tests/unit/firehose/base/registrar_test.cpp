@@ -35,7 +35,7 @@ class BareRegistrar final : public Registrar {
 
 constexpr MemoryRange kRange{0x1000, 0x1000};
 
-TEST(Registrar, UnpinManyUndoesAllAndAnswersTheWorst) {
+TEST(Registrar, UnpinManyUnpinsAllAndReturnsTheWorstResult) {
   BareRegistrar registrar({UnpinResult::kDone, UnpinResult::kBroken, UnpinResult::kPending});
   const std::byte keys[] = {std::byte{1}, std::byte{2}, std::byte{3}};
   const std::byte* pointers[] = {&keys[0], &keys[1], &keys[2]};

@@ -37,7 +37,7 @@ TEST(Status, ForeignNumberIsNamedUnknown) {
   EXPECT_STREQ(status_description(static_cast<Status>(4711)), "unknown status");
 }
 
-TEST(Status, FailRecordsTheTextAndAnswersTheStatus) {
+TEST(Status, FailRecordsTheTextAndReturnsTheStatus) {
   EXPECT_EQ(fail(Status::kBadArg, "len is %d", 0), Status::kBadArg);
   EXPECT_STREQ(last_error_text(), "len is 0");
   EXPECT_EQ(fail(Status::kBroken, "second"), Status::kBroken);

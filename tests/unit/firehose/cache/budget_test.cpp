@@ -70,7 +70,7 @@ TEST_F(BudgetTest, ReservationUsesVictimsChargesAndReleasesTheExcess) {
 }
 
 // Random reservations against sums in plain numbers.
-TEST_F(BudgetTest, ChargesAreTheSumOfWhatIsHeld) {
+TEST_F(BudgetTest, ChargesAreTheSumOfHeldShares) {
   for (uint32_t seed = 1; seed <= 20; ++seed) {
     Random random(seed);
     Budget budget({1000 * kPage, 1000}, kPage);

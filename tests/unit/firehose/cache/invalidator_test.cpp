@@ -129,7 +129,7 @@ TEST(Invalidator, EndedFreeHitsShutPlainGates) {
   EXPECT_TRUE(w.gates.is_shut(lock, r));
 }
 
-TEST(Invalidator, ALossForgetsOnce) {
+TEST(Invalidator, LossInvalidatesOnce) {
   World w;
   {
     const CacheLock lock(w.mu);

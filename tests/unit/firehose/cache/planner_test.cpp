@@ -57,7 +57,7 @@ TEST_F(PlannerTest, NeighboursOfLikeSizeAreMergedWithTheirRights) {
   EXPECT_EQ(plan(lock, exact).range, at(4, 2));
 }
 
-TEST_F(PlannerTest, NothingIsJoinedWhereThatWouldEvict) {
+TEST_F(PlannerTest, NoMergeThatWouldEvict) {
   const CacheLock lock(parts_.mu);
   parts_.add_open(lock, at(2, 2));
   parts_.budget.take(lock, {995 * kPage, 1});
@@ -189,7 +189,7 @@ TEST(ExtensionLimits, VouchedMemoryIsExtendedOverResidentPagesOnly) {
 }
 
 // The set against one bit per page.
-TEST(VouchedRangesModel, CoverWhatAPageMapCovers) {
+TEST(VouchedRangesModel, AgreeWithAPageMap) {
   for (uint32_t seed = 1; seed <= 10; ++seed) {
     Random random(seed);
     Mutex mu;

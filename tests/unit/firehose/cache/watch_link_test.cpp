@@ -74,7 +74,7 @@ class WatchLinkTest : public ::testing::Test {
   PinRequest request_{kRange, kRange, Access::kLocalRead, nullptr, MissPolicy::kRegister};
 };
 
-TEST_F(WatchLinkTest, AFullMonitorIsARefusalThatLeavesTheDomainUnwatched) {
+TEST_F(WatchLinkTest, FullMonitorLeavesTheDomainUnwatched) {
   g_told.subscription = -1;
   EXPECT_EQ(start(), Status::kResource);
   EXPECT_FALSE(link_.is_watched());

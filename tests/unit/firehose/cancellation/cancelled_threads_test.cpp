@@ -92,7 +92,7 @@ TEST_F(CancelledThreads, AThreadMayBeCancelledWhileItEnds) {
   EXPECT_EQ(hydrant_release(ending.held), GASNET_OK);
 }
 
-TEST_F(CancelledThreads, AForkIsFollowedByItsEnd) {
+TEST_F(CancelledThreads, CancelledForkStillReturns) {
   ASSERT_EQ(hydrant_release(pin(3)), GASNET_OK);
   pid_t child = -1;
   EXPECT_EQ(run_to_be_cancelled([&] {

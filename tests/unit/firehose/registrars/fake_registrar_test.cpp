@@ -235,7 +235,7 @@ TEST(FakeRegistrar, ExportedKeysComeBack) {
   EXPECT_EQ(fake.unpin(kA, a.data()), UnpinResult::kDone);
 }
 
-TEST(FakeRegistrar, TheFastModeDoesNothing) {
+TEST(FakeRegistrar, FastModeKeepsNoRecords) {
   FakeOptions options;
   options.fast = true;
   FakeRegistrar fake(options);

@@ -86,7 +86,7 @@ std::string fork_in_handlers() {
   return std::to_string(g_children_with_rings) + " children have a ring";
 }
 
-TEST(UringForks, AForkInASignalHandlerClosesTheRingThatItsThreadIsMakingOrClosing) {
+TEST(UringForks, ForkInASignalHandlerClosesTheInterruptedThreadsRing) {
   HYDRANT_URING_OR_SKIP(uring);
   EXPECT_EQ(run_in_child(fork_in_handlers), "");
 }

@@ -286,7 +286,7 @@ TEST(UringProcess, ForkClosesEveryRingDuringOpenAndClose) {
   EXPECT_NE(uring->unpin(memory.all(), key.data()), UnpinResult::kBroken);
 }
 
-TEST(UringProcess, ABareClonesFirstActMayBeARegistrarOfItsOwn) {
+TEST(UringProcess, BareCloneMayCreateARegistrarFirst) {
   HYDRANT_URING_OR_SKIP(inherited);
   MappedPages memory(kPageBytes);
   memory.fill('A');

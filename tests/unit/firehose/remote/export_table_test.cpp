@@ -35,7 +35,7 @@ class ExportTableTest : public ::testing::Test {
   ExportTable::Export ended_{};
 };
 
-TEST_F(ExportTableTest, AnIdIsGoodOnceAndForItsPeer) {
+TEST_F(ExportTableTest, IdIsValidOnceAndForItsPeerOnly) {
   const uint64_t id = add(1, 10);
   ASSERT_NE(id, 0u);
   EXPECT_EQ(exports_.count(), 1u);

@@ -262,7 +262,7 @@ TEST(RemoteMessages, ReplyThatDoesNotMatchTheRequestIsRejected) {
   }
 }
 
-TEST(RemoteMessages, AKeyOfAnotherLengthIsNotBelieved) {
+TEST(RemoteMessages, KeyOfWrongLengthIsRejected) {
   RemotePinCluster world(exact_and_small());
   RemoteResult a;
   remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a);

@@ -140,7 +140,7 @@ TEST(RemotePinLifetime, EndpointsCanBeRecreatedIndefinitely) {
   EXPECT_EQ(world[1].registrar.live(), 0u);
 }
 
-TEST(RemotePinLifetime, AChildOfAForkIsNoRank) {
+TEST(RemotePinLifetime, ForkedChildCannotUseTheEndpoint) {
   RemotePinCluster world(exact());
   RemoteResult held, under_way;
   remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &held);

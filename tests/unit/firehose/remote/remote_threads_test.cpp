@@ -61,7 +61,7 @@ TEST(RemoteThreads, MemoryReleasedDuringAMoveIsNotGranted) {
 
 // The peer is said to be gone while a messenger has not read the move yet: its request is answered, and the
 // message stays until send() returns.
-TEST(RemoteThreads, AMoveIsThereUntilItIsSent) {
+TEST(RemoteThreads, MoveStaysInMemoryUntilItIsSent) {
   for (const uint32_t flags : {uint32_t{0}, uint32_t{HYDRANT_REMOTE_INLINE_DONE}}) {
     RemotePinCluster::Settings settings = exact_for_threads();
     settings.options.flags = flags;

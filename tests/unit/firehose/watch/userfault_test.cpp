@@ -284,7 +284,7 @@ TEST_F(UserfaultTest, ManyWaitingChangesAreReadInPieces) {
 
 // ---- what can be watched ----
 
-TEST_F(UserfaultTest, HolesArePassedOver) {
+TEST_F(UserfaultTest, HolesAreSkipped) {
   MappedMemory other(8);
   other.replace(0, 2);
   other.replace(6, 2);

@@ -182,7 +182,7 @@ TEST_F(GracePeriod, CallsThatOverlapForEverDoNotHoldUp) {
   EXPECT_LT(steps_until_quiet([this] { overlap(); }), kMaxSteps);
 }
 
-TEST_F(GracePeriod, ACallThatWasInsideIsWaitedFor) {
+TEST_F(GracePeriod, CallInsideIsAwaited) {
   enter(1);
   enter(2);
   const int steps = steps_until_quiet([this] {
@@ -193,7 +193,7 @@ TEST_F(GracePeriod, ACallThatWasInsideIsWaitedFor) {
   EXPECT_LT(steps, kMaxSteps);
 }
 
-TEST_F(GracePeriod, ACallThatBeginsLaterIsNotWaitedFor) {
+TEST_F(GracePeriod, LaterCallIsNotAwaited) {
   enter(1);
   EXPECT_LT(steps_until_quiet([this] {
               if (steps_ == 2) enter(2);
@@ -204,20 +204,20 @@ TEST_F(GracePeriod, ACallThatBeginsLaterIsNotWaitedFor) {
 }
 
 // A handler may come here whose thread is inside a call.
-TEST_F(GracePeriod, TheCallersOwnCallIsNotWaitedFor) {
+TEST_F(GracePeriod, CallersOwnCallIsNotAwaited) {
   enter(1);
   enter(2, static_cast<uint32_t>(syscall(SYS_gettid)));
   EXPECT_LT(steps_until_quiet([this] { overlap(); }), kMaxSteps);
 }
 
-TEST_F(GracePeriod, AThreadThatEndedInsideIsNotWaitedFor) {
+TEST_F(GracePeriod, ThreadThatExitedInsideIsNotAwaited) {
   enter(1);
   enter(2);
   __atomic_store_n(&records[2].ending, static_cast<uint32_t>(1), __ATOMIC_RELEASE);
   EXPECT_LT(steps_until_quiet([this] { overlap(); }), kMaxSteps);
 }
 
-TEST_F(GracePeriod, TheLoaderIsWaitedFor) {
+TEST_F(GracePeriod, LoaderIsAwaited) {
   enter(1);
   __atomic_store_n(&records[2].tid, static_cast<uint32_t>(kNoThread + 2), __ATOMIC_RELEASE);
   __atomic_store_n(&records[2].loading, static_cast<uint32_t>(1), __ATOMIC_RELEASE);
@@ -230,7 +230,7 @@ TEST_F(GracePeriod, TheLoaderIsWaitedFor) {
 }
 
 // A change under way while no call is inside was made past the hooks: the reader has to read it.
-TEST_F(GracePeriod, AChangeWithoutACallIsWaitedForUntilItIsRead) {
+TEST_F(GracePeriod, ChangeWithoutACallIsAwaitedUntilItIsRead) {
   const int steps = steps_until_quiet([this] {
     if (steps_ <= kLong) return;
     enter(1);
@@ -262,7 +262,7 @@ class RangeWait : public GracePeriod {
   }
 };
 
-TEST_F(RangeWait, ACallOfOtherMemoryIsNotWaitedFor) {
+TEST_F(RangeWait, CallOnOtherMemoryIsNotAwaited) {
   enter_elsewhere(2, kPlace + kLen, kPage);
   EXPECT_FALSE(is_waited_for(kPlace, kLen));
   enter_elsewhere(2, kPlace - kPage, kPage);
@@ -271,7 +271,7 @@ TEST_F(RangeWait, ACallOfOtherMemoryIsNotWaitedFor) {
   EXPECT_FALSE(is_waited_for(kPlace, kLen));
 }
 
-TEST_F(RangeWait, ACallThatReachesAPageOfTheRangeIsWaitedFor) {
+TEST_F(RangeWait, CallThatTouchesTheRangeIsAwaited) {
   enter_elsewhere(2, kPlace + kLen - kPage, 64 * kPage);
   EXPECT_TRUE(is_waited_for(kPlace, kLen));
   // The kernel rounds out to pages.
@@ -281,14 +281,14 @@ TEST_F(RangeWait, ACallThatReachesAPageOfTheRangeIsWaitedFor) {
   EXPECT_TRUE(is_waited_for(kPlace, kLen));
 }
 
-TEST_F(RangeWait, ANoteThatIsNoRangeIsWaitedFor) {
+TEST_F(RangeWait, CallWithoutAValidRangeIsAwaited) {
   enter_elsewhere(2, 0, HYDRANT_HOOKS_ANYTHING);
   EXPECT_TRUE(is_waited_for(kPlace, kLen));
   enter_elsewhere(2, UINT64_MAX - 100, 200);
   EXPECT_TRUE(is_waited_for(kPlace, kLen));
 }
 
-TEST_F(RangeWait, ACallInsideAnotherIsWaitedFor) {
+TEST_F(RangeWait, NestedCallIsAwaited) {
   enter_elsewhere(2, 0, 0);
   __atomic_store_n(&records[2].inner_addr, uint64_t{kPlace}, __ATOMIC_RELEASE);
   __atomic_store_n(&records[2].inner_len, uint64_t{kPage}, __ATOMIC_RELEASE);
@@ -309,7 +309,7 @@ TEST_F(RangeWait, InAHeapOfLibcsAnyCallIsWaitedFor) {
   EXPECT_FALSE(is_waited_for(kPlace - kPage, kPage));
 }
 
-TEST_F(RangeWait, AThreadThatIsEndingIsWaitedFor) {
+TEST_F(RangeWait, EndingThreadIsAwaited) {
   enter_elsewhere(2, 0, 0);
   __atomic_store_n(&records[2].tid, static_cast<uint32_t>(getpid()), __ATOMIC_RELEASE);
   __atomic_store_n(&records[2].ending, uint32_t{1}, __ATOMIC_RELEASE);
@@ -438,7 +438,7 @@ TEST_F(MappedAgain, IsWatchedAnew) {
 }
 
 // The report of an unmapping may be of the memory before: a removal in the new memory goes on.
-TEST_F(GracePeriod, ARemovalEndsWhenItsCallReturnsAndNotWithTheReportOfAnUnmapping) {
+TEST_F(GracePeriod, RemovalEndsWithItsCallNotWithAnUnmapReport) {
   MappedMemory memory(1);
   memory.replace(0, 1);
   ASSERT_NE(cover(memory, 0, 1), HYDRANT_COVER_NONE);

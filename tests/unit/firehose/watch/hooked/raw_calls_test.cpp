@@ -125,7 +125,7 @@ TEST_F(RawCalls, MemoryThatTheClientVouchesForStaysFree) {
   EXPECT_EQ(use(kA), first);
 }
 
-TEST_F(RawCalls, ARegistrationUnderWayIsOpenedForCheckedHits) {
+TEST_F(RawCalls, RegistrationInFlightIsOpenedForCheckedHits) {
   use(kB);
   registrar_.stop_pins();
   Threads threads;
@@ -359,7 +359,7 @@ TEST_F(LibcsOwnCalls, StacksThatLibcKeepsStayFree) {
 }
 
 // A stack that the program has mapped is the program's memory, also for raw calls.
-TEST_F(LibcsOwnCalls, AStackOfTheProgramIsNoStackOfLibcs) {
+TEST_F(LibcsOwnCalls, ProgramsStackIsNotLibcs) {
   constexpr size_t kBytes = 256 << 10;
   void* stack = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(stack, MAP_FAILED);

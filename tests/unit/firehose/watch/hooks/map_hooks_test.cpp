@@ -79,7 +79,7 @@ TEST_F(MapHooks, AMappingWithABlockThatWasPinnedIsSynced) {
   }
 }
 
-TEST_F(MapHooks, AnEnormousMappingIsSyncedWithoutLooking) {
+TEST_F(MapHooks, EnormousMappingIsSyncedUnconditionally) {
   constexpr size_t kEnormous = size_t{1} << 40;
   void* p = MAP_FAILED;
   const uint64_t syncs =

@@ -75,7 +75,7 @@ TEST_F(ThreadHooks, ThreadsOfC11BeginTheSameWay) {
   EXPECT_NE(begin.record, nullptr);
 }
 
-TEST_F(ThreadHooks, ARefusalIsLibcs) {
+TEST_F(ThreadHooks, LibcsRefusalIsPassedOn) {
   pthread_attr_t attributes;
   ASSERT_EQ(pthread_attr_init(&attributes), 0);
   ASSERT_EQ(pthread_attr_setstacksize(&attributes, size_t{1} << 46), 0);
