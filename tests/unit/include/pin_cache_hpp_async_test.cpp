@@ -62,7 +62,7 @@ TEST_F(PinCacheCppCallbacks, ACallableMayBeMoveOnlyAndKeepThePin) {
   EXPECT_EQ(domain_.stats().live_holds, 1u);
 }
 
-TEST_F(PinCacheCppCallbacks, ADeferredPinIsAnsweredByPoll) {
+TEST_F(PinCacheCppCallbacks, DeferredPinCompletesInPoll) {
   options_.budget_bytes = 2 * kPage;  // one page, as this registrar charges
   create();
   Pin held = pin(0);
@@ -243,7 +243,7 @@ class ForkedRegistrar : public OwnRegistrar {
   void forget_in_child() noexcept override { ++forgotten; }
 };
 
-TEST_F(PinCacheCppCallbacks, AChildForgets) {
+TEST_F(PinCacheCppCallbacks, ChildForgetsTheParentsPins) {
   ForkedRegistrar registrar;
   options_.registrar = &registrar;
   create();

@@ -190,7 +190,7 @@ TEST_F(PinCacheCpp, PageModeShowsTheParts) {
   EXPECT_EQ(span.part(3).key, nullptr);
 }
 
-TEST_F(PinCacheCpp, WithoutADomainEveryCallAnswersNotInit) {
+TEST_F(PinCacheCpp, CallsWithoutADomainReturnNotInit) {
   const Domain none;
   EXPECT_FALSE(none);
   EXPECT_EQ(none.status(), GASNET_ERR_NOT_INIT);

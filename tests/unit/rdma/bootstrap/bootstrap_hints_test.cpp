@@ -126,7 +126,7 @@ TEST_F(LauncherHints, ABatchScriptIsNoStep) {
   EXPECT_TRUE(find_launcher_hint().whole_step);
 }
 
-TEST_F(LauncherHints, AWireOfAnotherProcessOrVersionIsRefused) {
+TEST_F(LauncherHints, WireOfAnotherProcessOrVersionIsRejected) {
   launch::JobWire wire;
   EXPECT_EQ(launch::read_job_environment(&wire), Status::kNotReady);
   for (const char* text :

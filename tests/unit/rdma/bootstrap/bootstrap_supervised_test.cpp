@@ -103,7 +103,7 @@ TEST(MakeTopology, NodesHoldNeighboursAndAllRanksOnce) {
   }
 }
 
-TEST_F(SupervisedBootstrapTest, ARefusedHelloIsTheText) {
+TEST_F(SupervisedBootstrapTest, RefusedHelloReturnsItsText) {
   std::thread supervisor([&] { answer(receive().id, Status::kBadArg, "taken"); });
   EXPECT_EQ(SupervisedBootstrap::open("test", make_topology(1, 3), calls_[0], events_[0], soon(),
                                       &bootstrap_),

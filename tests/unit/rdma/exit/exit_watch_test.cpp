@@ -144,7 +144,7 @@ class ClosedDescriptors : public ::testing::Test {
   std::unique_ptr<ExitWatch> watch_;
 };
 
-TEST_F(ClosedDescriptors, TheWatchEndsWithoutThem) {
+TEST_F(ClosedDescriptors, WatchEndsWithoutItsDescriptors) {
   ASSERT_EQ(start(), Status::kOk) << last_error_text();
   const std::vector<int> numbers = own_.others();
   ASSERT_GE(numbers.size(), 4U) << "an eventfd, a socket, two processes";

@@ -96,7 +96,7 @@ TEST(ProcessExit, ProcessWithoutItsFirstThreadIsNotExiting) {
   close(ready[1]);
 }
 
-TEST(ProcessExit, AProcessThatIsNotThereHasNoStart) {
+TEST(ProcessExit, MissingProcessHasNoStartTime) {
   const pid_t pid = make_child(0);
   ASSERT_EQ(waitpid(pid, nullptr, 0), pid);
   EXPECT_EQ(process_start_time(pid), 0u);

@@ -54,7 +54,7 @@ TEST_F(IbvClosedDescriptors, RegistrarFailsAndLeavesForeignDescriptorsAlone) {
   fake_verbs::forget_all();  // the registration that could not be undone
 }
 
-TEST_F(IbvClosedDescriptors, TheChildOfAForkLeavesThemAlone) {
+TEST_F(IbvClosedDescriptors, ChildLeavesThemAlone) {
   open();
   const ProgramsFiles program(own_->others());
   EXPECT_EQ(testing::run_in_child([&]() -> std::string {

@@ -130,7 +130,7 @@ TEST_F(IbvMessages, CellsArriveWholeAndInOrderWithTheirLane) {
   EXPECT_EQ(wrong, 0U);
 }
 
-TEST_F(IbvMessages, ACellWaitsForAReceiveSlotAndHoldsItsLaneBack) {
+TEST_F(IbvMessages, CellWaitsForAReceiveSlotAndBlocksItsLane) {
   IbvWorld world(2);
   world.connect(0, 1);
   const uint32_t receive_slots = IbvTransport::Options().receive_slots;
@@ -154,7 +154,7 @@ TEST_F(IbvMessages, ACellWaitsForAReceiveSlotAndHoldsItsLaneBack) {
 
 // The minimum of all resources, both ways, both lanes, one side polling far less than the other: all messages
 // arrive, and no sender waits for ever.
-TEST_F(IbvMessages, TheFewestCreditsStillFlow) {
+TEST_F(IbvMessages, MessagesFlowWithMinimalResources) {
   IbvTransport::Options options = IbvWorld::single();
   options.credits = 4;
   options.receive_slots = 2;

@@ -221,7 +221,7 @@ TEST_F(IbvOperations, FloodOfPutsAndMessagesEnds) {
   EXPECT_TRUE(world.arrived(1, told.size() / 5));
 }
 
-TEST_F(IbvOperations, AKeyThatDoesNotAllowItIsRefusedAndEndsTheConnection) {
+TEST_F(IbvOperations, KeyWithoutTheRightFailsThePeer) {
   IbvWorld world(2);
   PinnedMemory here(*world[0].transport, Access::kLocalWrite, 4096);
   PinnedMemory there(*world[1].transport, Access::kRemoteRead, 4096);

@@ -141,7 +141,7 @@ TEST_F(IbvPersistent, StartUsesTheCurrentKeys) {
   }
 }
 
-TEST_F(IbvPersistent, AKeyThatIsOfNoUseIsRefused) {
+TEST_F(IbvPersistent, StaleKeyIsRefused) {
   Pair pair;
   const auto operation = pair.prepare(true, 4096);
   const std::array<std::byte, 64> stale = pair.there.imported;

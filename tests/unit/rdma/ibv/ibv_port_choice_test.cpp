@@ -91,7 +91,7 @@ TEST_F(IbvPortChoice, DistanceIsTheMeanWhereProcessorsAreOnSeveralNodes) {
   EXPECT_EQ(distance_to("near0", sys_.root()), 16U);  // (10 + 21) / 2
 }
 
-TEST_F(IbvPortChoice, WithoutAKnobTheNearestIsTaken) {
+TEST_F(IbvPortChoice, NearestPortIsChosenWithoutAKnob) {
   fake_verbs::add_device({.name = "far0"});
   fake_verbs::add_device({.name = "unknown0"});
   fake_verbs::add_device({.name = "near0"});

@@ -138,7 +138,7 @@ TEST_F(IbvRailFailures, EveryCallMayFailAtEveryCount) {
 }
 
 // Ranks go on by the rails that they have got.
-TEST_F(IbvRailFailures, ARailThatCannotBeOpenedIsDoneWithout) {
+TEST_F(IbvRailFailures, UnopenableRailIsLeftOut) {
   struct {
     Call call;
     uint64_t nth;  // which of its calls is the second port's of the first rank
@@ -165,7 +165,7 @@ TEST_F(IbvRailFailures, ARailThatCannotBeOpenedIsDoneWithout) {
   }
 }
 
-TEST_F(IbvRailFailures, ARailThatGivesNoQueuePairIsNotUsedWithThatPeer) {
+TEST_F(IbvRailFailures, RailWithoutAQueuePairIsUnusedWithThatPeer) {
   for (const Call call : {Call::kCreateQp, Call::kModifyQp}) {
     fake_verbs::reset();
     add_devices(2);
@@ -355,7 +355,7 @@ TEST_F(IbvRailFailures, ForkProtectionHoldsForAllDevices) {
   }
 }
 
-TEST_F(IbvRailFailures, ARegistrationThatOneDeviceRefusesIsUndoneWithTheOthers) {
+TEST_F(IbvRailFailures, RegistrationRefusedByOneDeviceIsUndoneOnTheOthers) {
   add_devices(3);
   ibv::Ports ports;
   ASSERT_EQ(ibv::open_ports("*", ibv::kMaxRails, &ports), Status::kOk);
@@ -396,7 +396,7 @@ TEST_F(IbvRailFailures, ARegistrationThatOneDeviceRefusesIsUndoneWithTheOthers) 
   close_ports(ports);
 }
 
-TEST_F(IbvRailFailures, KeysOfPeersAreCutToThePortsThatThereAre) {
+TEST_F(IbvRailFailures, PeerKeysAreCutToTheLocalPorts) {
   add_devices(3);
   ibv::Ports ports;
   ASSERT_EQ(ibv::open_ports("*", ibv::kMaxRails, &ports), Status::kOk);

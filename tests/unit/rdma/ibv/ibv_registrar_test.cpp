@@ -293,7 +293,7 @@ TEST_F(IbvRegistrarTest, FailedDeregistrationIsBrokenWithAText) {
   EXPECT_EQ(unpin(key), UnpinResult::kDone);
 }
 
-TEST_F(IbvRegistrarTest, ManyUnpinsAnswerTheWorst) {
+TEST_F(IbvRegistrarTest, UnpinManyReturnsTheWorstResult) {
   open();
   Key keys[3];
   const std::byte* pointers[3];

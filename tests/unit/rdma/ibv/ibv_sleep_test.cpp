@@ -37,7 +37,7 @@ TEST_F(IbvSleep, EndsAtTheDeadline) {
   EXPECT_LT(now_ns(), limit);
 }
 
-TEST_F(IbvSleep, EndsWhenAMessageComes) {
+TEST_F(IbvSleep, EndsWhenAMessageArrives) {
   IbvWorld world(2, threaded());
   world.connect(0, 1);
   const uint64_t deadline = testing::in_seconds(kLong);
@@ -78,7 +78,7 @@ TEST_F(IbvSleep, EndsWhenAPeerConnects) {
   EXPECT_LT(now_ns(), deadline);
 }
 
-TEST_F(IbvSleep, DoesNotBeginWhenSomethingHasCome) {
+TEST_F(IbvSleep, DoesNotBeginWithAMessageWaiting) {
   IbvWorld world(2);
   world.connect(0, 1);
   const uint64_t before = world[1].transport->counts().sleeps;
@@ -90,7 +90,7 @@ TEST_F(IbvSleep, DoesNotBeginWhenSomethingHasCome) {
 }
 
 // A sender that waits for room must see returned credits, which come in a message without a payload.
-TEST_F(IbvSleep, DoesNotBeginWhenCreditsHaveCome) {
+TEST_F(IbvSleep, DoesNotBeginWithCreditsWaiting) {
   IbvWorld world(2);
   world.connect(0, 1);
   for (int i = 0; i < 100; ++i) world.poll_all();  // until there is nothing to be taken in
@@ -108,7 +108,7 @@ TEST_F(IbvSleep, DoesNotBeginWhenCreditsHaveCome) {
   EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcdefgh"), Status::kOk);
 }
 
-TEST_F(IbvSleep, DoesNotBeginWhenTheCheckHolds) {
+TEST_F(IbvSleep, DoesNotBeginWhenItsConditionHolds) {
   IbvWorld world(2);
   bool asked = false;
   world[0].transport->sleep(testing::in_seconds(kLong),
@@ -138,7 +138,7 @@ TEST_F(IbvSleep, WakeEndsTheSleepOfAllThreads) {
   EXPECT_LT(now_ns(), deadline);
 }
 
-TEST_F(IbvSleep, AWakeThatCameBeforeIsNotForgotten) {
+TEST_F(IbvSleep, EarlierWakeIsNotForgotten) {
   IbvWorld world(2);
   world[0].transport->sleep(now_ns() + 1'000'000);
   world[0].transport->wake();

@@ -84,7 +84,7 @@ TEST(InjectedMessages, CreditsComeBackARoundTripLater) {
   EXPECT_EQ(node.send(1, Lane::kRequest, 1, 4), Status::kNotReady);
 }
 
-TEST(InjectedMessages, AWindowCountsBytes) {
+TEST(InjectedMessages, WindowLimitsBytes) {
   InjectedNode node({.delay_ns = 1000, .window_bytes = 100});
   const std::string large(4000, 'x');
   ASSERT_EQ(node.send_cell(1, Lane::kRequest, large), Status::kOk);  // alone, any length

@@ -57,7 +57,7 @@ TEST(InjectedOperations, EvenWithoutDelayNothingHappensBeforeAPoll) {
   EXPECT_EQ(put.times + get.times, 2);
 }
 
-TEST(InjectedOperations, AGetTakesARoundTripAndTheTimeOfItsBytes) {
+TEST(InjectedOperations, GetTakesARoundTripAndItsTransferTime) {
   InjectedNode node({.delay_ns = 1000, .bytes_per_second = 100'000'000});  // 10 ns a byte
   const std::string there(100, 'x');
   std::string here(100, '.');
@@ -90,7 +90,7 @@ TEST(InjectedOperations, DepthLimitsOperationsInFlight) {
   for (const Told& each : told) EXPECT_EQ(each.times, 1);
 }
 
-TEST(InjectedOperations, APutIsThereBeforeAMessageThatCameAfterIt) {
+TEST(InjectedOperations, PutIsVisibleBeforeALaterMessage) {
   for (uint64_t seed = 0; seed < 50; ++seed) {
     InjectedNode node(
         {.delay_ns = 1000, .bytes_per_second = 1 << 30, .reorder_ns = 50'000, .seed = seed});

@@ -57,7 +57,7 @@ TEST(InjectedPinned, PutReadsItsSourceLateAndCompletesAfterAnotherDelay) {
   EXPECT_EQ(told.status, Status::kOk);
 }
 
-TEST(InjectedPinned, AShortPutHasLeftAtReturnAndNeedsNoKey) {
+TEST(InjectedPinned, ShortPutCopiesItsSourceAndNeedsNoKey) {
   PinnedNode node({.delay_ns = 1000});
   std::string source(65, 'a');
   Told told;
@@ -71,7 +71,7 @@ TEST(InjectedPinned, AShortPutHasLeftAtReturnAndNeedsNoKey) {
   EXPECT_EQ(node.theirs.text(0, 65), std::string(64, 'a') + ".");
 }
 
-TEST(InjectedPinned, AGetTakesARoundTripAndTheTimeOfItsBytes) {
+TEST(InjectedPinned, GetTakesARoundTripAndItsTransferTime) {
   PinnedNode node({.delay_ns = 1000, .bytes_per_second = 100'000'000});  // 10 ns a byte
   std::memset(node.theirs.data + 50, 'x', 100);
   Told told;
@@ -101,7 +101,7 @@ TEST(InjectedPinned, DepthLimitsOperationsInFlight) {
   EXPECT_EQ(told[2].times, 0);
 }
 
-TEST(InjectedPinned, APutIsThereBeforeAMessageThatCameAfterIt) {
+TEST(InjectedPinned, PutIsVisibleBeforeALaterMessage) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     PinnedNode node(
         {.delay_ns = 1000, .bytes_per_second = 1 << 30, .reorder_ns = 50'000, .seed = seed});

@@ -180,7 +180,7 @@ TEST(InjectedPins, EndWithTheirRegistrar) {
   pinned(*adapter.registrar, memory.range());  // there is room
 }
 
-TEST(InjectedPins, AChildHasNoneOfThemAndOtherNumbers) {
+TEST(InjectedPins, ChildHasNoPinsAndOtherNumbers) {
   Adapter adapter({.bytes = 2 * kPage, .is_fake = true});
   Registrar& registrar = *adapter.registrar;
   Pages memory(2);

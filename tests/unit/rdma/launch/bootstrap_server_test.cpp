@@ -50,7 +50,7 @@ class BootstrapServerTest : public ::testing::TestWithParam<Rank> {
   uint32_t id_ = 0;
 };
 
-TEST_P(BootstrapServerTest, TheFenceOpensWhenTheLastComes) {
+TEST_P(BootstrapServerTest, FenceOpensWhenTheLastRankArrives) {
   for (Rank rank = 0; rank + 1 < GetParam(); ++rank) ask(rank, RequestKind::kFence);
   EXPECT_TRUE(ranks_.answers.empty());
   ask(GetParam() - 1, RequestKind::kFence);
@@ -96,7 +96,7 @@ TEST_P(BootstrapServerTest, DeadlineErrorNamesTheMissingRanks) {
   EXPECT_EQ(take(0).status, Status::kOk);
 }
 
-TEST_P(BootstrapServerTest, ANewCallReplacesTheOneThatWaited) {
+TEST_P(BootstrapServerTest, NewCallReplacesTheWaitingOne) {
   ask(0, RequestKind::kFence);
   ask(0, RequestKind::kFence);
   for (Rank rank = 1; rank + 1 < GetParam(); ++rank) ask(rank, RequestKind::kFence);

@@ -37,7 +37,7 @@ TEST(JobTermination, ExitWithZeroHalvesTheGracePeriod) {
   EXPECT_EQ(end.next_ns(), 500u);
 }
 
-TEST(JobTermination, TheFirstCodeThatIsNotZeroSurvives) {
+TEST(JobTermination, FirstNonzeroCodeWins) {
   JobTermination end(kTimes);
   end.leave(0, 0, 0);
   end.leave(1, 5, 1);
@@ -62,7 +62,7 @@ TEST(JobTermination, OnlyTheLowEightBitsOfACodeCount) {
   EXPECT_EQ(end.code(), 255);
 }
 
-TEST(JobTermination, ARequestIsFollowedByNoQuitAndCountsIfItHasToKill) {
+TEST(JobTermination, RequestSendsNoQuitAndSetsTheCodeOnlyByAKill) {
   JobTermination end(kTimes);
   EXPECT_TRUE(end.ask(15, 0));
   EXPECT_EQ(end.next_ns(), 1000u);

@@ -138,7 +138,7 @@ TEST_F(LaunchSockets, ReceiveDistinguishesNothingMessageAndEnd) {
   EXPECT_EQ(send_message(ends_[0], bytes_of(event)), EPIPE);
 }
 
-TEST_F(LaunchSockets, AMessageThatIsTooLongIsSeenAsSuch) {
+TEST_F(LaunchSockets, TooLongMessageIsDetected) {
   const std::vector<std::byte> big(kMaxMessage + 500);
   ASSERT_EQ(send_message(ends_[1], big), 0);
   MessageRoom room;

@@ -61,7 +61,7 @@ TEST_F(Pmix, NodesAreNumberedByTheirFirstRanks) {
   EXPECT_EQ(bootstrap_->topology().node_rank, 1U);
 }
 
-TEST_F(Pmix, ALauncherThatHidesTheNodesOfOthersIsNoError) {
+TEST_F(Pmix, LauncherThatHidesOtherNodesIsNoError) {
   open(3, Board::kHidesNodes);
   EXPECT_TRUE(bootstrap_->topology().leaders.empty());
   // Its number is 6 of 2, which is no index.
@@ -177,7 +177,7 @@ TEST_F(Pmix, OnlyTheFirstRankOfANodePublishes) {
   EXPECT_EQ(fake::published(), -1);
 }
 
-TEST_F(Pmix, AWaitThatTimesOutIsBegunAgain) {
+TEST_F(Pmix, TimedOutWaitIsRestarted) {
   open(0, Board::kTimesOutOnce);
   const uint64_t deadline = soon();
   while (fake::lookups() < 2 && now_ns() < deadline) poll(nullptr, 0, 1);

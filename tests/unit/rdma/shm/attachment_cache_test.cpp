@@ -50,7 +50,7 @@ TEST(AttachmentCache, ManySmallPiecesAreOneMapping) {
   EXPECT_EQ(attachments.counts().attachments, 0u);
 }
 
-TEST(AttachmentCache, ARangeOverTheBordersOfBlocksHasOneOfItsOwn) {
+TEST(AttachmentCache, RangeAcrossBlocksHasItsOwnAttachment) {
   const MemoryFile file(64 * kMiB);
   AttachmentCache attachments;
   AttachmentRef ref;
@@ -231,7 +231,7 @@ TEST(AttachmentCache, PlacesOfAnotherLifeHaveNoEffect) {
   EXPECT_EQ(attachments.counts().keys, 0u);
 }
 
-TEST(AttachmentCache, AChildOfAForkHasNoneOfThem) {
+TEST(AttachmentCache, ChildHasNoAttachments) {
   const MemoryFile file(kMiB);
   AttachmentCache attachments;
   AttachmentRef ref;

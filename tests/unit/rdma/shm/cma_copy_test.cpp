@@ -77,7 +77,7 @@ TEST(ShmKernelCopy, KernelErrorIsReported) {
   }
 }
 
-TEST(ShmKernelCopy, AFailureInTheMiddleIsAFailure) {
+TEST(ShmKernelCopy, FailureMidwayFailsTheCopy) {
   Pair pair;
   const Kernel kernel({100, -EFAULT});
   const std::string source = pattern(200);
@@ -89,7 +89,7 @@ TEST(ShmKernelCopy, AFailureInTheMiddleIsAFailure) {
   EXPECT_EQ(Kernel::calls, 2u);
 }
 
-TEST(ShmKernelCopy, TheKnobForbidsTheKernel) {
+TEST(ShmKernelCopy, KnobForbidsKernelCopies) {
   ASSERT_EQ(setenv("HYDRANT_CMA", "n", 1), 0);
   Pair pair;
   ASSERT_EQ(unsetenv("HYDRANT_CMA"), 0);

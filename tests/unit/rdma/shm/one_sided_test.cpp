@@ -184,7 +184,7 @@ TEST(ShmOneSided, BetweenProcesses) {
             "");
 }
 
-TEST(ShmOneSided, ASandboxThatForbidsBothCalls) {
+TEST(ShmOneSided, ForbiddenCopyCallsAreUnsupported) {
   NodeFile file(2);
   EXPECT_EQ(run_ranks(1,
                       [&](uint32_t) {

@@ -89,7 +89,7 @@ TEST(SharedFiles, ArenasAreFoundByName) {
 }
 
 // The program's file is one that could be mapped just as well.
-TEST(SharedFiles, AFileOfTheProgramUnderTheNumberIsNotForPeers) {
+TEST(SharedFiles, ForeignFileUnderTheDescriptorIsNotExported) {
   const MappedFile mapped(kPage, 0);
   const MemoryFile of_program(kPage);
   ASSERT_EQ(announce_shared_file(mapped.range, mapped.file.fd(), 0), Status::kOk);

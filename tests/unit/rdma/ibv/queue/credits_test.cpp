@@ -137,7 +137,7 @@ TEST(Credits, ASlotIsFreeWhenItsMessageIsAcknowledged) {
   EXPECT_EQ(credits.take_slot(Lane::kReply), 2U);
 }
 
-TEST(Credits, TheLastControlCreditsAreForAnswers) {
+TEST(Credits, LastControlCreditsAreForReplies) {
   Credits credits;
   ASSERT_EQ(credits.open(kCredits, kSlots), Status::kOk);
   for (uint32_t i = 0; i < kControlCredits - 2; ++i) {
