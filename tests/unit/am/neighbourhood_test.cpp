@@ -90,7 +90,7 @@ TEST(Neighbourhood, RanksAgreeOnEveryDivision) {
   }
 }
 
-// The entries of four ranks, of which 2 has `card`.
+// The entries of four ranks; rank 2 has `card`.
 Status find_in(std::initializer_list<uint32_t> card, size_t bytes, RankLocation* found) {
   auto store = std::make_unique<testing::FakeBootstrap>();
   const std::vector<uint32_t> words(card);

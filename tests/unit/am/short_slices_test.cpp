@@ -13,7 +13,7 @@
 namespace hydrant {
 namespace {
 
-// In a thread of its own: slices are a thread's, and asked for once.
+// Runs in a thread of its own: a time slice belongs to a thread, which requests it once.
 template <typename Body>
 void in_a_new_thread(Body body) {
   std::thread thread(body);

@@ -41,8 +41,8 @@ TEST(AsymmetricFence, VisitingProcessorsLeavesTheThreadWhereItMayRun) {
   EXPECT_TRUE(CPU_EQUAL(&before, &after));
 }
 
-// Dekker's game: of two threads that each post and then look, one sees the other, if the closer's fence
-// is one for both sides.
+// Dekker's algorithm: of two threads that each store and then load, at least one sees the other's store, if
+// the closer's fence orders both sides.
 std::string play(uint32_t rounds, void (*heavy)()) {
   std::atomic<uint32_t> post{0}, gate{0}, round{0}, looked{0};
   std::atomic<bool> saw_gate{false};

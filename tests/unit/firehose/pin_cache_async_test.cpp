@@ -28,7 +28,7 @@ class PinCacheAsync : public PinCacheTest {
     return hydrant_pin_async(domain_, arena_.page(page), pages * kPage, HYDRANT_LOCAL_WRITE,
                              &PinAnswer::store, &answer);
   }
-  // Polls until the answer is there.
+  // Polls until the pin has completed.
   bool poll_for(const PinAnswer& answer) {
     return wait_until([&] { return hydrant_poll(domain_) >= 0 && answer.times != 0; });
   }
@@ -111,7 +111,7 @@ TEST_F(PinCacheAsync, DestroyCompletesWaitingPins) {
   EXPECT_EQ(hydrant_release(all), GASNET_ERR_NOT_INIT);
 }
 
-// A callback that uses the cache: releases its pin, asks for the next one, polls.
+// A callback that uses the cache: it releases its pin, requests the next one, and polls.
 struct Chain {
   hydrant_domain_t domain;
   const Arena* arena;

@@ -1,5 +1,5 @@
-// Calls that pin and have begun when their memory is invalidated, over a registrar that must unpin before
-// memory goes away: the answer is not OK before they have returned, whatever they are doing.
+// Calls that are pinning while their memory is invalidated, over a registrar that must unpin before the
+// memory is released: the invalidation returns OK only after they have returned, whatever they are doing.
 #include <hydrant/pin_cache.h>
 
 #include "tests/support/threads.hpp"
@@ -13,8 +13,8 @@
 namespace hydrant::testing {
 namespace {
 
-// The registrar's question for the charge of a range is where a pin that is about to register can be stopped:
-// the cache has nothing of it then.
+// The cache queries the charge of a range before it records the registration: a pin can be stopped there
+// while the cache knows nothing of it.
 std::atomic<int> g_charges{0};
 std::atomic<int> g_stop_at{0};  // the number of the call that waits
 std::atomic<bool> g_may_go_on{false};
@@ -66,7 +66,7 @@ TEST_F(PinCacheBegun, UnregisteredPinCounts) {
   EXPECT_EQ(registrar_.live(), 0u);
 }
 
-// The client asks again and again meanwhile, which must not keep the pin from ending.
+// The client repeats the invalidation meanwhile, which must not keep the pin from ending.
 TEST_F(PinCacheBegun, RegistrationInFlightIsKept) {
   create_with(HYDRANT_MODE_REGION, 64);
   registrar_.stop_pins();

@@ -17,7 +17,7 @@ namespace {
 
 class PinCacheClone : public PinCacheTest {
  protected:
-  // In the child: "" if a new domain works, and goes on working after a release of the parent's pin.
+  // In the child: "" if a new domain works, and still works after a release of the parent's pin.
   std::string own_domain_works(hydrant_pin_t parents, const hydrant_domain_options_t& options) {
     hydrant_domain_t own = 0;
     int status = hydrant_domain_create(&options, &own);

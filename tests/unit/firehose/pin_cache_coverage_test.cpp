@@ -1,4 +1,4 @@
-// hydrant_coverage() tells of the memory that is there now, whatever was there before.
+// hydrant_coverage() reports on the memory that is mapped now, whatever was mapped before.
 #include <hydrant/pin_cache.h>
 
 #include "tests/support/mapped_memory.hpp"
@@ -13,7 +13,7 @@ namespace {
 
 class PinCacheCoverage : public WatchedPinCache {
  protected:
-  // As a client asks: without waiting for what was released before to be told.
+  // Queries as a client does: without waiting for reports of earlier releases.
   uint32_t coverage_at_once(size_t page) {
     uint32_t answer = ~0u;
     EXPECT_EQ(hydrant_coverage(domain_, arena_.page(page), kPage, &answer), GASNET_OK);

@@ -1,5 +1,5 @@
-// Deregistration that waits: for how much of it a miss waits no longer, and that what is held is not looked
-// at again and again.
+// Deferred unpins: the amount of dead memory from which a miss unpins at once, and that held dead regions are
+// not visited repeatedly.
 #include <hydrant/pin_cache.h>
 
 #include "tests/unit/firehose/pin_cache_test_util.hpp"

@@ -163,7 +163,7 @@ TEST_P(PinCacheExhaustion, NoBudgetAtTheNthCallForEveryN) {
 }
 
 TEST_P(PinCacheExhaustion, MemlockThatOthersUse) {
-  // The cache believes in kBudgetPages; the account has room for fewer, or for the pool alone.
+  // The cache's budget is kBudgetPages; the account allows fewer, or the pool's pages alone.
   for (const size_t left : {kBudgetPages / 2, kLargestPages, size_t{1}, size_t{0}}) {
     SCOPED_TRACE(left);
     create();
@@ -215,7 +215,7 @@ TEST_P(PinCacheExhaustion, OperationsCompleteWithLateUncharges) {
     fake_->release_charges(round % 2 == 0 ? UINT64_MAX : 3 * kPage);
   }
   EXPECT_GT(pinned_at_last, 0);
-  // Never given back again: everything is copied in the end, nothing hangs.
+  // The charges are never released: all transfers are copied in the end, and none hangs.
   EXPECT_EQ(operate_many(200, 100).not_now, 0);
   const Counts stuck = operate_many(100, 101);
   EXPECT_EQ(stuck.pinned + stuck.copied, 100);

@@ -1,5 +1,5 @@
-// Registrars that refuse, run out, break or answer late: an answer with a text or a completed operation,
-// nothing lost, nothing leaked.
+// Registrars that refuse, run out, break or complete late: each operation completes or returns an error with
+// a text, and no budget, slot or registration is lost.
 #include <hydrant/pin_cache.h>
 
 #include "tests/unit/firehose/pin_cache_test_util.hpp"

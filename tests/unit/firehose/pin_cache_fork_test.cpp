@@ -187,7 +187,7 @@ class PinCacheForkKept : public PinCacheTest {};
 
 TEST_F(PinCacheForkKept, ChildFindsItsParentsSlotsAndUsesNone) {
   create();
-  // The first page of slots tells the child that it is one; these two lie behind it.
+  // The first page of slots shows the child that it is one; these two slots lie after that page.
   for (size_t i = 0; i < 100; ++i) ASSERT_EQ(hydrant_release(pin(10 + 2 * i)), GASNET_OK);
   const hydrant_pin_t held = pin(0, 2);
   const hydrant_pin_t released = pin(4);
@@ -464,7 +464,7 @@ TEST(PinCacheForkUring, ChildDoesNotKeepTheParentsPins) {
     if (child == 0) {
       close(wake[1]);
       char byte = 0;
-      (void)!read(wake[0], &byte, 1);  // lives on, without ever touching the cache
+      (void)!read(wake[0], &byte, 1);  // runs on without ever calling the cache
       _exit(0);
     }
     close(wake[0]);

@@ -1,4 +1,4 @@
-// Domains that begin while others end, registrars that use other domains, handles of nothing.
+// Domains that are created while others end, registrars that use other domains, invalid handles.
 #include "tests/unit/firehose/pin_cache_test_util.hpp"
 
 #include <array>
@@ -10,11 +10,11 @@
 namespace hydrant::testing {
 namespace {
 
-// A registrar whose calls do what the test wants.
+// A registrar whose calls run functions of the test.
 struct Scripted {
   std::atomic<int> live{0}, forgotten{0};
   std::atomic<bool> hold_unpin{false}, in_unpin{false};
-  std::atomic<int> not_ready{0};  // so many pins are answered "no budget now"
+  std::atomic<int> not_ready{0};  // so many pins return "no budget now"
   hydrant_domain_t inner = 0;     // pinned from inside this registrar's pin
   const void* inner_addr = nullptr;
   hydrant_registrar_t table{};

@@ -1,5 +1,5 @@
-// The cache as an ordinary user with 8 MiB of memlock and eight times as much to use: every pin succeeds
-// or answers a documented code with a text, and the data that moves through pinned pages is right.
+// The cache for an unprivileged user with 8 MiB of memlock and eight times as much memory in use: every pin
+// succeeds or returns a documented code with a text, and transfers through pinned pages are correct.
 #include <hydrant/pin_cache.h>
 
 #include "tests/support/child_process.hpp"

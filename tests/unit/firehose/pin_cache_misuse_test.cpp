@@ -1,5 +1,5 @@
-// A pin released more often than it was taken, where nothing notices the release itself: the cache proves it
-// later from the sum of the holds, says so, and loses neither budget nor slots over it.
+// A pin is released more often than it was taken, and the release itself does not detect it: the cache
+// detects it later from the sum of the holds, logs it, and loses neither budget nor slots.
 #include <hydrant/pin_cache.h>
 
 #include "firehose/api/domain_registry.hpp"

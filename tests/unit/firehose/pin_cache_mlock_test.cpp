@@ -1,5 +1,5 @@
-// A watching domain over the registrar mlock: memory that is released while it is registered, and locks of
-// the program on what comes to the same addresses.
+// A watching domain over the registrar mlock: memory that is released while it is registered, and locks that
+// the program takes on later memory at the same addresses.
 #include <hydrant/pin_cache.h>
 
 #include "tests/support/threads.hpp"
@@ -115,7 +115,7 @@ TEST_P(PinCacheMlock, EmptiedMemoryIsUnlocked) {
   EXPECT_EQ(count_locked(4, 4), 0u);
 }
 
-// Threads that map, pin, unmap and sometimes lock memory of their own: no lock of theirs goes, and none of
+// Threads map, pin, unmap and sometimes lock memory of their own: no lock of theirs is lost, and no lock of
 // the registrar stays.
 TEST_P(PinCacheMlock, ThreadsKeepTheirLocksWhileOthersPinAndUnmap) {
   constexpr size_t kOwn = 8;

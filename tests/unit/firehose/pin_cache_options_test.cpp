@@ -18,7 +18,7 @@ class PinCacheOptions : public PinCacheTest {
  protected:
   using Change = std::function<void(hydrant_domain_options_t&, hydrant_registrar_t&)>;
 
-  // Creation with these options fails with `status`, says why and leaves the handle alone.
+  // Creation with these options fails with `status`, sets an error text and leaves the handle unchanged.
   void expect_refused(int status, const Change& change) {
     ++refusals_;
     hydrant_registrar_t table = registrar_.table;
@@ -180,7 +180,7 @@ TEST_F(PinCacheOptions, KeepLeavesRegistrationsAlone) {
   registrar_.forget_all();
 }
 
-// Before anything is looked at, while the domain is made, and at its last step.
+// Failures before any option is used, during the creation of the domain, and at its last step.
 TEST_F(PinCacheOptions, FailedCreationDestroysNoClientObject) {
   static int ended = 0;
   ended = 0;

@@ -1,5 +1,4 @@
-// Memory that the program has released goes back to the registrar: at the next poll or miss, or by the upkeep
-// thread.
+// Memory that the program has released is unpinned: by the next poll or miss, or by the upkeep thread.
 #include <hydrant/pin_cache.h>
 
 #include "firehose/cache/coherence/upkeep.hpp"
@@ -36,7 +35,7 @@ class PinCacheReleased : public WatchedPinCache {
 #endif
     WatchedPinCache::TearDown();
   }
-  // Pinned once, and gone.
+  // Pins the page once, and unmaps it.
   void use_and_unmap(size_t page, size_t pages = 1) {
     use(page, pages);
     unmap(page, pages);
@@ -45,7 +44,7 @@ class PinCacheReleased : public WatchedPinCache {
   uint64_t dead() const { return stats_of(domain_).dead_regions; }
 };
 
-// The call that releases memory returns when its report was read, which may be before the cache is told.
+// The call that releases memory returns when its event was read, which may be before the cache is notified.
 TEST_F(PinCacheReleased, PollRightAfterTheReleaseLeavesNothingPinned) {
   use(4);  // the watch runs
 #if HYDRANT_MUTANTS
@@ -230,7 +229,7 @@ TEST_F(PinCacheUpkeep, HeldMemoryIsUnpinnedByItsLastRelease) {
   map(12);
 }
 
-// A pin that waits for room helps, and looks at its deadline after each piece.
+// A pin that waits for budget unpins dead regions meanwhile, and checks its deadline after each piece.
 TEST_F(PinCacheUpkeep, WaitingPinUnpinsAtMostOnePieceAfterItsDeadline) {
   constexpr size_t kRegions = 150;
   constexpr size_t kPiece = 64;
@@ -241,7 +240,7 @@ TEST_F(PinCacheUpkeep, WaitingPinUnpinsAtMostOnePieceAfterItsDeadline) {
   unmap(0, 2 * kRegions);
   the_monitor().settle();
   ASSERT_EQ(dead(), kRegions);
-  pending_ = stats_of(domain_).budget_bytes;  // no room, and nothing to evict for it
+  pending_ = stats_of(domain_).budget_bytes;  // the budget is used up, and there is no victim
   const hydrant_pin_t pin =
       hydrant_pin_wait(domain_, arena_.page(400), kPage, HYDRANT_LOCAL_WRITE, kTimeoutNs);
   EXPECT_EQ(hydrant_pin_status(pin), GASNET_ERR_NOT_READY);

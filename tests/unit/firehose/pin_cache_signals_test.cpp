@@ -39,7 +39,7 @@ void nap(long ns) {
   nanosleep(&rest, nullptr);
 }
 
-// A policy whose insert(), which the cache calls with the domain's mutex held, lets a signal come.
+// A policy whose insert(), which the cache calls with the domain's mutex held, lets a signal arrive.
 const hydrant_policy_t& raising_policy() {
   static const hydrant_policy_t policy = [] {
     hydrant_policy_t functions{};
@@ -87,7 +87,7 @@ class PinCacheSignals : public WatchedPinCache, public ::testing::WithParamInter
     g_work = work;
     use(kElsewhere + interrupted_++ * 4);
   }
-  // Four pages of another life, by the kernel and no hook.
+  // Replaces four pages by a system call that no hook sees.
   void renew_in_handler(size_t page, size_t how) {
     constexpr int kDontUnmap = 4;  // MREMAP_DONTUNMAP
     void* at = arena_.page(page);
@@ -107,7 +107,7 @@ class PinCacheSignals : public WatchedPinCache, public ::testing::WithParamInter
     }
   }
 
-  // "" if the other thread's pin is served by a registration of the new life.
+  // "" if the other thread's pin is served by a registration of the new mapping.
   std::string hit_beside_the_handler() {
     std::atomic<uint64_t> served{0};
     Threads threads;
@@ -154,7 +154,7 @@ TEST_P(PinCacheSignals, HandlerThatReleasesUnderTheMutexReturnsAndNothingIsStale
               for (size_t page = 0; page < kPages; page += 4) {
                 if (use(page, 4) < oldest) return "stale at page " + std::to_string(page);
               }
-              // And memory that was told so is kept again, once all is quiet.
+              // Memory that was reported so is cached again, once the monitor is quiet.
               if (!becomes_quiet()) return "the reader does not read";
               const uint64_t again = use(kPages, 4);
               return use(kPages, 4) == again ? "" : "nothing is kept any more";
@@ -312,7 +312,7 @@ TEST_P(PinCacheSignals, HandlersThatReleaseAtAKilohertzNeitherHangNorLeaveAStale
   constexpr size_t kPagesEach = 32;
   EXPECT_EQ(run_in_child([this]() -> std::string {
               hydrant_domain_options_t options = watching(GetParam());
-              options.max_regions = 48;  // victims are looked for all the time
+              options.max_regions = 48;  // the cache searches for victims all the time
               create(options);
               Releases::install();
               std::atomic<uint64_t> stale{0}, failed{0}, held_pins{0};

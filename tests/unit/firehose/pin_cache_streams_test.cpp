@@ -363,7 +363,7 @@ class MappingBoundaries : public ::testing::TestWithParam<const char*> {
       memory_.replace_by_file(kFirst, 140 - kFirst, file_.fd());
     }
   }
-  // Two walks, up and down, each in a cache that knows nothing; "" or what went wrong.
+  // Two walks, up and down, each over an empty cache; "" or a description of the failure.
   std::string try_all(uint64_t* failures) {
     hydrant_domain_options_t options;
     hydrant_domain_options_init(&options);

@@ -33,7 +33,7 @@ class PinCacheThreads : public PinCacheTest {
   std::string check(hydrant_pin_t held, size_t page, size_t pages = 1) const {
     return check_hold(registrar_, held, arena_.addr(page), pages * kPage, HYDRANT_LOCAL_WRITE);
   }
-  // Repeats while the answer is "not now".
+  // Repeats the call while it returns "not now".
   hydrant_pin_t pin_patiently(size_t page, size_t pages = 1) {
     hydrant_pin_t held{};
     wait_until([&] {
@@ -276,7 +276,7 @@ struct LastMoments {
   hydrant_pin_t held{};
 };
 
-// Runs several times at a thread's end; the later rounds come after the library's own clean-up.
+// Runs several times at a thread's end; the later rounds run after the library's own destructors.
 void late_destructor(void* value) {
   auto* moments = static_cast<LastMoments*>(value);
   if (moments->held.region != nullptr) {

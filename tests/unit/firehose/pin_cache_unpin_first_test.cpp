@@ -24,7 +24,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Each page begins with the number of its life: another mapping there has another one, or reads as 0.
+// Each page begins with the number of its mapping: a later mapping has another number, or reads as 0.
 class LifeRegistrar {
  public:
   explicit LifeRegistrar(RecordingRegistrar& books) : books_(books), inner_(books.table) {
@@ -51,7 +51,7 @@ class LifeRegistrar {
   uint64_t in_time() const { return in_time_; }
 
  private:
-  // 0: nothing is mapped there, or it was never written to.
+  // 0: the page is not mapped, or was never written.
   static uint64_t life_at(uintptr_t addr) {
     uint64_t life = 0;
     iovec to{&life, sizeof life};
@@ -120,8 +120,8 @@ class PinCacheUnpinFirst : public WatchedPinCache {
   int vouch(size_t page, size_t pages = 1) {
     return hydrant_vouch(domain_, arena_.page(page), pages * kPage);
   }
-  // A page and the next one become one region. The first registration stays until the cache looks at what is
-  // dead.
+  // A page and the next one become one region. The first registration stays until the cache visits its dead
+  // regions.
   void join_neighbours(size_t page) {
     const uint64_t dead = stats_of(domain_).dead_regions;
     use(page);
@@ -166,7 +166,7 @@ TEST_F(PinCacheUnpinFirst, InvalidationUndoesDeadRegionsWithoutTheFlag) {
   EXPECT_EQ(lives_.late(), 0u);
 }
 
-// ---- memory of which only reports come ----
+// ---- memory whose release is only reported ----
 
 TEST_F(PinCacheUnpinFirst, OrdinaryMemoryIsPinnedForEachUse) {
   ask_first();
@@ -362,7 +362,7 @@ TEST_F(PinCacheUnpinFirst, MemoryThatIsBeingRegisteredMustStay) {
   EXPECT_EQ(lives_.late(), 0u);
 }
 
-// The plan of the other thread joins two pages. Then one of them is told to go.
+// The plan of the other thread merges two pages. Then one of them is invalidated.
 TEST_F(PinCacheUnpinFirst, InvalidatedRangeIsNotMerged) {
   static std::atomic<bool> is_planned;
   static std::atomic<bool> may_go_on;
@@ -417,7 +417,7 @@ TEST_F(PinCacheUnpinFirst, OnlyArenasThatKeepPinnedMemoryAreCached) {
   EXPECT_EQ(coverage(8, 4), HYDRANT_COVERAGE_ARENA);
   const uint64_t first = use(8, 4);
   EXPECT_EQ(use(8, 4), first);
-  // As an allocator that wants to empty the memory.
+  // Invalidates as an allocator does before it empties the memory.
   the_monitor().invalidate(arena_.addr(8), 4 * kPage);
   EXPECT_NE(the_monitor().pinned(arena_.addr(8), 4 * kPage), 0) << "dead, but registered";
   EXPECT_EQ(hydrant_poll(domain_), 0);

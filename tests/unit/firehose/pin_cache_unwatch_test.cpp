@@ -102,7 +102,7 @@ TEST_F(PinCacheUnwatch, EmptyCacheUnwatchesItsMemory) {
   EXPECT_TRUE(wait_until([&] { return own_watch(4) == 0; }));
 }
 
-// The kernel walks the page tables of what it gives back, and no thread can map or unmap meanwhile.
+// The kernel walks the page tables of memory that it unregisters, and no thread can map or unmap meanwhile.
 TEST_F(PinCacheUnwatch, LargeMappingsAreUnwatchedOnRequestOnly) {
   create(watching());
   MappedMemory large((size_t{32} << 20) / kPage);
@@ -234,7 +234,7 @@ TEST_F(PinCacheUnwatch, RangeWithHeldMemoryStaysWatched) {
   EXPECT_EQ(hydrant_release(held), GASNET_OK);
 }
 
-// A domain gives back again and again what others are about to cache.
+// A domain repeatedly unwatches memory that others are about to cache.
 TEST_F(PinCacheUnwatch, NothingIsStaleBesideUnwatchingThreads) {
   create(watching());
   constexpr size_t kThreads = 4;

@@ -20,15 +20,15 @@ namespace {
 
 #if HYDRANT_MUTANTS
 
-// How long the reader sleeps between taking a change and telling of it, where an episode needs it to. Without
-// a defect the episode waits for the reader, and comes to the same end whenever that wakes. With one it must
-// not wake before the end of the episode, which ends the delay.
+// The reader's delay between reading an event and reporting it, in the episodes that need one. Without a
+// defect the episode waits for the reader, and its result does not depend on the delay. With a defect the
+// reader must not wake before the end of the episode, which ends the delay.
 constexpr unsigned kSlowReaderUs = 300'000;
 constexpr unsigned kAsleepTimes = 400;
 
 class PinCacheWatchMutants : public WatchedPinCache {
  protected:
-  // True if the cache served `page` from a registration of an earlier life of its addresses.
+  // True if the cache served `page` from a registration of an earlier mapping of its addresses.
   using Episode = std::function<bool()>;
 
   void TearDown() override {
@@ -53,7 +53,7 @@ class PinCacheWatchMutants : public WatchedPinCache {
     }
   }
 
-  // Caches the page, gives it a new life and uses it: served by the old registration?
+  // Caches the page, replaces it and uses it: was the old registration used?
   bool stale_after(const std::function<void()>& release) {
     const uint64_t first = use(page_);
     release();
@@ -73,7 +73,7 @@ TEST_F(PinCacheWatchMutants, DropRemove) {
   expect_caught(Mutant::kDropRemove, [this] { return stale_after([this] { remove(page_); }); });
 }
 
-// The move that leaves the mapping behind, empty: nothing is unmapped, so only the move itself is reported.
+// mremap() with MREMAP_DONTUNMAP leaves the mapping behind, empty: only the move itself is reported.
 TEST_F(PinCacheWatchMutants, DropRemap) {
   create(watching());
   MappedMemory elsewhere(2);
@@ -109,7 +109,7 @@ TEST_F(PinCacheWatchMutants, NoCheckedLookup) {
       kSlowReaderUs);
 }
 
-// Says what it was told of, the oldest first; has everything watched while it is asked to.
+// A policy that evicts the oldest region first, and has all regions watched while watch_everything() is on.
 class ListPolicy {
  public:
   const hydrant_policy_t* functions() const { return &functions_; }
@@ -192,8 +192,8 @@ TEST_F(PinCacheWatchMutants, AThreadsFirstPinWaitsForTheReader) {
   threads.join();
 }
 
-// Removed while it was being registered; the news comes late. What is published must not be that
-// registration.
+// The memory is removed while it is being registered, and the report is late. That registration must not be
+// published.
 TEST_F(PinCacheWatchMutants, NoPublishCheck) {
   create(watching());
   expect_caught(

@@ -124,7 +124,7 @@ class PinCacheWatchChild : public WatchedPinCache, public ::testing::WithParamIn
     WatchedPinCache::SetUp();
     if (!kThreadsInChildren) GTEST_SKIP() << "the thread sanitizer allows no threads in a child";
   }
-  // "" if a new life of the page is registered anew, and the memory kept before.
+  // "" if a new mapping of the page is registered anew, and its registration was cached before.
   std::string forgets(size_t page) {
     if (!becomes_quiet()) return "the reader does not read";
     const uint64_t first = use(page);
@@ -204,8 +204,8 @@ INSTANTIATE_TEST_SUITE_P(Kinds, PinCacheWatchChild,
 
 // ---- forks beside an allocator that gives memory back ----
 
-// malloc's locks are held while the kernel waits for the reader; the reader wants a domain's mutex;
-// fork wants all of these.
+// A thread in malloc() holds malloc's locks while the kernel waits for the reader; the reader takes a
+// domain's mutex; fork() takes all of these.
 class PinCacheWatchHeap : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -14,7 +14,7 @@ TEST(TicketSet, AgreesWithAnUnorderedSet) {
   const auto seed = static_cast<unsigned>(testing::test_seed());
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
-  static TicketSet tickets;  // it never frees its table, so its owner lives as long as the process
+  static TicketSet tickets;  // it never frees its table, so its owner must be static
   std::unordered_set<uint64_t> model;
   EXPECT_FALSE(tickets.erase(1));
   // Far apart as well as in a row, so that some searches are long.

@@ -65,7 +65,7 @@ class WatchedPinCache : public PinCacheTest {
     return answer;
   }
 
-  // Whatever was released before has been told; from then on pins are kept.
+  // Waits until all earlier releases have been reported; from then on pins are cached.
   bool becomes_quiet() {
     return wait_until([] { return the_monitor().quiet(0) == 0; });
   }
@@ -79,7 +79,7 @@ class WatchedPinCache : public PinCacheTest {
               arena_.page(page))
         << strerror(errno);
   }
-  // A new life of the same addresses.
+  // Maps new memory at the same addresses.
   void renew(size_t page, size_t pages = 1) {
     unmap(page, pages);
     map(page, pages);

@@ -93,7 +93,7 @@ TEST(ParseInteger, ReturnsTheUnparsedText) {
   EXPECT_EQ(hydrant::parse_integer(nullptr, 0).rest, nullptr);
 }
 
-// A locale with a decimal comma, in force while it lives. It is written here: few systems have one.
+// Sets a locale with a decimal comma for its lifetime. The locale is defined here: few systems have one.
 class CommaLocale {
  public:
   CommaLocale() {

@@ -9,7 +9,7 @@ namespace {
 
 using testing::Random;
 
-// Random pushes, attempts and answers against a deque of numbers: first come, first served.
+// Random pushes, attempts and completions against a deque of numbers, in first-come, first-served order.
 TEST(DeferredQueueModel, KeepsTheOrderOfADeque) {
   for (uint32_t seed = 1; seed <= 20; ++seed) {
     Random random(seed);

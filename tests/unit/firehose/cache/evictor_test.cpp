@@ -94,8 +94,8 @@ TEST(ClockPolicy, ChildStartsWithEmptyQueues) {
   EXPECT_EQ(policy.watch(regions, 8), 1u);
 }
 
-// Random requests among random holds: all or nothing, never a held region, and the policy knows what is
-// open.
+// Random requests among random holds: each is served completely or not at all, no held region is evicted, and
+// the policy knows the open regions.
 TEST(EvictorModel, RandomEvictionsAreAllOrNothingAndSpareHeldRegions) {
   for (uint32_t seed = 1; seed <= 30; ++seed) {
     Random random(seed);

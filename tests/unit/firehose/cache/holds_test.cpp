@@ -44,7 +44,7 @@ TEST(HoldCounts, ARegionThatWasNeverOpenCountsFromItsBeginning) {
   Parts parts;
   const CacheLock lock(parts.mu);
   const RegionIndex r = parts.add_pending(lock, at(0));
-  parts.holds.take(lock, nullptr, r);  // of an earlier life
+  parts.holds.take(lock, nullptr, r);  // from an earlier use of the slot
   parts.holds.add_unopened(lock, r);
   EXPECT_EQ(parts.holds.sum_of_unopened(lock, r), 0u);
   parts.holds.take(lock, nullptr, r);
@@ -52,7 +52,7 @@ TEST(HoldCounts, ARegionThatWasNeverOpenCountsFromItsBeginning) {
   EXPECT_EQ(parts.holds.drop(lock, nullptr, r), 0u);
 }
 
-// Random holds of random threads, which come and end, against one number per region.
+// Random holds of random threads, which start and exit, against one number per region.
 TEST(HoldCounts, SumsAreThoseOfAPlainCount) {
   for (uint32_t seed = 1; seed <= 20; ++seed) {
     Random random(seed);

@@ -141,8 +141,8 @@ TEST(Invalidator, LossInvalidatesOnce) {
   EXPECT_EQ(w.invalidator.invalidation_log().count(), 1u);
 }
 
-// Random releases, told with the mutex free or held, against a list: after the next holder has settled,
-// exactly the regions that no release has touched are open.
+// Random releases, reported with the mutex free or held, against a list: after the next holder of the mutex
+// has handled them, exactly the regions that no release has touched are open.
 TEST(InvalidatorModel, AgreesWithAList) {
   for (uint32_t seed = 1; seed <= 20; ++seed) {
     Random random(seed);
@@ -207,7 +207,7 @@ TEST(Unpinner, ReturnsSlotsAndChargesAfterTheRegistrarsCall) {
   EXPECT_EQ(w.totals.of(lock).unpins, 1u);
 }
 
-// Or its memory would no longer be watched, and the registrar not told that it went away.
+// Otherwise its memory would no longer be watched, and the registrar would not be notified of its release.
 TEST(Unpinner, RegionBeingUnpinnedCountsAsPinned) {
   World w;
   RegionQueue retired;

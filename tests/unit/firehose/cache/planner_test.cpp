@@ -106,7 +106,7 @@ TEST_F(PlannerTest, StreamExtensionEndsAtARegisteredRegion) {
   EXPECT_TRUE(Planner::is_beyond_need(last, next));
 }
 
-// Whatever is registered already, a plan answers its request and keeps the limits.
+// Random requests among random regions: each plan covers its request and keeps the limits.
 TEST_F(PlannerTest, RandomPlansCoverTheirRequestsWithinTheLimits) {
   for (uint32_t seed = 1; seed <= 20; ++seed) {
     Random random(seed);

@@ -28,7 +28,7 @@ void remove(Parts& parts, const CacheLock& lock, RegionIndex r) {
   parts.settle(lock, &retired);
 }
 
-// Random regions against a list: what a query finds is what some region of the list answers.
+// Random regions against a list: a query finds a region if and only if some region of the list matches.
 void compare_with_list(uint32_t seed, bool in_buckets) {
   Random random(seed);
   Parts parts(256, {100'000 * kPage, 1000}, false, in_buckets ? 12 : 0);

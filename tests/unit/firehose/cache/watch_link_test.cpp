@@ -7,9 +7,9 @@
 namespace hydrant {
 namespace {
 
-// The monitor of the test, and what it was asked.
+// The monitor of the test, and records of its calls.
 struct Told {
-  int quiet = 0;  // answer
+  int quiet = 0;  // result of quiet()
   uint32_t cover = HYDRANT_COVER_WATCHED, cover_alone = HYDRANT_COVER_WATCHED;
   int asked_quiet = 0, pinned = 0, synced = 0, ended = 0, started = 0, asked_unmapped = 0,
       asked_wanted = 0;
@@ -41,7 +41,7 @@ hydrant_monitor_t make_monitor() {
   m.note_pinned = [](uintptr_t, size_t) { ++g_told.pinned; };
   m.start = [] {
     ++g_told.started;
-    return -1;  // an answer that domains have to live with
+    return -1;  // an error that domains have to tolerate
   };
   m.sync = [] { ++g_told.synced; };
   m.set_end_free_hits = [](int, void (*)(void*)) { return 0; };

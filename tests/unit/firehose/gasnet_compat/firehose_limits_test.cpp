@@ -202,7 +202,7 @@ TEST(CompatLimits, PrepinnedMemoryThatExceedsMIsNamed) {
   }
 }
 
-// So that a job of many ranks says it once.
+// A job of many ranks prints the warning once.
 TEST(CompatLimits, OtherRanksDoNotWarn) {
   CompatRequest ask = ask_with_peers();
   const CompatEnvironment unwise = {.m = set(kGiB),

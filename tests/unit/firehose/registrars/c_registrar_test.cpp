@@ -17,7 +17,7 @@ using testing::says;
 
 constexpr MemoryRange kClientRange{0x10000, 0x2000};
 
-// A client's registrar that answers what the test sets and remembers what it was asked.
+// A client's registrar that returns what the test sets and records its arguments.
 struct Client {
   int pin_answer = GASNET_OK;
   int unpin_answer = HYDRANT_UNPIN_DONE;
@@ -143,7 +143,7 @@ TEST(CRegistrar, AnOlderAndShorterStructIsAccepted) {
   Client client;
   client.offer_everything();
   client.table.size = offsetof(hydrant_registrar_t, unpin_many);
-  // At the end of a page, with nothing readable behind it: the rest must not be touched.
+  // At the end of a page that is followed by unreadable memory: the rest must not be read.
   auto* pages = static_cast<std::byte*>(
       mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   mprotect(pages + 4096, 4096, PROT_NONE);

@@ -1,4 +1,4 @@
-// The calling thread's error text, as a test asks for it.
+// Access to the calling thread's error text.
 #pragma once
 
 #include "firehose/base/status.hpp"

@@ -1,5 +1,5 @@
-// Finding locked pages, over a kernel that is played: it tells mappings, or only whether any page of a range
-// is locked.
+// Search for locked pages over a simulated kernel, which reports mappings, or only whether any page of a
+// range is locked.
 #include "firehose/registrars/locked_ranges.hpp"
 
 #include "tests/support/test_seed.hpp"

@@ -26,7 +26,7 @@ struct FaultyKernel {
   MappedPages memory{kFaultyPages * kPageBytes};
   bool locked[kFaultyPages] = {};
   int calls[kCalls] = {};
-  // The next `fail_times` calls of this kind after `fail_after` more answer `error`.
+  // After `fail_after` more calls of this kind, the next `fail_times` fail with `error`.
   Call fail_call = kLock;
   int fail_after = 0, fail_times = 0, error = 0;
   bool probe_fails[kCalls] = {};

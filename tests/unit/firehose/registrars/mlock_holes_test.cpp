@@ -25,7 +25,7 @@ using testing::wait_until;
 
 constexpr size_t kPagesWithHoles = 48;
 
-// A kernel that is played, as Linux does it: mlock and munlock go on to the first hole and answer ENOMEM.
+// A simulated kernel: as on Linux, mlock and munlock work up to the first hole and fail with ENOMEM.
 struct KernelWithHoles {
   MappedPages memory{kPagesWithHoles * kPageBytes};
   bool hole[kPagesWithHoles] = {};
@@ -45,7 +45,7 @@ struct KernelWithHoles {
     }
     return 0;
   }
-  // The pages are really unmapped, too: the registrar asks the kernel why it refuses.
+  // The pages are really unmapped, too: the registrar queries the kernel for the cause of a failure.
   void unmap(size_t page) {
     hole[page] = true;
     locked[page] = false;
@@ -383,8 +383,8 @@ TEST_F(MlockHoles, OnlyAReportOfTheSamePagesWaitsForALongUnlock) {
   EXPECT_TRUE(told);
 }
 
-// The thread that unlocks may be stopped: the report does not wait for ever, and of what is not unlocked yet,
-// nothing is.
+// The unlocking thread may be stopped: the report does not wait for ever, and pages that are not yet unlocked
+// stay locked.
 TEST_F(MlockHoles, AbandonedReportLeavesTheRestLocked) {
   auto status = Status::kOk;
   MlockCalls calls = kCallsWithHoles;

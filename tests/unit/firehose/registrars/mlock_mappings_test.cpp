@@ -78,7 +78,8 @@ class LockedByProgram {
     return {reinterpret_cast<uintptr_t>(addr_) + first * kPageBytes, n * kPageBytes};
   }
   MemoryRange all() const { return pages(0, len_ / kPageBytes); }
-  // Moves it to twice the room; how many of the new pages the kernel has brought in. SIZE_MAX: it does not.
+  // Moves it to twice its size; the number of new pages that the kernel has populated. SIZE_MAX: mremap
+  // failed.
   size_t grow() {
     void* grown = mremap(addr_, len_, 2 * len_, MREMAP_MAYMOVE);
     if (grown == MAP_FAILED) return SIZE_MAX;
@@ -133,11 +134,11 @@ INSTANTIATE_TEST_SUITE_P(
                       KindOfLock{"PlainLarge", 512, false, true},
                       KindOfLock{"PlainWithoutMappings", 64, false, false},
                       KindOfLock{"OnFaultWithoutMappings", 64, true, false},
-                      // More than is told apart.
+                      // More alternations than are distinguished.
                       KindOfLock{"PlainLargeWithoutMappings", 512, false, false}),
     [](const auto& kind) { return std::string(kind.param.name); });
 
-// Half of it is locked by the program: each half goes back to what it was.
+// The program has locked half of it: each half returns to its earlier state.
 TEST(MlockMappings, PinAcrossTheEdgeOfALockKeepsBothSides) {
   const auto mlock = make_mlock(true);
   if (mlock == nullptr) GTEST_SKIP() << "no mlock here: " << last_error_text();

@@ -21,7 +21,7 @@ constexpr size_t kPins = 512;
 
 enum MemoryOutcome : int { kPassed, kNoMlock, kNotUsedUp, kWrongStatus, kUnpinFailed };
 
-// In a child: memory never comes back.
+// Runs in a child: the memory cannot be freed again.
 MemoryOutcome pin_without_memory(const MappedPages& memory) {
   auto status = Status::kOk;
   const auto mlock = make_mlock_registrar(&status);

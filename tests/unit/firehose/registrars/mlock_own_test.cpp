@@ -87,7 +87,7 @@ TEST_F(MlockOwn, APinAfterTheProgramHasUnlockedIsItsOwn) {
   EXPECT_EQ(count_locked(), 0u);
 }
 
-// More alternations than are told apart: what lies between stays locked, and no lock is lost.
+// More alternations than are distinguished: the pages between stay locked, and no lock is lost.
 TEST_F(MlockOwn, ManyLockedPagesAmongOthersAllStayLocked) {
   constexpr size_t kMany = 1024;
   const MappedPages memory(kMany * kPageBytes);
@@ -105,7 +105,7 @@ TEST_F(MlockOwn, ManyLockedPagesAmongOthersAllStayLocked) {
   }
 }
 
-// ---- memory that goes away while it is pinned ----
+// ---- memory that is released while it is pinned ----
 
 void map_anew(MemoryRange range) {
   ASSERT_NE(mmap(reinterpret_cast<void*>(range.addr), range.len, PROT_READ | PROT_WRITE,
@@ -211,7 +211,7 @@ TEST_P(MlockOwnInterrupted, AReportWhileTheMutexIsHeldCounts) {
   ASSERT_TRUE(lock(memory_.pages(1, 2)));
   ASSERT_TRUE(unpin(0, 4));
   EXPECT_TRUE(locked(1) && locked(2));
-  // With more reports than are kept apart, whatever was pinned stays locked.
+  // With more reports than are kept apart, all pinned pages stay locked.
   const bool all = GetParam() > PendingRanges::kMax;
   EXPECT_EQ(locked(0), all);
   ASSERT_TRUE(unpin(8, 4));

@@ -166,7 +166,7 @@ TEST(MlockRegistrar, ThreadsDoNotUnlockEachOthersPages) {
   MappedPages memory(16 * kPageBytes);
   memory.fill('A');
   const uint64_t before = locked();
-  // Held throughout: whatever the threads do, these pages stay locked.
+  // Held throughout: these pages stay locked whatever the threads do.
   ASSERT_EQ(mlock->pin(memory.pages(6, 4), Access::kLocalWrite, nullptr), Status::kOk);
   std::atomic<int> wrong{0};
   testing::Threads threads;

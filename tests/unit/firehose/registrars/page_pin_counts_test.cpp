@@ -205,7 +205,7 @@ TEST_F(PageCountsTest, PinOfUnmappedMemoryIsKnownByItsStamp) {
   EXPECT_EQ(counts_.intervals(), 0u);
 }
 
-// A page is gone with the last of the pins that began after its last report.
+// A page is dropped with the last of the pins that began after its last unmap report.
 TEST_F(PageCountsTest, PinsWithStampsAgreeWithAListForEachPage) {
   constexpr size_t kPages = 48;
   struct Pin {

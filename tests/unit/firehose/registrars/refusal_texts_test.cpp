@@ -1,4 +1,4 @@
-// Each refusal of the mlock and uring registrars says which range, which limit or cause, and what to change.
+// Each error text of the mlock and uring registrars names the range, the limit or cause, and the remedy.
 #include "firehose/registrars/mlock_registrar.hpp"
 #include "firehose/registrars/uring/uring_status.hpp"
 #include "tests/unit/firehose/registrars/mapping.hpp"
@@ -82,7 +82,7 @@ TEST(UringRefusalTextsOfRings, NameTheLimitAndTheRemedy) {
   EXPECT_THAT(last_error_text(), HasSubstr("release pins, or raise RLIMIT_NOFILE"));
 }
 
-// ---- mlock, over system calls that fail as told ----
+// ---- mlock, over system calls that fail on demand ----
 
 int g_lock_error = 0;
 int g_populate_error = 0;

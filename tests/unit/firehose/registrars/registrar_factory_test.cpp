@@ -22,7 +22,7 @@ using testing::run_in_child;
 using testing::says;
 using testing::TestFile;
 
-// From here on a filter answers io_uring_setup(). For a child only.
+// Installs a filter that fails io_uring_setup(). For a child process only.
 std::string filter_io_uring(uint32_t answer) {
   const sock_filter code[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -63,7 +63,7 @@ TEST(RegistrarFactory, UnknownNamesAreUnsupported) {
   EXPECT_EQ(named.registrar, nullptr);
 }
 
-// Runs make_registrar("auto") where io_uring is refused; answers what stood on standard error.
+// Runs make_registrar("auto") where io_uring is refused; returns the text on standard error.
 std::string auto_without_uring(int error) {
   TestFile log;
   std::string wrong = run_in_child([&]() -> std::string {
@@ -93,7 +93,7 @@ TEST(RegistrarFactory, AutoFallsBackToMlockAndLogsTheReason) {
 
 #if defined(__x86_64__)
 
-// A sandbox may answer system calls in a handler, also while other signals are blocked.
+// A sandbox may emulate system calls in a signal handler, also while other signals are blocked.
 TEST(RegistrarFactory, AHandlerOfSigsysMayRefuseIoUring) {
   EXPECT_EQ(run_in_child([]() -> std::string {
               struct sigaction action {};

@@ -1,5 +1,5 @@
-// A program that closes the rings' descriptors and opens files under their numbers: nothing of its own
-// is touched, and pinning goes on.
+// A program closes the rings' descriptors and opens files under their numbers: the registrar does not touch
+// these files, and pins continue.
 #include <hydrant/pin_cache.h>
 
 #include "firehose/registrars/memlock.hpp"

@@ -1,4 +1,4 @@
-// The uring registrar's pins are real, and it answers errors as hydrant_registrar_t says.
+// The uring registrar's pins are real, and its errors are those that hydrant_registrar_t documents.
 #include "firehose/registrars/memlock.hpp"
 #include "tests/support/recording_registrar.hpp"
 #include "tests/unit/firehose/registrars/mapping.hpp"
@@ -118,7 +118,7 @@ TEST(UringPin, MemfdMappingsCanBePinned) {
   munmap(shared, kPageBytes);
 }
 
-// Some kernels want one file behind a registration: a property of the range, which shorter ones do not have.
+// Some kernels require a single file behind a registration, so a range over several files may be refused.
 TEST(UringPin, SeveralFilesInOneRangeArePinnedOrRefused) {
   HYDRANT_URING_OR_SKIP(uring);
   MappedPages memory(2 * kPageBytes);

@@ -161,7 +161,7 @@ TEST(UringPool, NeighbouringSlotsAreSoughtInOtherRings) {
     pins[i].range = small.pages(i, 1);
     ASSERT_EQ(uring->pin(pins[i].range, Access::kAll, pins[i].key.data()), Status::kOk);
   }
-  // Every other slot of the first ring is free: room for two, but not for two neighbours.
+  // Every other slot of the first ring is free: enough slots for two, but no two neighbours.
   EXPECT_NE(uring->unpin(pins[2].range, pins[2].key.data()), UnpinResult::kBroken);
   EXPECT_NE(uring->unpin(pins[0].range, pins[0].key.data()), UnpinResult::kBroken);
   ASSERT_EQ(uring->rings(), 1u);

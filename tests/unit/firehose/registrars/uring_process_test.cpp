@@ -51,7 +51,7 @@ size_t open_rings() {
   return rings;
 }
 
-// Pins pieces of `memory` until it says no; answers how it said so.
+// Pins pieces of `memory` until a pin fails; returns the status of that pin.
 Status pin_until_refused(UringRegistrar& uring, const MappedPages& memory,
                          std::vector<HeldPin>& pins) {
   auto status = Status::kOk;
@@ -127,7 +127,7 @@ class SharerOfTheLimit {
   MappedPages memory_{kRingLimit / 8 * 5};
 };
 
-// The first process pins, and does nothing more once its memory is released; the second one is its child.
+// The first process pins, releases its memory, and makes no more calls; the second one is its child.
 std::string second_process_is_served() {
   std::string error = testing::become_ordinary_user(kRingLimit);
   if (!error.empty()) return error;
@@ -329,8 +329,8 @@ TEST(UringProcess, ABareCloneThatForgetsClosesTheRingsAndMakesItsOwn) {
             "");
 }
 
-// A user fills his account, forks, and dies; his child lives on. Whether the account is free again then
-// depends on what the child did with the rings.
+// A user's process fills the account, forks, and exits; its child keeps running. Whether the account is free
+// again depends on what the child did with the rings.
 class OrphanAccount {
  public:
   // Runs in a child of the test, as a user of its own. "" or what went wrong; *usable says whether the
@@ -363,7 +363,7 @@ class OrphanAccount {
     std::vector<HeldPin> pins;
     const bool full =
         uring != nullptr && pin_until_refused(*uring, memory, pins) == Status::kNotReady;
-    // fork() closes the rings by itself; the child of a bare clone has to be told.
+    // fork() closes the rings by itself; the child of a bare clone has to call forget_in_child().
     const auto orphan =
         static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, 0));
     if (orphan == 0) {

@@ -1,4 +1,4 @@
-// A client of the monitor that writes down what it is told.
+// A client of the monitor that records its notifications.
 #pragma once
 
 #include <hydrant/monitor.h>
@@ -35,14 +35,14 @@ class Listener {
     number_ = -1;
   }
   int number() const { return number_; }
-  // Is told apart from now on what was unmapped. 0, or the monitor's refusal.
+  // Requests separate reports of unmapped memory from now on. 0, or the monitor's error.
   int listen_to_unmapped() const {
     return the_monitor().set_unmapped(number_, [](void* self, uintptr_t addr, size_t len) {
       of(self).forget({addr, len}, true);
     });
   }
 
-  // Was it told to forget some of this since it began, or since the last clear()?
+  // Whether an invalidation touched some of this range since the beginning, or since the last clear().
   bool told_of(uintptr_t addr, size_t len) const {
     const size_t n = count();
     for (size_t i = 0; i < n; ++i) {
@@ -80,7 +80,7 @@ class Listener {
   void forget(MemoryRange range, bool unmapped) {
     inside_ = true;
     (void)wait_until([this] { return !held_back_; });
-    const std::lock_guard lock(mutex_);  // several threads may tell at a time
+    const std::lock_guard lock(mutex_);  // several threads may notify at a time
     const size_t n = count_.load(std::memory_order_relaxed);
     told_[n % kMax] = range;
     unmapped_[n % kMax] = unmapped;

@@ -54,7 +54,7 @@ MemoryRange part(const MappedMemory& memory, size_t page, size_t n) {
   return {memory.addr(page), n * kPage};
 }
 
-// How the kernel is asked. The text is what it comes to where it does not know the request.
+// How the kernel is queried: by the request, or by the text of maps if the kernel does not know the request.
 enum class Path { kRequest, kText };
 
 class MappingQueryTest : public ::testing::TestWithParam<Path> {
@@ -243,7 +243,7 @@ TEST_P(MappingQueryTest, MappedRunsAreReportedOnceEach) {
             "");
 }
 
-// The program has closed the descriptor, and asks about its parent under the number.
+// The program has closed the descriptor and opened its parent's maps under its number.
 TEST_P(MappingQueryTest, AnotherProcesssMapsUnderTheNumberAreNotBelieved) {
   EXPECT_EQ(run_in_child([] {
               const OwnDescriptors own;

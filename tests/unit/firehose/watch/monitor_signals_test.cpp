@@ -1,6 +1,6 @@
-// Signal handlers that release watched memory while the thread they interrupt is inside the monitor: in a
-// client that is being told, or with a mutex of the monitor's. In children, which are ended if they stand
-// still.
+// Signal handlers that release watched memory while the interrupted thread is inside the monitor: in a
+// client's notification, or with a mutex of the monitor. The tests run in children, which are killed if they
+// hang.
 #include <hydrant/monitor.h>
 
 #include "firehose/watch/mutant.hpp"
@@ -80,7 +80,7 @@ class MonitorSignals : public ::testing::Test {
   }
 };
 
-// The client counts what it is told; once, the signal comes while it is being told.
+// The client counts its notifications; once, the signal arrives during a notification.
 struct Interrupted {
   std::atomic<bool> raises{true};
   std::atomic<int> told{0};
@@ -113,8 +113,8 @@ TEST_F(MonitorSignals, HandlerThatReleasesDuringANotificationReturns) {
 }
 
 #if HYDRANT_MUTANTS
-// Covers other memory again and again. A pause stands where the mutex of the ranges is held; the timer's
-// signals come in it.
+// Covers other memory repeatedly. A pause is inserted while the mutex of the ranges is held; the timer's
+// signals arrive in it.
 std::string cover_beside_handlers(std::atomic<bool>& due) {
   MappedMemory other(4);
   other.replace(0, 4);

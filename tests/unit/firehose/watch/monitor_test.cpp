@@ -183,7 +183,7 @@ class MonitorCover : public ::testing::Test {
     settle();  // of what an earlier test had in the same place
     listener_.clear();
   }
-  // Returns when whatever was released before has been told.
+  // Returns when all earlier releases have been reported.
   static void settle() { the_monitor().settle(); }
 
   MappedMemory memory_{16};

@@ -88,8 +88,8 @@ TEST_F(MonitorThreads, ReleasesAndQuestionsFromManyThreads) {
   EXPECT_EQ(shown(the_monitor().sequence) % 2, 0u);
 }
 
-// A thread that asks must get its answer although others release all the time: without it, memory would
-// not be cached in a program whose other threads allocate.
+// quiet() must succeed although other threads release all the time: otherwise memory would not be cached in a
+// program whose other threads allocate.
 TEST_F(MonitorThreads, QuietSucceedsUnderConstantReleases) {
   std::atomic<bool> stop{false};
   std::atomic<int> quiet{0};
@@ -185,8 +185,8 @@ uint64_t processor_ns() {
   return static_cast<uint64_t>(ts.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(ts.tv_nsec);
 }
 
-// Daemons close all descriptors. Then nothing is reported any more: nothing may be said to be covered,
-// clients must forget what they have, and the reason is said.
+// Daemons close all descriptors. Without its descriptor the monitor gets no reports: it must cover no memory,
+// notify clients to forget all that they have, and report the reason.
 TEST_F(MonitorThreads, WithoutItsDescriptorNothingIsCovered) {
   if (!kThreadsInChildren) GTEST_SKIP() << "the thread sanitizer allows no threads in a child";
   EXPECT_EQ(run_in_child([]() -> std::string {
@@ -211,7 +211,7 @@ TEST_F(MonitorThreads, WithoutItsDescriptorNothingIsCovered) {
                   wait_until([&] { return cover(memory, 0, 2) == HYDRANT_COVER_NONE; });
               if (!known) return "still said to be covered";
               if (the_monitor().reason()[0] == '\0') return "no reason";
-              // (It says so first, and tells then.)
+              // (The monitor reports the reason first, then notifies.)
               const bool told = wait_until([&] { return listener.told_of(memory, 0, 2); });
               if (!told) return "not told to forget what was kept";
               const uint64_t begun = processor_ns();

@@ -158,7 +158,7 @@ TEST_F(UserfaultTest, ShrinkingIsReportedAndGrowingIsNot) {
 
 // ---- madvise ----
 
-// MADV_GUARD_INSTALL, Linux 6.13: drops the pages, and no userfaultfd hears of it.
+// MADV_GUARD_INSTALL, Linux 6.13: drops the pages, and no userfaultfd reports it.
 constexpr int kGuardInstall = 102;
 constexpr int kDontneedLocked = 24;  // Linux 5.18
 
@@ -178,13 +178,13 @@ TEST_F(UserfaultTest, AdviceThatDropsPagesIsReported) {
     const bool must = advice == MADV_DONTNEED || advice == MADV_FREE || advice == kDontneedLocked;
     EXPECT_EQ(reported, must && answer == 0);
     (void)madvise(memory_.page(4), 4 * kPage, MADV_NORMAL);
-    (void)changes_of([&] { memory_.replace(0, 16); });  // undoes whatever it was
+    (void)changes_of([&] { memory_.replace(0, 16); });  // undoes the change
     ASSERT_TRUE(userfault_.watch(range(0, 16)));
   }
 }
 
-// Documents the one way in which pages go unreported. When this fails the kernel has learnt it, and what
-// docs/pin_cache.md says of guard pages can go.
+// Documents the only unreported release of pages. If this test fails, the kernel reports them, and the
+// paragraph on guard pages in docs/pin_cache.md can be deleted.
 TEST_F(UserfaultTest, GuardPagesAreTheUnreportedWay) {
   int answer = -1;
   const Changes changes =
@@ -372,7 +372,7 @@ TEST_F(UserfaultTest, AnotherFileUnderItsNumberIsLeftAlone) {
   for (const int fd : {number, ends[0], ends[1]}) close(fd);
 }
 
-// The program's own userfaultfd answers as this one would.
+// The program's own userfaultfd replies as this one would.
 TEST_F(UserfaultTest, AnotherUserfaultfdUnderItsNumberIsLeftAlone) {
   Userfault programs;
   const char* reason = "";

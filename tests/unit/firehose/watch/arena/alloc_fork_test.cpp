@@ -85,7 +85,7 @@ TEST(AllocFork, ChildHasSharedMemoryOfItsOwn) {
     if (hydrant_realloc(all[1], 100) != nullptr || errno != EINVAL)
       return "realloc of the parent's";
     if (hydrant_alloc_usable_size(all[1]) != 0) return "the parent's is usable";
-    free_all(all);  // nothing happens
+    free_all(all);  // no effect
     free_all(more);
     (void)hydrant_alloc_trim();
     const auto again = allocate_all(3, shared);

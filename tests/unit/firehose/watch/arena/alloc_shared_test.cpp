@@ -121,7 +121,7 @@ TEST(AllocShared, LocationLeadsToTheSameBytes) {
   munmap(view, location.file_bytes);
 }
 
-// An overrun of the arena's ends changes nothing of others.
+// An overrun at the arena's ends must not change other mappings.
 TEST(AllocShared, GuardsStandOnBothSides) {
   constexpr size_t kGuard = 16 * kMiB;
   auto* p = static_cast<char*>(hydrant_alloc_shared(4096, 100));

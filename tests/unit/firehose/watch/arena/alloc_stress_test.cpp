@@ -1,6 +1,6 @@
-// Threads allocate, resize, hand over and free at random, while caches pin and free memory goes back to
-// the kernel. Every allocation carries marks: memory handed out twice, or emptied while it is in use, is
-// found.
+// Threads allocate, resize, exchange and free at random, while caches pin and free memory is returned to the
+// kernel. Every allocation carries marks, so that memory that is handed out twice, or emptied while it is in
+// use, is detected.
 #include <hydrant/alloc.h>
 
 #include "tests/support/test_seed.hpp"

@@ -1,4 +1,4 @@
-// The allocator of our own, where the common tests cannot look: misuse, and where things lie.
+// The built-in allocator, beyond the tests common to all allocators: misuse, and placement of blocks.
 #include "firehose/watch/arena/extent_heap.hpp"
 
 #include "tests/unit/firehose/watch/arena/kept.hpp"

@@ -1,4 +1,4 @@
-// A monitor that does what it is told and writes down what it was told. The test program exports it as
+// A monitor that records its calls and behaves as the test sets. The test program exports it as
 // hydrant_monitor(), where the arenas look for it; it is absent until appear().
 #pragma once
 
@@ -28,12 +28,12 @@ class FakeMonitor {
   void appear() { present_ = true; }
   bool present() const { return present_; }
 
-  // Registered, as far as pinned() is asked, until unpin_all().
+  // Makes pinned() report this range until unpin_all().
   void pin(const void* addr, size_t len);
   // From on_invalidate()'s function.
   void pin_in_invalidate(const void* addr, size_t len);
   void unpin_all();
-  // Runs in each invalidate(), under the arena's lock: it may look at memory and no more.
+  // Sets a function that runs in each invalidate(), under the arena's lock: it may only read memory.
   void on_invalidate(std::function<void(uintptr_t, size_t)> look);
   // As many ranges as add_arena() and add_kept_arena() take from now on.
   void refuse_arenas(bool refuse);
@@ -54,7 +54,7 @@ class FakeMonitor {
     size_t len;
   };
   std::mutex
-      mu_;  // recorded under the arenas' locks: what is here comes from malloc, not from them
+      mu_;  // recorded under the arenas' locks: these containers use malloc(), not the arenas
   bool present_ = false;
   bool refuse_arenas_ = false;
   std::vector<Call> calls_;

@@ -7,7 +7,7 @@
 
 namespace hydrant::testing {
 
-// A new T that lives, and is known to live, until the program ends.
+// A new T that is never destroyed, and stays reachable so that leak checkers do not report it.
 template <class T, class... Arguments>
 T& kept(Arguments&&... arguments) {
   static std::vector<std::unique_ptr<T>>& all = *new std::vector<std::unique_ptr<T>>;

@@ -142,7 +142,7 @@ TEST_P(PageStoreTest, MemoryRegisteredDuringATrimIsKept) {
   store_.use_monitor(FakeMonitor::table());
   const uintptr_t addr = grow_used(kBlockBytes);
   store_.decommit({addr, kBlockBytes});
-  // As a cache would that registers now: between the look and the emptying.
+  // A cache may register between the check of pinned() and the emptying.
   bool pinned = false;
   monitor_.on_invalidate([&](uintptr_t, size_t) {
     if (!pinned) monitor_.pin_in_invalidate(pointer(addr), kPageBytes);

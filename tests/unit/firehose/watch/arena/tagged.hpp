@@ -1,4 +1,4 @@
-// Memory that knows whose it is: marks over all of it that say which allocation wrote them.
+// Memory that is filled with marks, which identify the allocation that wrote them.
 #pragma once
 
 #include "tests/support/sizes.hpp"

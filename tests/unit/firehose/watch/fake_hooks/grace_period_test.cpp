@@ -123,7 +123,7 @@ class GracePeriod : public ::testing::Test {
     __atomic_store_n(&record.entered, shown(the_monitor().removals), __ATOMIC_RELEASE);
   }
   static void enter(uint32_t i) { enter(i, kNoThread + i); }
-  // A call that is inside and releases something else, as far as its outer note says.
+  // Enters a call whose record names the given memory.
   static void enter_elsewhere(uint32_t i, uint64_t addr, uint64_t len) {
     enter(i);
     __atomic_store_n(&records[i].addr, addr, __ATOMIC_RELEASE);
@@ -140,12 +140,12 @@ class GracePeriod : public ::testing::Test {
     const uint32_t next = static_cast<uint32_t>(steps_ % 2);
     enter(next);
     leave(1 - next);
-    // Not in the first step, which comes before the wait has its number: reports raise that, too.
+    // Not in the first step, which precedes the number of the wait: reports raise that number, too.
     if (steps_ > 1) report();
   }
 
-  // Waits in a world in which a change is under way at all times; `step` is what else happens. The world
-  // ends when it lasts too long: then nothing is under way.
+  // Waits in a simulation in which a change is under way at all times; `step` is what else happens. After too
+  // many steps the simulation reports that no change is under way.
   int steps_until_quiet(const std::function<void()>& step) {
     return steps_until([] { return the_monitor().quiet(UINT64_MAX); }, step);
   }
@@ -203,7 +203,7 @@ TEST_F(GracePeriod, LaterCallIsNotAwaited) {
   EXPECT_NE(records[2].entered, 0u);
 }
 
-// A handler may come here whose thread is inside a call.
+// The calling thread may be in a signal handler that interrupted a hooked call.
 TEST_F(GracePeriod, CallersOwnCallIsNotAwaited) {
   enter(1);
   enter(2, static_cast<uint32_t>(syscall(SYS_gettid)));
@@ -240,7 +240,7 @@ TEST_F(GracePeriod, ChangeWithoutACallIsAwaitedUntilItIsRead) {
   EXPECT_LT(steps, kMaxSteps);
 }
 
-// With more threads than records nothing is known of some calls.
+// With more threads than records, some calls are not recorded.
 TEST_F(GracePeriod, WithoutARecordForEachThreadTheWaitIsForAMomentWithoutChanges) {
   __atomic_store_n(&hydrant_hooks_1.overflowed, 1U, __ATOMIC_RELEASE);
   enter(1);
@@ -437,7 +437,7 @@ TEST_F(MappedAgain, IsWatchedAnew) {
   memory_.disown(0, 1);
 }
 
-// The report of an unmapping may be of the memory before: a removal in the new memory goes on.
+// The unmap report may be of the earlier memory: a removal in the new memory continues.
 TEST_F(GracePeriod, RemovalEndsWithItsCallNotWithAnUnmapReport) {
   MappedMemory memory(1);
   memory.replace(0, 1);

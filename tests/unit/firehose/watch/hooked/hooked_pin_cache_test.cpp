@@ -48,7 +48,7 @@ TEST_F(PinCacheWithHooks, MappedMemoryIsHitWithoutACheck) {
   EXPECT_EQ(coverage(4), HYDRANT_COVERAGE_WATCHED);
 }
 
-// They come and go inside libc, past every hook: each is marked in its own memory.
+// libc maps and unmaps heaps past every hook: each heap has a mark in its own memory.
 TEST_F(PinCacheWithHooks, HeapsOfThreadsAreHitWithoutACheck) {
   Threads threads;
   threads.start([this] {
@@ -74,7 +74,7 @@ TEST_F(PinCacheWithHooks, MemoryThatReachesIntoAHeapIsChecked) {
   __atomic_store_n(&words[block / 64], before, __ATOMIC_RELEASE);
 }
 
-// The kernel reports neither that the memory under a segment goes nor, then, that the segment does.
+// The kernel reports neither the release of memory under a segment nor, later, that of the segment.
 TEST_F(PinCacheWithHooks, ASegmentAttachedOverCachedMemoryIsNotServedFromTheCache) {
   const int id = shmget(IPC_PRIVATE, 2 * kPage, IPC_CREAT | 0600);
   if (id < 0) GTEST_SKIP() << "no System V shared memory: " << std::strerror(errno);

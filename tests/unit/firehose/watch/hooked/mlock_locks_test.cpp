@@ -1,5 +1,5 @@
-// A domain over the registrar mlock in a process with the hooks, where threads get each other's addresses
-// from the kernel: what a thread locks itself stays locked, whatever was at its addresses before.
+// A domain over the registrar mlock in a process with the hooks, where the kernel reuses addresses of one
+// thread for another: memory that a thread locks itself stays locked, whatever was at its addresses before.
 #include <hydrant/pin_cache.h>
 
 #include "firehose/registrars/mlock_calls.hpp"

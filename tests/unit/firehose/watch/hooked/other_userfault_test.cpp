@@ -51,7 +51,7 @@ TEST_F(OtherUserfault, GetsCachedUnheldMemory) {
   EXPECT_NE(use(4, 4), kept);
 }
 
-// The hook makes room when it is wanted; to end a registration costs a walk over the page tables.
+// The hook unregisters memory on demand; each unregistration costs a walk over the page tables.
 TEST_F(OtherUserfault, NothingIsUnwatchedWithoutARequest) {
   keep(4);
   ASSERT_EQ(hydrant_invalidate(domain_, arena_.page(4), 4 * kPage), GASNET_OK);

@@ -1,6 +1,6 @@
-// Memory that is released by system calls that the hooks do not see: free hits end, in time for the
-// caller, and nothing that libc does of itself is taken for such a call. What ends, ends for the whole
-// process: each test is to be run in one of its own, as ctest does.
+// Memory that is released by system calls that the hooks do not see: free hits end before the caller
+// continues, and libc's own calls are not mistaken for such calls. Free hits end for the whole process: each
+// test is to run in a process of its own, as ctest does.
 #include <hydrant/pin_cache.h>
 
 #include "firehose/base/thread.hpp"
@@ -55,7 +55,7 @@ class RawCalls : public WatchedPinCache {
               static_cast<long>(arena_.addr(page)))
         << std::strerror(errno);
   }
-  // Whether a use of the page, which is cached, asks the kernel.
+  // Whether a hit on the cached page queries the kernel.
   bool is_checked(size_t page) {
     use(page);
     const hydrant_stats_t before = stats_of(domain_);
@@ -84,7 +84,7 @@ TEST_F(RawCalls, MemoryEmptiedIsNotServedFromTheCache) {
   ASSERT_EQ(syscall(SYS_madvise, arena_.page(kA), kPage, MADV_DONTNEED), 0);
   EXPECT_GT(use(kA), first);
   EXPECT_TRUE(hits_are_checked());
-  // No hook says when the caller of such a call has returned.
+  // No hook reports when the caller of such a call has returned.
   EXPECT_EQ(coverage(kA), HYDRANT_COVERAGE_NONE);
 }
 
@@ -106,7 +106,7 @@ TEST_F(RawCalls, AChildThatSharesMemoryIsNoticed) {
   EXPECT_TRUE(hits_are_checked());
 }
 
-// It stays cached, and is asked for from now on.
+// It stays cached, and hits on it are checked from now on.
 TEST_F(RawCalls, FreeHitsOfOtherMemoryEnd) {
   const uint64_t first = use(kA);
   EXPECT_FALSE(is_checked(kA));
@@ -154,7 +154,7 @@ TEST_F(RawCalls, AreNoticedBesideThreadsThatAllocate) {
   threads.join();
 }
 
-// A client that keeps the reader from reading: its answer is asked for while memory is given back.
+// A client that delays the reader: the reader waits for its reply while memory is released.
 class SlowAnswer {
  public:
   SlowAnswer() { number_ = the_monitor().subscribe(&client_); }
@@ -187,7 +187,7 @@ class SlowAnswer {
 // Memory that a raw call has released is free for all before the reader has read that.
 TEST_F(RawCalls, MemoryThatAHookHandsOutMeanwhileIsNotServedFromTheCache) {
   destroy();
-  SlowAnswer slow;  // asked before the caches are, whose "yes" would do
+  SlowAnswer slow;  // subscribed first, so the reader calls it before the caches
   create(watching());
   hydrant_domain_t other = 0;
   const hydrant_domain_options_t options = watching();
@@ -207,7 +207,7 @@ TEST_F(RawCalls, MemoryThatAHookHandsOutMeanwhileIsNotServedFromTheCache) {
   threads.join();
 }
 
-// Memory of every kind that libc takes and gives back by itself, pinned while it is there.
+// Memory of every kind that libc maps and unmaps by itself, pinned while it is mapped.
 class LibcsOwnCalls : public RawCalls {
  protected:
   void SetUp() override {
@@ -324,8 +324,8 @@ TEST_F(LibcsOwnCalls, StacksThatEndStayFree) {
   expect_still_free();
 }
 
-// Memory of the program that lies beside tables of another domain, with equal properties: the kernel must not
-// make one mapping of both, or the end of that domain is a raw release.
+// Memory of the program that is adjacent to tables of another domain, with equal properties: the kernel must
+// not merge both into one mapping, or the end of that domain would be a raw release.
 TEST_F(LibcsOwnCalls, TheEndOfADomainStaysFree) {
   constexpr size_t kBytes = 256 << 10;
   for (int round = 0; round < 10; ++round) {
@@ -343,8 +343,8 @@ TEST_F(LibcsOwnCalls, TheEndOfADomainStaysFree) {
   expect_still_free();
 }
 
-// libc keeps some 40 MiB of stacks for later threads, and unmaps the rest inside pthread_join(). What is
-// pinned of such a stack after its thread has ended stands for memory of the program in the same mapping.
+// libc keeps some 40 MiB of stacks for later threads, and unmaps the rest inside pthread_join(). A page of
+// such a stack, pinned after its thread has ended, stands for memory of the program in the same mapping.
 TEST_F(LibcsOwnCalls, StacksThatLibcKeepsStayFree) {
   constexpr size_t kLarge = size_t{12} << 20;
   constexpr size_t kSmall = size_t{64} << 10;
@@ -396,8 +396,8 @@ TEST_F(LibcsOwnCalls, ProgramsStartedStayFree) {
   expect_still_free();
 }
 
-// Releases the page, and another one by munmap(), with other memory in its place at once: in a hole another
-// thread's mapping might come to lie.
+// Replaces the page and, by munmap(), another one with other memory at once: another thread's mapping might
+// be placed in a hole.
 void replace(std::byte* page) {
   const int fixed = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
   mmap(page, kPage, PROT_NONE, fixed, -1, 0);
@@ -406,7 +406,7 @@ void replace(std::byte* page) {
   if (other != MAP_FAILED) munmap(other, kPage);
 }
 
-// A handler's calls come inside others, at any point of them. (Others pin.)
+// A handler's calls are nested in others, at any point of them. (Other threads pin.)
 TEST_F(LibcsOwnCalls, HandlersThatReleaseStayFree) {
   static std::byte* page = nullptr;
   page = arena_.page(kB);
@@ -450,7 +450,7 @@ TEST_F(LibcsOwnCalls, HandlersThatReleaseStayFree) {
 
 #if HYDRANT_MUTANTS
 
-// The thread of a caller that no look finds asleep, as while it is woken for another's change.
+// A calling thread that no check finds asleep, such as one that is woken by another thread's change.
 class CallerSearch : public LibcsOwnCalls {
  protected:
   void TearDown() override {
@@ -518,8 +518,8 @@ TEST_F(RawCallsMutants, OpenFree) {
   replace_raw(kB);
   registrar_.resume_pins();
   threads.join();
-  // Its first use by this thread goes the slow way, which makes up for it: look at the hit of the thread that
-  // has it in its table.
+  // The thread's first use takes the slow path, which hides the defect: check the hit of the thread that has
+  // the region in its table.
   const hydrant_stats_t before = stats_of(domain_);
   use(kC);
   EXPECT_EQ(stats_of(domain_).checked_hits, before.checked_hits);

@@ -26,7 +26,7 @@ class Tables : public WatchedPinCache {
   void SetUp() override {
     WatchedPinCache::SetUp();
     if (IsSkipped()) return;
-    // Pins all that it is asked for.
+    // A registrar that accepts every pin.
     hydrant_registrar_t registrar{};
     registrar.size = sizeof registrar;
     registrar.name = "anything";

@@ -1,5 +1,5 @@
-// Looks at the calling thread while the hooks are inside a real call: through a library
-// (images/call_spy.c) that comes after the hooks and before libc.
+// Inspects the calling thread while the hooks are inside a real call: a library (images/call_spy.c) stands
+// between the hooks and libc.
 #pragma once
 
 #include "tests/unit/firehose/watch/hooks/fake_monitor.hpp"
@@ -8,8 +8,8 @@
 
 namespace hydrant::testing {
 
-// Whether calls worked that the library made in its constructor, before that of the hooks; `families` is what
-// the hooks said of themselves then.
+// Whether the library's calls in its constructor, which runs before that of the hooks, worked; `families` is
+// the set that the hooks reported then.
 bool early_calls_worked(int* families);
 
 // The last call that got past the hooks on this thread, as it was seen there.
@@ -19,7 +19,7 @@ struct SpiedCall {
   Calls calls;           // of the monitor before it
 };
 
-// While it lives, calls of this thread are noted.
+// Calls of this thread are recorded during its lifetime.
 class CallSpy {
  public:
   CallSpy();

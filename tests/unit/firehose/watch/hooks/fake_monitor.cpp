@@ -16,7 +16,7 @@ uint64_t sequence;
 uint64_t removals = 1;
 std::atomic<uint64_t> g_syncs, g_settles, g_file_changes, g_others;
 
-// The ranges that one function was told, the last ones.
+// The latest ranges that one function was called with.
 struct Told {
   static constexpr size_t kMax = 64;
   std::atomic<uintptr_t> addr[kMax];

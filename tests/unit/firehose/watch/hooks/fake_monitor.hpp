@@ -1,4 +1,4 @@
-// A monitor that counts what the hooks ask of it, in the place of libfirehose's.
+// A monitor that replaces libfirehose's and counts the hooks' calls.
 #pragma once
 
 #include <hydrant/monitor.h>
@@ -24,7 +24,7 @@ struct Calls {
   uint64_t others = 0;  // functions that hooks have no business with
 };
 
-// In force while it lives; one at a time. Its functions spoil errno, which hooks keep.
+// Installed for its lifetime; one at a time. Its functions overwrite errno, which the hooks must preserve.
 class FakeMonitor {
  public:
   FakeMonitor();
@@ -41,7 +41,7 @@ class FakeMonitor {
   static void set_removals(uint64_t number);
 
   static Calls calls();
-  // Was it told so of all of this range, in one piece?
+  // Whether a single call covered all of this range.
   static bool was_invalidated(uintptr_t addr, size_t len);
   static bool was_replaced(uintptr_t addr, size_t len);
   static bool was_synced(uintptr_t addr, size_t len);

@@ -195,7 +195,7 @@ TEST_F(MallocHooks, HeapRemappedAtItsAddressIsSynced) {
     const uint64_t* second = mark_of_heap(held.back());
     ASSERT_NE(second, first);
     EXPECT_NE(*second, 0u);
-    // Again and again: the last block of the second heap goes, and the heap with it.
+    // Repeatedly frees the last block of the second heap, so that libc deletes that heap.
     for (int round = 0; round < 3; ++round) {
       free(held.back());
       const uint64_t syncs = syncs_of([&held] { held.back() = malloc(kBytes); });

@@ -116,7 +116,7 @@ TEST_F(MapHooks, MappingGrownInPlaceSyncsOnlyItsNewPart) {
   EXPECT_TRUE(FakeMonitor::was_synced(addr + kBlock, 3 * kPage));
 }
 
-// The kernel rounds them up to whole huge pages if the file lies in a file system of these.
+// The kernel rounds lengths up to whole huge pages if the file lies on hugetlbfs.
 TEST_F(MapHooks, AFileThatMayBeOfHugePagesIsSyncedAsAWhole) {
   RawMapping area(2 * kBlock);
   const auto place = (reinterpret_cast<uintptr_t>(area.data()) + kBlock - 1) / kBlock * kBlock;
@@ -167,7 +167,7 @@ TEST_F(MapHooks, SharedMemorySegmentsAreSyncedAndTheirEndIsAFileChange) {
   EXPECT_EQ(CallSpy::take().calls.file_changes, 1u);  // one before, one after
 }
 
-// The kernel reports nothing of what a segment is attached over.
+// The kernel does not report memory that a segment is attached over.
 TEST_F(MapHooks, ASegmentAttachedOverMemoryReplacesIt) {
   constexpr size_t kSegment = 3 * kPage + 100;
   const int id = shmget(IPC_PRIVATE, kSegment, IPC_CREAT | 0600);
@@ -262,8 +262,8 @@ TEST_F(MapHooks, ReleasesSettleIfTheReaderIsBusy) {
   }
 }
 
-// Every call with arguments that the kernel refuses: the same answer and the same errno as libc's own,
-// whatever the monitor does.
+// Every call with arguments that the kernel rejects: the result and errno equal those of libc, whatever the
+// monitor does.
 TEST_F(MapHooks, RefusalsAreTheKernels) {
   FakeMonitor::pin_everything();
   const auto expect_error = [](long result, int expected, const char* what) {

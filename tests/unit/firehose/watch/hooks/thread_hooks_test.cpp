@@ -188,7 +188,7 @@ TEST_F(ThreadHooks, MoreThreadsThanRecordsAreReportedAndHarmless) {
   EXPECT_EQ(hooks()->thread_count, kMaxRecords);
 }
 
-// The body's answer, 0 to 255, from a forked child.
+// Runs `body` in a forked child; returns its result, 0 to 255.
 template <typename Body>
 int in_forked_child(Body&& body) {
   const pid_t child = fork();

@@ -1,4 +1,4 @@
-/* Stands between the hooks and libc, and tells the test program of every call that gets there. */
+/* Stands between the hooks and libc, and reports each call that arrives there to the test program. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

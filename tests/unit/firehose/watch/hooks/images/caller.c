@@ -1,5 +1,5 @@
-/* A library with a RUNPATH of its own, which loads others. The loader goes by the return address, so that a
- * tail call would be its caller's: the build forbids them here. */
+/* A library with a RUNPATH of its own, which loads others. The loader takes the caller from the return
+ * address, so a tail call would count as its caller's: the build forbids tail calls here. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 
