@@ -1,6 +1,6 @@
 // Remote pins over the shared-memory registrar: two processes, each with a domain of its shared memory
 // and an endpoint, messages over a socket. A put is a copy into the peer's memory. Memory that the peer
-// frees meanwhile stays until the firehose is given back.
+// frees meanwhile stays until the firehose is released.
 #include <hydrant/alloc.h>
 #include <hydrant/monitor.h>
 #include <hydrant/pin_cache.h>

@@ -109,7 +109,7 @@ static void* work(void* salt) {
         break;
       case 3: WHOLE(gex_Event_Wait(gex_RMA_GetNB(team, here, to, there, sizeof here, 0))); break;
       default:
-        /* Sleeps until all requests have been answered. */
+        /* Sleeps until all requests have got their replies. */
         WHOLE(GASNET_BLOCKUNTIL(gasnett_atomic_read(&told, 0) >= gasnett_atomic_read(&asked, 0)));
     }
   }

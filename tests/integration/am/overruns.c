@@ -56,7 +56,7 @@ static void attach(uintptr_t bytes) {
   done_index = rows[3].gex_index;
   if (gex_Segment_Attach(&own, team, bytes) != GASNET_OK) gasnet_exit(42);
 #ifdef GASNET_SEGMENT_EVERYTHING
-  return; /* what is asked for means nothing */
+  return; /* the requested size has no meaning there */
 #endif
   for (gex_Rank_t rank = 0; rank < size; ++rank) {
     void* address = NULL;

@@ -105,7 +105,7 @@ static int reap_received(void) {
 typedef struct {
   const firehose_request_t* remote;
   const firehose_request_t* local;
-  int active, ready; /* ready: 1 after the other rank's answer */
+  int active, ready; /* ready: 1 after the other rank's reply */
   unsigned from, to, polls;
 } put_t;
 static put_t ops[DEPTH];
@@ -222,8 +222,8 @@ static void puts_both_ways(void) {
   finish_puts(count);
 }
 
-/* The puts of both ranks hold all memory that can be pinned while the other rank asks. Then they end,
- * and no remaining operation would send a message. */
+/* The puts of both ranks hold all memory that can be pinned while the other rank requests some. Then they
+ * end, and no remaining operation would send a message. */
 static void hold_all(const firehose_request_t** held) {
   int i;
   for (i = 0; i < REGIONS; ++i)
@@ -262,7 +262,7 @@ static void both_are_declined(void) {
   CHECK(*(unsigned char*)chunk_of(gasneti_mynode, 40) == 0x5a); /* written by a move */
 }
 
-/* Rank 1 holds everything until the flag allows release; rank 0 receives only answers. */
+/* Rank 1 holds everything until the flag allows release; rank 0 receives only replies. */
 static void one_waits_long(void) {
   const firehose_request_t* held[REGIONS];
   int i;

@@ -35,7 +35,7 @@ void peer_receive(void);
 enum {
   PEER_PIN = 1,        /* pins [addr, addr+len) for itself and holds it */
   PEER_RELEASE = 2,    /* releases what it holds */
-  PEER_INVALIDATE = 3, /* its memory at [addr, addr+len) goes away */
+  PEER_INVALIDATE = 3, /* its memory at [addr, addr+len) is unmapped */
   PEER_FORBID = 4,     /* the page at addr cannot be registered */
   PEER_DEAF = 5,       /* stops polling until the next command */
   PEER_STOP = 6

@@ -129,7 +129,7 @@ class Probe {
     std::fflush(stdout);
   }
 
-  // Every rank puts cards of several sizes and reads those of all other ranks.
+  // Every rank puts values of several sizes and reads those of all other ranks.
   void exchange_cards() {
     constexpr size_t kSizes[] = {0, 1, 599, 600, 601, Bootstrap::kMaxValueBytes};
     const auto fill = [](Rank rank, size_t bytes) {
@@ -153,7 +153,7 @@ class Probe {
     }
   }
 
-  // Memory that this process needs to read all cards.
+  // Memory that this process needs to read all values.
   void measure_memory() {
     std::byte room[Bootstrap::kMaxValueBytes] = {};
     require(bootstrap_->put("memory", room), "put");
@@ -264,7 +264,7 @@ class Probe {
     _exit(0);
   }
 
-  // Waits until a rank has come to its show_pid.
+  // Waits until a rank has reached its show_pid.
   pid_t await_pid() {
     pid_t pid = 0;
     size_t got = 0;

@@ -1,5 +1,5 @@
 // Rank 1 learns that rank 0 is dead, as a network would report it. Then all ranks do for ever what the
-// argument tells: "poll", "compute" or "wait". Run by lost_jobs_test.py. With a second argument, "off",
+// argument says: "poll", "compute" or "wait". Run by lost_jobs_test.py. With a second argument, "off",
 // rank 1 turns its machine off instead: tests/verbs/pair/power_off.
 #include <gasnet.h>
 #include <gasnetex.h>

@@ -75,7 +75,7 @@ struct Case {
   size_t bytes;
   hydrant_path_t path;
 };
-// Small: at most HYDRANT_PUT_IN_MOVE_MAX, 4096. For a large get the target puts the data before it answers.
+// Small: at most HYDRANT_PUT_IN_MOVE_MAX, 4096. For a large get the target puts the data before it replies.
 constexpr Case kMisses[] = {
     {"a small put", true, 100, HYDRANT_PATH_IN_MOVE},
     {"a small get", false, 100, HYDRANT_PATH_IN_MOVE},
