@@ -126,7 +126,7 @@ TEST(PageTableMemory, FarApartBucketsTouchNoMoreThanTheyNeed) {
   }
   const size_t grown = resident_bytes() - before;
   EXPECT_EQ(table.memory_bytes(), kRegions * 8u);
-  // Two pages, and some for whatever else the program touched; a page for each would be 4 MiB.
+  // Two pages, and some for other memory that the program touched; a page for each would be 4 MiB.
   EXPECT_LT(grown, size_t{1} << 20);
 }
 

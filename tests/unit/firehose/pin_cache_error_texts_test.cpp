@@ -257,7 +257,7 @@ std::string pin_without_room(hydrant_domain_t domain, const Arena& arena) {
 TEST_F(PinCacheErrorTexts, FullIndexIsLoggedOnceAtInfo) {
   if (!kLimitsAddressSpace) GTEST_SKIP() << "sanitizers need address space without a limit";
   hydrant_domain_options_t options = options_for(registrar_);
-  options.max_regions = 1 << 16;  // an index of more than the room that is left
+  options.max_regions = 1 << 16;  // an index larger than the address space that is left
   create(options);
   EXPECT_EQ(hydrant_release(pin(1)), GASNET_OK);  // the thread's own tables
   CaptureStderr();

@@ -1,4 +1,4 @@
-// Callers' mistakes: every one is an answer with a text, and changes nothing.
+// Callers' mistakes: each returns an error with a text, and changes nothing.
 #include <hydrant/pin_cache.h>
 
 #include "tests/unit/firehose/pin_cache_test_util.hpp"
@@ -16,7 +16,7 @@ class PinCacheErrors : public PinCacheTest {
  protected:
   void SetUp() override { create(); }
 
-  // Every way to pin answers `status` to this request.
+  // Every kind of pin returns `status` for this request.
   void expect_refused(const void* addr, size_t len, uint32_t access, int status) {
     expect_status(hydrant_pin(domain_, addr, len, access), status);
     expect_status(hydrant_try_pin(domain_, addr, len, access), status);
@@ -59,14 +59,14 @@ TEST_F(PinCacheErrors, WrapAroundIsBadArgument) {
 }
 
 TEST_F(PinCacheErrors, LastBytesOfTheAddressSpaceDoNotConfuse) {
-  // A valid range whose rounding touches the end: any answer with a text, but no call to the registrar.
+  // A valid range whose rounding touches the end: any error with a text, but no call to the registrar.
   for (const size_t back : {size_t{0}, size_t{1}, kPage - 1, kPage, 2 * kPage}) {
     const hydrant_pin_t pin = hydrant_pin(
         domain_, reinterpret_cast<const void*>(UINTPTR_MAX - back), 1, HYDRANT_LOCAL_READ);
     EXPECT_EQ(pin.region, nullptr);
     EXPECT_TRUE(has_text());
   }
-  (void)registrar_.take_problems();  // asked to pin outside of its arena: it answered BROKEN
+  (void)registrar_.take_problems();  // called to pin outside of its arena, it returned BROKEN
 }
 
 TEST_F(PinCacheErrors, NullAddressIsNotSpecialButNeverHit) {

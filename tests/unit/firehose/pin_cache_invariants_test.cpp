@@ -1,5 +1,5 @@
-// Rules of the control path that hits rely on and that no single answer shows: what must be fenced,
-// what stays open, which slots may be used again.
+// Rules of the control path that hits rely on and that no single result shows: what must be fenced, what
+// stays open, which slots may be used again.
 #include "tests/unit/firehose/pin_cache_test_util.hpp"
 
 namespace hydrant::testing {
@@ -49,7 +49,7 @@ TEST_F(PinCacheInvariants, SlotIsReusedOnlyAfterAnotherFence) {
   const hydrant_region_t* slot = first.region;
   ASSERT_EQ(hydrant_release(first), GASNET_OK);
   use(10);
-  invalidate(0);  // its slot is blank since this fence, so a late holder may still look at it
+  invalidate(0);  // its slot is empty since this fence, so a late holder may still read it
   const hydrant_pin_t second = pin(20);
   ASSERT_NE(second.region, nullptr);
   EXPECT_NE(second.region, slot);

@@ -21,12 +21,12 @@ inline constexpr bool kDebugLibrary = false;
 #endif
 hydrant_domain_options_t options_for(const RecordingRegistrar& registrar);
 hydrant_stats_t stats_of(hydrant_domain_t domain);
-// The calling thread's error text must say something: "" or the complaint.
+// Checks that the calling thread's error text is not empty: "" or the complaint.
 ::testing::AssertionResult has_text();
 // "create: <the status's name>: <the calling thread's error text>".
 std::string failure_text(const char* what, int status);
 
-// Takes the answer of an asynchronous pin.
+// Receives the completion of an asynchronous pin.
 struct PinAnswer {
   std::atomic<int> times{0};
   hydrant_pin_t pin{};
@@ -38,7 +38,7 @@ struct PinAnswer {
   }
 };
 
-// Pins through a domain of its own; ends with everything released and nothing left pinned.
+// Pins through a domain of its own; ends with all pins released and no registration left.
 class PinCacheTest : public ::testing::Test {
  protected:
   explicit PinCacheTest(uint32_t key_bytes = 8) : registrar_(arena_, key_bytes) {}

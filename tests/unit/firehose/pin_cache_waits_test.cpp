@@ -1,5 +1,5 @@
-// Defects that a reading of the cache found, one test each: waits that were too long or wrong, work done for
-// nothing, sums that wrapped.
+// Regression tests of defects found by review: waits that were too long or wrong, work without effect, sums
+// that wrapped.
 #include <hydrant/pin_cache.h>
 
 #include "tests/support/threads.hpp"
@@ -169,7 +169,7 @@ TEST_F(PinCacheWaits, ThreadsOutliveDomainsAndTheOtherWayRound) {
   std::atomic<bool> stop{false};
   Threads threads;
   threads.start([&] {
-    // Goes back and forth between a domain that lives and domains that end.
+    // Alternates between a live domain and domains that end.
     hydrant_domain_options_t options = options_for(registrar_);
     while (!stop) {
       hydrant_domain_t other = 0;

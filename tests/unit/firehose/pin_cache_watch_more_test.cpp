@@ -83,7 +83,7 @@ TEST_F(PinCacheWatchNeighbours, NeighbourOfVouchedMemoryIsNotVouchedFor) {
   EXPECT_TRUE(is_cached(4, 2));
 }
 
-// Nor does more memory cost what was vouched for a look that asks the kernel.
+// Nor does more cached memory make a hit on vouched memory query the kernel.
 TEST_F(PinCacheWatchNeighbours, VouchedMemoryIsHitUncheckedWhateverItsNeighbours) {
   if (the_monitor().cover(arena_.addr(4), kPage, 0) == HYDRANT_COVER_WATCHED)
     GTEST_SKIP() << "with the hooks no hit asks the kernel";
@@ -152,7 +152,7 @@ TEST_F(PinCacheWatchNeighbours, KnobChoosesWhereTheProgramDoesNot) {
     const char* value;
     uint32_t option, expected;
   };
-  // That the program says what goes away is not the environment's to promise.
+  // The environment cannot promise that the program reports its releases.
   for (const Case& c : {Case{"client", HYDRANT_WATCH_DEFAULT, HYDRANT_COVERAGE_CHECKED},
                         Case{"none", HYDRANT_WATCH_DEFAULT, HYDRANT_COVERAGE_NONE},
                         Case{"client", HYDRANT_WATCH_NONE, HYDRANT_COVERAGE_NONE},
@@ -195,7 +195,7 @@ TEST_F(PinCacheWatchNeighbours, ReleasesGoOnWhenAllDescriptorsAreClosed) {
             "");
 }
 
-// A userfaultfd of the program's own under the number answers every question as the cache's would.
+// The program's own userfaultfd under the number would reply to every query as the cache's does.
 TEST_F(PinCacheWatchNeighbours, NoPinIsStaleUnderTheProgramsUserfaultfds) {
   for (int trial = 0; trial < 5; ++trial) {
     EXPECT_EQ(run_in_child([&]() -> std::string {
@@ -231,7 +231,7 @@ TEST_F(PinCacheWatchNeighbours, DefaultIsToWatch) {
   EXPECT_EQ(coverage(4), HYDRANT_COVERAGE_CHECKED);
 }
 
-// ---- the domain's own life ----
+// ---- creation and end of the domain ----
 
 // A domain subscribes to the monitor before its creation completes: a failed creation must unsubscribe.
 TEST_F(PinCacheWatchNeighbours, FailedDomainReceivesNoEvents) {

@@ -1,4 +1,4 @@
-// A cache that hears by itself what goes away: what it keeps, what it forgets, what it never keeps.
+// A cache that watches memory by itself: what it keeps, what it forgets, what it never keeps.
 #include <hydrant/pin_cache.h>
 
 #include "tests/support/child_process.hpp"
@@ -34,7 +34,7 @@ TEST_P(PinCacheWatch, OrdinaryMemoryIsCachedAfterItsFirstPin) {
   EXPECT_EQ(stats_of(domain_).regions, 1u);
 }
 
-// Most of what a network layer tries is not pinned: that answer must not cost a system call.
+// Most memory that a network layer tries is not pinned: a failed try must not cost a system call.
 TEST_P(PinCacheWatch, TryPinOfUncachedMemoryDoesNotQueryTheKernel) {
   if (!kThreadsInChildren) GTEST_SKIP() << "the thread sanitizer ends a child that starts a thread";
   const auto try_page = [this](size_t page) {

@@ -1,5 +1,5 @@
-// Each refusal of the cache says which request it refused, which limit or cause, and what to change: a table
-// of all the causes that a program can meet, and of those that must be told in the same words.
+// Each error text of the cache names the request, the limit or cause, and the remedy: a table of all causes
+// that a program can meet, and of those that must use the same words.
 #include <hydrant/pin_cache.h>
 
 #include "firehose/watch/monitor.hpp"
@@ -49,7 +49,7 @@ class Scene : public PinCacheTest {
     held_.push_back(pin(page, pages));
     ASSERT_EQ(hydrant_pin_status(held_.back()), GASNET_OK) << hydrant_error_text();
   }
-  // Cached, and held by nothing.
+  // Cached, and without holds.
   void touch(size_t page, size_t pages = 1) {
     ASSERT_EQ(hydrant_release(pin(page, pages)), GASNET_OK) << hydrant_error_text();
   }
@@ -230,7 +230,7 @@ const Row kNotNow[] = {
        s.create_small(64);
        s.registrar().allow_bytes(4 * kPage);
        int code = GASNET_OK;
-       // The budget grows back in time, so that a slow machine may ask the registrar once more.
+       // The budget regrows with time, so that a slow machine may call the registrar once more.
        for (int tries = 0; tries < 100; ++tries) {
          code = s.ask(20, 30);
          if (std::string(hydrant_error_text()).find("had room for") != std::string::npos) break;
@@ -419,7 +419,7 @@ const Row kMistakes[] = {
      {"prepinned range", "overlaps another", "join the two"}},
 };
 
-// ---- nothing there ----
+// ---- no such region ----
 
 const Row kNothing[] = {
     {"TryWithoutAPin",

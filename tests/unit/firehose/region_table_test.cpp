@@ -69,7 +69,7 @@ TEST_F(RegionTableFill, RandomOrderLeavesAThirdFreeAtMost) {
   EXPECT_LT(cost(kMaxRanges), 1.4);
 }
 
-// Whatever the order, what map() made room for is enough, and the table is the set of what is in it.
+// In any order, the capacity that map() reserved suffices, and the table holds exactly the regions added.
 TEST_F(RegionTableFill, InsertionsAndErasuresAtTheEdgesOfChunks) {
   std::mt19937_64 random(7);
   std::map<size_t, RegionIndex> model;

@@ -1,5 +1,5 @@
-// Slots outlive their domains: late releases are answered and never crash, and domains may come and go
-// for ever without using up the address space.
+// Slots outlive their domains: late releases return an error and never crash, and domains may be created and
+// destroyed for ever without using up the address space.
 #include "firehose/hit/slot_arena.hpp"
 
 #include <hydrant/pin_cache.h>
@@ -21,7 +21,7 @@ namespace {
 
 class SlotArenas : public PinCacheTest {
  protected:
-  // Creates a domain, pins a page in it, and ends it; answers the released pin.
+  // Creates a domain, pins a page in it, and ends the domain; returns the released pin.
   hydrant_pin_t come_and_go(uint64_t max_regions, uint32_t mode = HYDRANT_MODE_REGION) {
     hydrant_domain_options_t options = options_for(registrar_);
     options.max_regions = max_regions;

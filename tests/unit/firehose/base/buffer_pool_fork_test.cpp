@@ -55,7 +55,7 @@ TEST_P(BufferPoolFork, ChildMakesAPoolOfItsOwn) {
         if (pool->take(64, &buffer) != Status::kOk) return "take()";
         std::memset(buffer.addr, 'C', buffer.size);
       }
-      pool_.reset();  // the parent's, while ours lives
+      pool_.reset();  // the parent's pool, while the child's exists
       for (const PoolBuffer& buffer : held) {
         if (pool->release_buffer(buffer.addr) != Status::kOk) return "release_buffer()";
       }

@@ -1,5 +1,5 @@
-// The steps of the pool's two protocols in chosen orders: what the storms of
-// buffer_pool_threads_test.cpp meet seldom. It looks inside, on purpose.
+// The steps of the pool's two protocols in chosen orders, which the stress tests of
+// buffer_pool_threads_test.cpp rarely reach. Accesses private state on purpose.
 #include "firehose/base/buffer_pool/buffer_pool_layout.hpp"
 #include "tests/support/threads.hpp"
 #include "tests/unit/firehose/base/buffer_pool_util.hpp"

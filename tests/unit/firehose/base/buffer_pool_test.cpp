@@ -287,7 +287,7 @@ TEST_F(BufferPoolSingle, HighWaterIncludesCachedBuffers) {
 
 // ---- misuse ----
 
-// Returning `addr` is noticed and changes nothing.
+// Returning `addr` is detected and has no effect.
 void expect_refused(BufferPool& pool, void* addr, const char* words) {
   ::testing::FLAGS_gtest_death_test_style = "threadsafe";
   if (HYDRANT_DEBUG) {

@@ -1,4 +1,4 @@
-// Each refusal of a buffer pool says which pool, what was asked for, the limit, and what to change.
+// Each error text of a buffer pool names the pool, the request, the limit, and the remedy.
 #include "tests/unit/firehose/base/buffer_pool_util.hpp"
 
 #include <gmock/gmock.h>

@@ -117,7 +117,7 @@ TEST_P(BufferPoolStress, NoBufferIsInTwoHandsAndNoneIsLost) {
     while (!done) sum += pool_->stats(0).taken + pool_->stats(1).out();
     EXPECT_GT(sum, 0u);
   });
-  for (int generation = 0; generation < 2; ++generation) {  // threads that come and go
+  for (int generation = 0; generation < 2; ++generation) {  // threads that start and exit
     Threads threads;
     for (uint32_t i = 0; i < kThreads; ++i) threads.start([this, i] { run(i); });
     threads.join();
@@ -156,8 +156,8 @@ INSTANTIATE_TEST_SUITE_P(
                       StormCase{"NoMagazines", 12, 6, 8, 0, 1, false}),
     [](const auto& one) { return one.param.name; });
 
-// An owner that is nearly always inside its magazine, and a thief that comes whenever there is
-// something in it: what decides is the fence between the two flags.
+// An owner that is nearly always inside its magazine, and a thief that enters whenever the magazine holds
+// something: the fence between the two flags decides.
 class BufferPoolStealRace : public BufferPoolTest, public ::testing::WithParamInterface<bool> {
  protected:
   // Takes up to n, tags them, returns them.
@@ -180,7 +180,7 @@ TEST_P(BufferPoolStealRace, OwnerAndThiefNeverGetTheSameBuffer) {
   constexpr uint64_t kRaided = kSanitized ? 2000 : 20000;
   constexpr uint64_t kEnough = 10;
   BufferPoolOptions options = pool_options(64, {32});
-  options.threads = 1;  // the owner's: what the thief returns goes to the stack
+  options.threads = 1;  // the owner's: buffers that the thief returns go to the stack
   create(options);
   if (GetParam()) BufferPoolPeer::make_symmetric(*pool_);
   std::atomic<bool> done{false};
@@ -340,7 +340,7 @@ TEST_F(BufferPoolMagazines, TwoPoolsDoNotMix) {
   }
 }
 
-// A destructor of the client's that runs after the pool's own has: its buffer goes back all the same.
+// A destructor of the client's runs after the pool's own: its buffer is returned all the same.
 struct LateUse {
   pthread_key_t key;
   BufferPool* pool;

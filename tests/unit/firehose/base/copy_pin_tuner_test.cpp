@@ -135,7 +135,7 @@ TEST_F(CopyPinTunerTest, TimesMayBeReportedLateOrNever) {
     tuner_.note(open[i], kLen, open[i].way == Way::kCopy ? 1000 : 2000);
   }
   EXPECT_EQ(tuner_.best(kLen), Way::kCopy);
-  // A way whose uses all fail is never told.
+  // A way whose uses all fail never reports a time.
   tuner_ = {};
   for (int i = 0; i < 3000; ++i) {
     const CopyPinTuner::Turn turn = tuner_.choose(kLen);

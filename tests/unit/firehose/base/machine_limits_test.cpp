@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 constexpr uint64_t kMebi = uint64_t{1} << 20;
 constexpr uint64_t kGibi = uint64_t{1} << 30;
 
-// A directory that stands for "/", with the few files of /proc and /sys that a test wants.
+// A directory that replaces "/", with the few files of /proc and /sys that a test needs.
 class MachineLimitsTest : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -1,4 +1,4 @@
-// Kills for want of memory, by files that look like a kernel's.
+// Kills by the kernel for lack of memory, read from files that imitate the kernel's.
 #include "firehose/base/machine/oom_kills.hpp"
 
 #include <gtest/gtest.h>

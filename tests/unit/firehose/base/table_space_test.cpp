@@ -90,7 +90,7 @@ TEST_F(TableSpaceTest, TheEndOfATableIsUnmapped) {
   EXPECT_FALSE(is_mapped(table));
 }
 
-// The monitor has looked up all memory and registers it next: what is mapped now may be watched.
+// The monitor has looked up all mappings and registers them next: a table mapped now may be watched.
 TEST_F(TableSpaceTest, TableInAWatchedRangeIsNotReused) {
   g_watch_windows.open();
   g_watch_windows.announce({kPage, SIZE_MAX - kPage});

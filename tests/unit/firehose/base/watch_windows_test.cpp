@@ -1,4 +1,4 @@
-// Tables that are mapped while the monitor registers what it has looked up.
+// Tables that are mapped while the monitor registers the mappings that it has looked up.
 #include "firehose/base/watch_windows.hpp"
 
 #include <gtest/gtest.h>

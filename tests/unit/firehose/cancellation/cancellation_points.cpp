@@ -40,7 +40,7 @@ int __real_sched_yield();
 int __wrap_sched_yield();
 int __wrap_sched_yield() { return with_points(__real_sched_yield); }
 
-// Six words, as the kernel takes them: what a caller did not pass is not looked at.
+// Six words, as the kernel takes them: arguments that the caller did not pass are ignored.
 long __real_syscall(long number, long a, long b, long c, long d, long e, long f);
 long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f);
 long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f) {

@@ -63,7 +63,7 @@ TEST_F(CancelledThreads, TheFirstPinOfAProcessLeavesNoLockHeld) {
     EXPECT_EQ(hydrant_release(second), GASNET_OK);
   });
   threads.join();
-  // The state of the thread is gone, its hold is not.
+  // The state of the thread is freed; its hold remains.
   EXPECT_EQ(live_holds(), 1u);
   EXPECT_EQ(hydrant_release(first), GASNET_OK);
 }
@@ -162,7 +162,7 @@ void pin_remotely(const Worker& worker, std::minstd_rand& random) {
   if (code == GASNET_OK && hit.region != nullptr) {
     answer.pin = hit;
   } else if (code == GASNET_OK) {
-    // The answer is on this thread's stack: it is not cancelled before it came.
+    // The completion is on this thread's stack: the thread is not cancelled before it arrived.
     int before = 0;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
     EXPECT_TRUE(wait_until([&] { return hydrant_remote_poll(end) >= 0 && answer.came; }));

@@ -80,7 +80,7 @@ struct Scene {
 struct Call {
   const char* name;
   void (*make)(Scene&);                      // the call
-  void (*prepare)(Scene&) = [](Scene&) {};   // in the thread that looks on
+  void (*prepare)(Scene&) = [](Scene&) {};   // in the observing thread
   void (*conclude)(Scene&) = [](Scene&) {};  // the same, afterwards
 };
 
@@ -412,7 +412,7 @@ TEST_P(EveryCall, LeavesNothingBehindWhenItsThreadIsCancelled) {
   ASSERT_NO_FATAL_FAILURE(call.prepare(scene));
   ASSERT_EQ(run_to_be_cancelled([&] { call.make(scene); }), "");
   ASSERT_NO_FATAL_FAILURE(call.conclude(scene));
-  // Others go on, and nothing is left that only the thread could end.
+  // Other threads continue, and nothing is left that only the cancelled thread could end.
   const hydrant_pin_t pin = hydrant_pin(scene.domain, scene.at(20), kPage, HYDRANT_LOCAL_WRITE);
   EXPECT_EQ(hydrant_pin_status(pin), GASNET_OK) << hydrant_error_text();
   EXPECT_EQ(hydrant_release(pin), GASNET_OK);

@@ -192,7 +192,7 @@ TEST(InvalidationLog, OverwrittenEntryOverlapsEverything) {
   EXPECT_FALSE(log.overlaps({0x9000, 1}, 1, log.count()));
 }
 
-// Every range has a length that its address tells; whatever else is read has to be everything.
+// The length of every range follows from its address, so that a torn read is detected.
 TEST(InvalidationLog, ReadersSeeWholeRangesOrEverything) {
   InvalidationLog log;
   std::thread writer([&log] {

@@ -44,7 +44,7 @@ TEST(LeaseTable, SinglePeerMayLeaseTheWholePool) {
   ASSERT_TRUE(leases.set_up(60 * kPage, 4, 50));
   uint64_t had = 0;
   while (take(leases, 2, kPage)) ++had;
-  EXPECT_EQ(had, 40u);  // its 10, and the 30 to lend
+  EXPECT_EQ(had, 40u);  // its base of 10, and the 30 of the pool
   EXPECT_EQ(leases.lent(), 30 * kPage);
   for (int i = 0; i < 10; ++i) EXPECT_TRUE(take(leases, 1, kPage)) << "its own for sure";
 }

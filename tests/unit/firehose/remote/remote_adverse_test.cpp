@@ -1,5 +1,5 @@
-// Remote pins: peers that take no messages, that lie about what they need, and callbacks that ask for more
-// while the end is being ended.
+// Remote pins: peers that accept no messages, that send false sizes, and callbacks that pin again while the
+// end is being destroyed.
 #include "firehose/remote/remote_wire.hpp"
 #include "tests/support/remote_pin_cluster.hpp"
 

@@ -53,7 +53,7 @@ TEST(RemoteArgumentErrors, InvalidRequestsAreRejectedWithoutAMove) {
   EXPECT_EQ(world.pending(), 0u);
 }
 
-// No peer keeps what its owner must unpin before the memory goes away.
+// No peer keeps memory pinned that its owner must unpin before its release.
 TEST(RemoteArgumentErrors, UnpinFirstMemoryIsGrantedOnlyWhereItIsCached) {
   RemotePinCluster::Settings settings = exact();
   settings.domain_watch = HYDRANT_WATCH_NONE;
@@ -116,7 +116,7 @@ TEST(RemoteArgumentErrors, UnpinFirstMemoryIsGrantedWithoutTheExtraRange) {
   EXPECT_EQ(owner.registrar.live_bytes(), 2 * kPage);
 }
 
-// Never, and not "not now": the first request learns it from the peer's answer, later ones send nothing.
+// An error, not "not now": the first request learns it from the peer's reply, later ones send nothing.
 TEST(RemoteArgumentErrors, RequestBeyondTheLargestLeaseIsAnError) {
   RemotePinCluster::Settings settings = exact(3);
   settings.options.budget_bytes = 8 * kPage;
@@ -144,7 +144,7 @@ TEST(RemoteArgumentErrors, RequestBeyondTheLargestLeaseIsAnError) {
             GASNET_ERR_RESOURCE);
   EXPECT_EQ(world[0].sent[HYDRANT_LANE_REQUEST], sent);
   RemoteResult fits;
-  // More than its lease, which grows when it asks.
+  // More than its lease, which grows with requests.
   for (int i = 0; i < 3 && !fits.held(); ++i) {
     remote_pin(world, 0, 1, world[1].arena.addr(0), 6 * kPage, &fits);
     world.settle();
@@ -153,7 +153,7 @@ TEST(RemoteArgumentErrors, RequestBeyondTheLargestLeaseIsAnError) {
   if (fits.held()) hydrant_remote_release(fits.pin);
 }
 
-// The text of an answer names the limit: it is there when the callback runs.
+// The text of a reply names the limit: it is set when the callback runs.
 TEST(RemoteArgumentErrors, ReplyTextNamesThePeersLimit) {
   RemotePinCluster::Settings settings = exact();
   settings.options.budget_bytes = 4 * kPage;
@@ -191,7 +191,7 @@ TEST(RemoteArgumentErrors, MoreThanThePeersLargestRegionIsNoShortage) {
   EXPECT_TRUE(says({"rank 1", "+20480)", "16384 bytes", "FIREHOSE_MAX_REGION_SIZE"}));
 }
 
-// An initiator that heard of its lease before any answer knows the limit from that.
+// An initiator that learned its lease before any reply knows the limit from the lease.
 TEST(RemoteArgumentErrors, LeaseMessageTellsTheLimit) {
   RemotePinCluster::Settings settings = exact(3);
   settings.options.budget_bytes = 8 * kPage;

@@ -14,7 +14,7 @@ uint64_t sent(RemotePinCluster& world) {
   return all;
 }
 
-// Ends what is left, and nothing may be: of the target's budget, its memory, or its messages.
+// Releases everything, and checks that nothing of the target's budget, its memory, or its messages is left.
 void expect_nothing_left(RemotePinCluster& world) {
   for (uint32_t i = 0; i < world.size(); ++i) {
     for (uint32_t peer = 0; peer < world.size(); ++peer)
@@ -108,7 +108,7 @@ TEST(RemoteCounts, InitiatorsOfTheSamePagesShareTheirRegistrations) {
   EXPECT_EQ(world.stats(kInitiators).exports, kInitiators * kShared);
   EXPECT_EQ(world[kInitiators].registrar.live(), kShared);
   EXPECT_EQ(world[kInitiators].registrar.pin_calls(), kShared);
-  // Gone for all of them: each is told, and the last one's answer ends the registration.
+  // Invalidated for all peers: each is recalled, and the last one's release ends the registration.
   hydrant_invalidate(world[kInitiators].domain, world[kInitiators].arena.page(0), 1);
   EXPECT_EQ(world[kInitiators].registrar.live(), kShared);
   world.settle();
@@ -254,7 +254,8 @@ TEST(RemoteQuotas, HeldMemoryIsNotReady) {
   RemoteResult a, b, c, d;
   remote_pin(world, 0, 1, world[1].arena.addr(1), kPage, &a);
   world.settle();
-  for (int tries = 0; tries < 3 && !b.held(); ++tries) {  // its base is one page; it asks for more
+  for (int tries = 0; tries < 3 && !b.held();
+       ++tries) {  // its base is one page, so it requests more
     remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &b);
     world.settle();
   }
@@ -298,7 +299,7 @@ TEST(RemoteQuotas, NoPeerStarvesBesideAnIdlePeer) {
   expect_nothing_left(world);
 }
 
-// The target's own pins need the room: peers are asked for what is idle.
+// The target's own pins need budget: peers are asked to release idle firehoses.
 TEST(RemoteQuotas, IdleFirehosesMakeRoomForTheTarget) {
   RemotePinCluster::Settings settings = exact();
   settings.domain_bytes = 16 * kPage;
@@ -337,7 +338,7 @@ void starve(RemotePinCluster& world, uint32_t rank, int times) {
   }
 }
 
-// However many pins fail meanwhile, and however many messages the answer takes.
+// However many pins fail meanwhile, and however many messages the release takes.
 TEST(RemoteQuotas, PeerIsReclaimedOnceUntilItReleases) {
   constexpr uint8_t kReclaim = 7;
   constexpr size_t kPages = 512;
@@ -353,7 +354,7 @@ TEST(RemoteQuotas, PeerIsReclaimedOnceUntilItReleases) {
   EXPECT_EQ(pending_of(world, kReclaim, 0), 1u);
   world.deliver();
   starve(world, 1, 5);
-  while (world.pending() != 0) {  // the rest of a quarter comes with polls, 48 a message
+  while (world.pending() != 0) {  // the rest of a quarter is released by polls, 48 to a message
     world.deliver();
     EXPECT_EQ(pending_of(world, kReclaim, 0), 0u);
     if (world.stats(1).exports > kPages - kPages / 4) starve(world, 1, 1);
@@ -361,7 +362,7 @@ TEST(RemoteQuotas, PeerIsReclaimedOnceUntilItReleases) {
   }
   EXPECT_EQ(world.stats(1).reclaims, 1u);
   EXPECT_EQ(world.stats(1).exports, kPages - kPages / 4);
-  // The room is there now. The next shortage asks anew.
+  // The budget is free now. The next shortage sends a new reclaim.
   std::vector<RemoteResult> held(kPages / 4);
   for (size_t i = 0; i < held.size(); ++i) {
     remote_pin(world, 0, 1, world[1].arena.addr(2 * i), kPage, &held[i]);
@@ -377,7 +378,7 @@ TEST(RemoteQuotas, PeerIsReclaimedOnceUntilItReleases) {
   expect_nothing_left(world);
 }
 
-// All of it is in use, or the answer finds no room at first, or moves take it along: the answer comes.
+// If all of it is in use, or the reply finds no room at first, or moves carry it, the reply still arrives.
 TEST(RemoteQuotas, EmptyReclaimIsAnswered) {
   constexpr uint8_t kReclaim = 7;
   RemotePinCluster::Settings settings = exact();

@@ -87,7 +87,7 @@ TEST(RemoteDeferred, GuessedIdReleasesNothingBeforeTheReply) {
   world.settle();
   ASSERT_TRUE(result.held());
   hydrant_remote_release(result.pin);
-  // Told, it is the peer's to give back.
+  // After the reply only the peer releases it.
   world.inject(release_of(kFirstId));
   world.deliver();
   expect_nothing_exported(world);
@@ -121,7 +121,7 @@ TEST(RemoteDeferred, DestroyReleasesDeferredMoves) {
   expect_nothing_exported(world);
 }
 
-// The peer goes while the function runs in another thread, in poll or in delivery.
+// The peer leaves while the function runs in another thread, in poll or in delivery.
 TEST(RemoteDeferred, ArgumentsOfTheFunctionOutliveThePeer) {
   for (const uint32_t flags : {0u, HYDRANT_REMOTE_INLINE_REMOTE}) {
     Seen seen;

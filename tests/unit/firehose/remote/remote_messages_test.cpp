@@ -1,4 +1,4 @@
-// Messages that no end of this protocol sends: cut short, with flipped bits, at random, and lies.
+// Messages that no end of this protocol sends: truncated, with flipped bits, random, and false ones.
 #include "firehose/remote/remote_wire.hpp"
 #include "tests/support/remote_pin_cluster.hpp"
 
@@ -88,7 +88,7 @@ std::vector<RemoteMessage> samples() {
   return out;
 }
 
-// Works still, and when both ends have forgotten each other nothing is left.
+// Both ends still work, and when both have forgotten each other no export is left.
 void expect_sound(RemotePinCluster& world) {
   RemoteResult a;
   remote_pin(world, 0, 1, world[1].arena.addr(30), kPage, &a);
@@ -251,7 +251,7 @@ TEST(RemoteMessages, ReplyThatDoesNotMatchTheRequestIsRejected) {
     std::memcpy(message.bytes.data() + sizeof(Header), &reply, sizeof reply);
     EXPECT_EQ(deliver(world, message), GASNET_OK);
     EXPECT_EQ(deliver(world, message), GASNET_ERR_BAD_ARG) << "it is answered already";
-    world.settle();  // and here comes the real one
+    world.settle();  // the genuine reply arrives after the false one
     ASSERT_TRUE(a.done);
     EXPECT_EQ(a.held(), !lie.is_one);
     if (lie.is_one) {

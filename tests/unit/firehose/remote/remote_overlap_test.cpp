@@ -1,4 +1,4 @@
-// Working sets that just fit what a peer lends: firehoses that overlap would be charged twice.
+// Working sets that just fit a peer's lease: firehoses that overlap would be charged twice.
 #include "tests/support/remote_pin_cluster.hpp"
 
 #include <gtest/gtest.h>
@@ -12,13 +12,13 @@ constexpr size_t kLeasePages = 1024;
 // Some of these seeds miss if firehoses are not kept apart, others if small ones are not released first.
 constexpr uint32_t kFirstSeed = 7, kLastSeed = 19;
 
-// Two ends, of which one asks the other for parts of pages at random places, one at a time.
+// Two ends, one of which pins parts of pages of the other at random addresses, one at a time.
 class RandomPins {
  public:
   explicit RandomPins(uint32_t seed) : random_(seed), world_(settings()) {}
 
-  // From nothing: asks for each page of the first `pages` nine times, on average. The rate of hits of the
-  // last quarter.
+  // Starts without firehoses and pins each of the first `pages` pages nine times on average. Returns the hit
+  // rate of the last quarter.
   double hits_of(size_t pages) {
     EXPECT_EQ(hydrant_remote_evict(world_[0].end, 1, world_[1].arena.addr(0), kLeasePages * kPage),
               GASNET_OK);
@@ -38,7 +38,7 @@ class RandomPins {
   }
 
  private:
-  // Half of what a target may pin is lent.
+  // Half of the target's budget is for leases.
   static RemotePinCluster::Settings settings() {
     RemotePinCluster::Settings settings;
     settings.pages = 2 * kLeasePages;

@@ -1,5 +1,5 @@
-// The life of ends: several in one process, their end while moves are under way, forks, peers that go, and
-// targets of other kinds.
+// The lifetime of ends: several in one process, their destruction with moves in flight, forks, peers that
+// leave, and targets of other kinds.
 #include "tests/support/child_process.hpp"
 #include "tests/support/remote_pin_cluster.hpp"
 
@@ -38,7 +38,7 @@ TEST(RemotePinLifetime, InvalidHandlesAreNotInit) {
   }
 }
 
-// Two jobs in one process, over the same domain: what one is told is nothing to the other.
+// Two jobs in one process, over the same domain: messages of one do not affect the other.
 TEST(RemotePinLifetime, EndpointsOfOneProcessAreIndependent) {
   RemotePinCluster a(exact()), b(exact(3));
   RemoteResult of_a, of_b;
@@ -109,7 +109,7 @@ TEST(RemotePinLifetime, DestroyCompletesEverythingInFlight) {
     remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a);
     remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &b);  // joins
     world.refuse(0, 1);
-    remote_pin(world, 0, 1, world[1].arena.addr(5), kPage, &c);  // waits for room
+    remote_pin(world, 0, 1, world[1].arena.addr(5), kPage, &c);  // waits for budget
     for (int i = 0; i < delivered; ++i) world.deliver();
     world.rebuild();
     for (const RemoteResult* result : {&a, &b, &c}) {
@@ -158,7 +158,7 @@ TEST(RemotePinLifetime, ForkedChildCannotUseTheEndpoint) {
     return "";
   });
   EXPECT_EQ(child, "");
-  // The parent's go on as if nothing had been.
+  // The parent's pins are unaffected.
   world.settle();
   ASSERT_TRUE(under_way.held());
   EXPECT_EQ(hydrant_remote_release(under_way.pin), GASNET_OK);
@@ -251,7 +251,8 @@ TEST(RemotePinLifetime, PagesOfATargetAreGrantedOneByOne) {
     hydrant_remote_release(a.pin);
   }
   EXPECT_EQ(world[1].registrar.live(), 8u);
-  // Several pages have a key each, and a firehose has one: it says so, and keeps nothing.
+  // Several pages have a key each, and a firehose has only one: the pin fails with a text, and nothing is
+  // kept.
   RemoteResult b;
   remote_pin(world, 0, 1, world[1].arena.addr(20), 3 * kPage, &b);
   world.settle();
@@ -264,7 +265,7 @@ TEST(RemotePinLifetime, PagesOfATargetAreGrantedOneByOne) {
   EXPECT_EQ(hydrant_remote_quiet(world[1].end), GASNET_OK);
 }
 
-// Without keys a firehose may stand on several buckets; one of them that goes takes it back.
+// Without keys a firehose may span several buckets; an invalidation of any of them recalls it.
 TEST(RemotePinLifetime, PagesOfATargetWithoutKeysAreGrantedTogether) {
   RemotePinCluster::Settings settings = exact();
   settings.domain_mode = HYDRANT_MODE_PAGE;

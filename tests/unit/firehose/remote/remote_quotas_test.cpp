@@ -1,4 +1,4 @@
-// Remote pins: what peers hold here is what they are charged, and room is made by what they give back.
+// Remote pins: peers are charged for what they hold here, and their releases make room.
 #include "tests/support/remote_pin_cluster.hpp"
 
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ TEST(RemoteQuotas, MergedNeighboursCountAgainstTheQuota) {
     ASSERT_TRUE(use_page_of_1(world, 0, page)) << page;
     ASSERT_LE(hits(world, 0, 32), 8u) << page;
     ASSERT_LE(world.stats(1).exported_bytes, 8 * kPage) << page;
-    // (What it has no use_page_of_1 for any more goes back with its next move.)
+    // (A firehose that it no longer uses is released with its next move.)
     ASSERT_LE(world.stats(0).firehose_bytes, world.stats(1).exported_bytes) << page;
   }
   EXPECT_TRUE(use_page_of_1(world, 2, 0)) << "another's quota is still there";
@@ -140,7 +140,7 @@ TEST(RemoteQuotas, LocallyHeldMemorySurvivesARelease) {
   EXPECT_EQ(hydrant_release(pin), GASNET_OK);
 }
 
-// The same with a thread that takes and gives back holds all the time.
+// The same with a thread that takes and releases holds all the time.
 TEST(RemoteQuotas, HitsHereAndReturnsGetAlong) {
   RemotePinCluster::Settings settings = fixed_split(2, 4);
   settings.domain_bytes = 6 * kPage;

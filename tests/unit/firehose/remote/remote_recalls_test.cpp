@@ -1,4 +1,4 @@
-// Recalls of remote pins against whatever else is under way: each is acknowledged, and quiet() says yes.
+// Recalls of remote pins against all else that is in flight: each is acknowledged, and quiet() returns OK.
 #include "tests/support/remote_pin_cluster.hpp"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ size_t find(const RemotePinCluster& world, uint8_t type) {
   return 0;
 }
 
-// Between looks at what is held: firehose/remote/initiator/peer_replies.cpp.
+// Polls between two checks of held firehoses: firehose/remote/initiator/peer_replies.cpp.
 void poll_until_it_has_looked(RemotePinCluster& world, uint32_t rank) {
   for (int i = 0; i < 3; ++i) {
     std::this_thread::sleep_for(std::chrono::microseconds(100));

@@ -1,4 +1,4 @@
-// Each refusal of a remote pin says which rank and range, which limit or cause, and what to change there.
+// Each error text of a remote pin names the rank and range, the limit or cause, and the remedy.
 #include "tests/support/remote_pin_cluster.hpp"
 
 #include <gmock/gmock.h>
@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A world, and what the last refusal said, wherever it was learned.
+// A cluster, and the text of the last failure, whichever call returned it.
 struct RemoteScene {
   RemotePinCluster::Settings settings;
   std::unique_ptr<RemotePinCluster> world;
@@ -35,7 +35,7 @@ struct RemoteScene {
                   static_cast<size_t>((*world)[1].arena.addr(page)), pages * kPage);
     request = range;
   }
-  // Rank 0 asks `to`, whose answer is waited for.
+  // Rank 0 pins memory of `to` and waits for the reply.
   int ask(size_t page, size_t pages, uint32_t to = 1, uint32_t access = HYDRANT_REMOTE_WRITE) {
     struct Answer {
       RemoteScene* scene;

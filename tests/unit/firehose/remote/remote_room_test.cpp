@@ -1,4 +1,4 @@
-// An initiator that was declined waits for word that there is room.
+// An initiator whose pin was declined waits for a notification that there is room.
 #include "tests/support/remote_pin_cluster.hpp"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ int await(RemotePinCluster& world, size_t pages, uint32_t flags = 0) {
                                    HYDRANT_REMOTE_WRITE, flags);
 }
 
-// The target looks for room at most every 20 us.
+// The target checks for room at most every 20 us.
 template <class Done>
 void settle_until(RemotePinCluster& world, const Done& done) {
   for (int i = 0; i < 200'000 && !done(); ++i) world.settle();
@@ -70,7 +70,7 @@ TEST(RemoteRoom, WaitingPeerIsNotifiedOfRoomOnce) {
   EXPECT_EQ(told.size(), 1u) << "no peer waits any more";
 }
 
-// Each answer is a message that arrives: it is what keeps a client polling that polls only then.
+// Each reply is a message that arrives: it is the only event on which some clients poll.
 TEST(RemoteRoom, ReplyAtOnceNeedsNoPollOfTheTarget) {
   std::vector<uint32_t> told;
   RemotePinCluster world(waiting(&told));
@@ -93,7 +93,7 @@ TEST(RemoteRoom, ReplyAtOnceNeedsNoPollOfTheTarget) {
   EXPECT_EQ(told.size(), 2u) << "at once also without the flag, where there is room";
 }
 
-// A message that finds no room is sent by the next poll; a peer that is gone is told nothing.
+// A notification that finds no room in the messenger is sent by the next poll; a lost peer gets none.
 TEST(RemoteRoom, RoomNotificationIsRetriedUntilSent) {
   std::vector<uint32_t> told;
   RemotePinCluster world(waiting(&told));

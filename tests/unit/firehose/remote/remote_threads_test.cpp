@@ -24,8 +24,8 @@ RemotePinCluster::Settings exact_for_threads(uint32_t ranks = 2) {
 }
 
 #if HYDRANT_MUTANTS
-// The memory goes away after it was registered for a peer and before the export is known: quiet() sees
-// nothing exported and says yes, and so the registration must not be granted any more.
+// The memory is released after it was registered for a peer and before the export is recorded: quiet() finds
+// no export and returns OK, so the registration must not be granted any more.
 TEST(RemoteThreads, MemoryReleasedDuringAMoveIsNotGranted) {
   int met = 0;
   const uint64_t limit = now_ns() + patient_ns(60'000'000'000);
@@ -40,7 +40,7 @@ TEST(RemoteThreads, MemoryReleasedDuringAMoveIsNotGranted) {
       Threads threads;
       threads.start([&world] { world.deliver(); });
       ASSERT_TRUE(wait_until([&target] { return target.registrar.live() == 1; }));
-      // (Most often the other one is in the window now; where it is not, nothing is tested.)
+      // (Most often the other thread is in the window now; otherwise this round tests nothing.)
       hydrant_invalidate(target.domain, target.arena.page(3), kPage);
       oldest = target.registrar.next_serial();
       const bool is_quiet = hydrant_remote_quiet(target.end) == GASNET_OK;
@@ -59,8 +59,8 @@ TEST(RemoteThreads, MemoryReleasedDuringAMoveIsNotGranted) {
 }
 #endif
 
-// The peer is said to be gone while a messenger has not read the move yet: its request is answered, and the
-// message stays until send() returns.
+// The peer is reported lost while a messenger has not read the move yet: its request completes, and the
+// message stays in memory until send() returns.
 TEST(RemoteThreads, MoveStaysInMemoryUntilItIsSent) {
   for (const uint32_t flags : {uint32_t{0}, uint32_t{HYDRANT_REMOTE_INLINE_DONE}}) {
     RemotePinCluster::Settings settings = exact_for_threads();
@@ -91,7 +91,7 @@ TEST(RemoteThreads, MoveStaysInMemoryUntilItIsSent) {
   }
 }
 
-// Pins that meet the end of their peer are answered all the same, once each.
+// Pins that meet the loss of their peer complete all the same, once each.
 TEST(RemoteThreads, PinsDuringPeerFailureCompleteOnce) {
   struct Answers {
     std::atomic<int> n{0};

@@ -36,7 +36,7 @@ void* operator new[](size_t bytes, std::align_val_t align, const std::nothrow_t&
 namespace hydrant::testing {
 namespace {
 
-constexpr size_t kLongArgs = 3000;  // more than a message has room for before it allocates
+constexpr size_t kLongArgs = 3000;  // more than fits into a message without an allocation
 constexpr int kMaxSteps = 20000;
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr int kStep = 5;  // every fifth place to fail: it takes so much longer
@@ -87,7 +87,7 @@ class RemoteFaults : public ::testing::Test {
       of.result.status = outcome->status;
       EXPECT_EQ(pin.region != nullptr, outcome->status == GASNET_OK);
       if (outcome->called != 0 && outcome->status == GASNET_OK) {
-        EXPECT_LE(outcome->answer_len, kLongArgs);  // as much as there was room for
+        EXPECT_LE(outcome->answer_len, kLongArgs);  // as much as there was room for in the reply
         EXPECT_GT(outcome->answer_len, 0u);
       }
     };
@@ -322,8 +322,8 @@ TEST_F(RemoteFaults, RegistrationsThatFailAtRandom) {
   }
 }
 
-// Every pin of such a peer is refused, so that nothing may be made for it first; and a place that is free
-// again is taken.
+// Every pin of such a peer is refused before any state is allocated for it; a table entry that is free again
+// is reused.
 TEST_F(RemoteFaults, PeerBeyondTheLimitCostsNoAllocation) {
   constexpr uint32_t kPlaces = 1984;
   RemotePinCluster::Settings settings;
