@@ -27,7 +27,7 @@ class PinnedHitFixture : public PinnedFixture {
   }
   static std::byte* map_vouched(size_t bytes) {
     std::byte* const at = map(bytes);
-    // Vouched memory: otherwise each hit would ask the kernel and take the slow path.
+    // Vouched memory: otherwise each hit would query the kernel and take the slow path.
     EXPECT_EQ(hydrant_vouch(the_firehose.domain, at, bytes), GASNET_OK);
     return at;
   }

@@ -1,4 +1,4 @@
-// A registrar derived from the C++ face, that pins nothing and counts; and what the tests of the face share.
+// A registrar derived from the C++ interface, that pins nothing and counts calls; and helpers of these tests.
 #pragma once
 
 #include <hydrant/pin_cache.hpp>

@@ -56,7 +56,7 @@ TEST_F(PinCacheCppCallbacks, ACallableMayBeMoveOnlyAndKeepThePin) {
   EXPECT_EQ(domain_.stats().live_holds, 1u);
   int calls = 0;
   const std::function<void(Pin)> function = [&calls](Pin pin) { calls += pin ? 1 : 100; };
-  EXPECT_EQ(ask(0, function), GASNET_OK);  // copied: asked twice with the same
+  EXPECT_EQ(ask(0, function), GASNET_OK);  // copied: used twice for the same request
   EXPECT_EQ(ask(0, function), GASNET_OK);
   EXPECT_EQ(calls, 2);
   EXPECT_EQ(domain_.stats().live_holds, 1u);
@@ -197,10 +197,10 @@ TEST_F(PinCacheCppCallbacks, RegistrarMethodsHaveDefaults) {
   const Pin held = pin(0);
   EXPECT_TRUE(held) << held.error();
   EXPECT_EQ(held.key(), nullptr);
-  EXPECT_EQ(domain_.end(), GASNET_OK);  // before its registrar goes
+  EXPECT_EQ(domain_.end(), GASNET_OK);  // before its registrar is destroyed
 }
 
-// Completes its pins when told.
+// Completes its pins on command.
 class LateRegistrar : public OwnRegistrar {
  public:
   std::atomic<hydrant_pin_done_fn> done{nullptr};

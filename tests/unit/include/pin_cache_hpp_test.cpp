@@ -1,4 +1,4 @@
-// Pins and domains of the C++ face: what they hold, when they let go, what they answer.
+// Pins and domains of the C++ interface: their holds, their release, their results.
 #include "tests/support/threads.hpp"
 #include "tests/unit/include/own_registrar.hpp"
 

@@ -22,7 +22,7 @@ class FakeNetwork final : public NetworkTransport {
     std::vector<Rank> buried;
     std::atomic<uint32_t> arriving{0};
     std::atomic<uint32_t> prepared{0};
-    bool has_duty = false;  // arm_events() says no
+    bool has_duty = false;  // arm_events() returns false
     std::vector<Rank> put_to, got_from;
     bool has_message = true;
     bool word_comes_early = false;  // right after arm_events()

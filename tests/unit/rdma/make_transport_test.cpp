@@ -36,7 +36,7 @@ class CountingBootstrap final : public Bootstrap {
 
 class MakeTransport : public ::testing::Test {
  protected:
-  // No machine has this one, and libraries without verbs do not look.
+  // No machine has this device, and libraries without verbs do not search for it.
   void SetUp() override { ASSERT_EQ(setenv("HYDRANT_IBV_PORTS", "nosuchdevice", 1), 0); }
   void TearDown() override {
     for (const char* name : {"HYDRANT_IBV_PORTS", "HYDRANT_TRANSPORT", "HYDRANT_INJECT"})

@@ -49,7 +49,7 @@ TEST(SendOnly, MessagesPassThrough) {
   only.commit_with_cell(room, 43, cell, 16);
   ASSERT_EQ(pair.poll_b(), 2u);
   ASSERT_EQ(pair.inbox.letters.size(), 2u);
-  EXPECT_EQ(pair.inbox.letters[0].payload, "sixteen letters.");  // replies come first
+  EXPECT_EQ(pair.inbox.letters[0].payload, "sixteen letters.");  // replies are delivered first
   EXPECT_EQ(pair.inbox.letters[0].tag, 43u);
   EXPECT_EQ(pair.inbox.letters[1].head.substr(0, 8), "directly");
   ASSERT_EQ(pair.b.try_send(0, Lane::kRequest, 44, 1), Status::kOk);

@@ -1,4 +1,4 @@
-// The memory of the shared states of barriers, and the cards by which nodes find each other's shared states.
+// The memory of the shared states of barriers, and the endpoint addresses by which nodes find each other's.
 #include "extended/barrier/barrier_shared_memory.hpp"
 
 #include "am/job/job.hpp"

@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Launchers' variables are as the test sets them, and nothing else.
+// The variables of launchers are exactly those that the test sets.
 class LauncherHints : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -1,4 +1,4 @@
-// The watch of a rank whose program closes the descriptors by which it hears and opens its own under them.
+// The watch of a rank whose program closes the watch's descriptors and opens its own under their numbers.
 #include "rdma/exit/exit_watch.hpp"
 
 #include "firehose/base/thread.hpp"
@@ -41,8 +41,8 @@ struct Message {
   uint32_t what = 0;
 };
 
-// A launcher that says nothing, and rank 1, a process that waits to be killed. A byte makes it say that it
-// leaves with 5.
+// A launcher that sends nothing, and rank 1, a process that waits to be killed. A byte makes it announce its
+// exit with code 5.
 class OtherRank final : public Bootstrap {
  public:
   OtherRank() {

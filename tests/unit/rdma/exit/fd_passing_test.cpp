@@ -1,4 +1,5 @@
-// The socket by which the first rank of a node hands a descriptor to the others: handshakes that come to it.
+// The socket by which the first rank of a node hands a descriptor to the others: the handshakes that it
+// accepts.
 #include "rdma/exit/fd_passing.hpp"
 
 #include "firehose/base/thread.hpp"
@@ -23,7 +24,7 @@ namespace {
 
 constexpr uint32_t kSequence = 9;
 
-// The handshake: a constant, the rank, and the token of the first rank's card.
+// The handshake: a constant, the rank, and the token of the first rank's entry.
 struct Said {
   uint32_t magic = 0x48594e43;
   Rank rank = 0;
@@ -36,8 +37,8 @@ struct Record {
 
 uint64_t soon() { return now_ns() + testing::patient_ns(20'000'000'000); }
 
-// Rank 0 of six, with 2 and 4 on its node. What `others` does happens once the card is there, and before the
-// first connection is taken.
+// Rank 0 of six, with 2 and 4 on its node. `others` runs after the entry has been put and before the first
+// connection is accepted.
 class NodeBootstrap final : public Bootstrap {
  public:
   std::function<void(const Record&)> others;
@@ -76,7 +77,7 @@ class NodeBootstrap final : public Bootstrap {
   void leave(int, ExitReason, uint64_t) noexcept override {}
 };
 
-// Connects to the first rank, and says `bytes`.
+// Connects to the first rank, and sends `bytes`.
 int say(const Record& card, std::span<const std::byte> bytes) {
   const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   const AbstractAddress address = abstract_address(card.name, kSequence);
@@ -92,7 +93,7 @@ std::vector<std::byte> handshake(const Record& card, Rank rank) {
   return bytes;
 }
 
-// Whether an answer came, with a descriptor or without.
+// Whether a reply came, with a descriptor or without.
 bool is_answered(int fd) {
   std::byte room[128];
   const ssize_t bytes = recv(fd, room, sizeof room, MSG_DONTWAIT);
@@ -100,7 +101,7 @@ bool is_answered(int fd) {
   return bytes > 0;
 }
 
-// A wrong message comes before the right ones of the ranks 2 and 4. It is not answered, and these are.
+// A wrong message precedes the right ones of the ranks 2 and 4. It gets no reply, and these do.
 void expect_ignored(const std::function<std::vector<std::byte>(const Record&)>& wrong) {
   NodeBootstrap node(0);
   int fd_of_wrong = -1;
@@ -168,7 +169,7 @@ TEST(FdPassing, WrongTokenIsRejected) {
 
 const std::string kKey = "fd." + std::to_string(kSequence);
 
-// The card by which a rank refuses: what it has put after share_fd() with this error.
+// The entry by which a rank refuses: what share_fd() has put with this error.
 std::vector<std::byte> record_of_refusal(Rank self, Status status, const char* text) {
   NodeBootstrap node(self);
   int received = -1;

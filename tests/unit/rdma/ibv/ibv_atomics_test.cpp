@@ -112,7 +112,7 @@ TEST_F(IbvAtomics, PostedRequestMatchesTheCall) {
   EXPECT_EQ(exchange.request.wr.atomic.rkey, sum.request.wr.atomic.rkey);
 }
 
-// As many as there is room for, each with a place of its own for its answer, and puts and gets between them.
+// As many as the queue accepts, each with its own address for the result, and puts and gets between them.
 TEST_F(IbvAtomics, ManyOperationsAreInFlight) {
   Pair pair;
   uint64_t sum = 0;

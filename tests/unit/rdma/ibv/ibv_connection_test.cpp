@@ -160,7 +160,7 @@ TEST_F(IbvConnection, UnresponsivePeerFailsAfterTimeout) {
   EXPECT_EQ(world[0].transport->counts().lost, 1U);
 }
 
-// It may compute, or be looked at in a debugger.
+// The peer may compute, or be stopped in a debugger.
 TEST_F(IbvConnection, SilentRankIsRetriedWithAWarning) {
   IbvTransport::Options options = IbvWorld::single();
   options.connect_ns = 20'000'000;
@@ -168,7 +168,7 @@ TEST_F(IbvConnection, SilentRankIsRetriedWithAWarning) {
   ::testing::internal::CaptureStderr();
   bool is_over = false;
   for (const uint64_t until = now_ns() + 5 * options.connect_ns; !is_over;) {
-    is_over = now_ns() >= until;  // one more look then
+    is_over = now_ns() >= until;  // one more check then
     ASSERT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kNotReady);
     world[0].poll();  // rank 1 does not poll
   }

@@ -73,7 +73,7 @@ TEST_F(IbvDmabuf, MissingFeaturesAreReported) {
   Buffer buffer;
   EXPECT_EQ(pin(buffer.fd, kOffset, buffer.range()), Status::kUnsupported);
   EXPECT_THAT(last_error_text(), HasSubstr("rdma-core 34, Linux 5.12, and a driver"));
-  // A kernel of old, and a library without the call, which is answered in the same way.
+  // An old kernel, and a library without the call, which is handled in the same way.
   for (const int error : {ENOSYS, ENOTTY, EPROTONOSUPPORT}) {
     fake_verbs::fail_call(Call::kRegDmabufMr, error);
     EXPECT_EQ(pin(buffer.fd, kOffset, buffer.range()), Status::kUnsupported) << error;

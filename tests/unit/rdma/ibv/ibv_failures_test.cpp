@@ -21,7 +21,7 @@ using testing::Told;
 
 class IbvFailures : public testing::VerbsTest {
  protected:
-  // How long a rank waits for an answer of another that cannot answer.
+  // The time that a rank waits for a reply of a rank that cannot reply.
   static constexpr uint64_t kShort = 200'000'000;
   // Everything once: start, connection, messages, cells, a put, the end. Answers what went wrong first.
   static Status do_everything(uint64_t connect_ns = IbvTransport::Options().connect_ns) {
@@ -56,7 +56,7 @@ class IbvFailures : public testing::VerbsTest {
     std::string source(8, 'a');
     Told told;
     std::byte key[64] = {};
-    // A write of nothing needs no memory.
+    // A write of no bytes needs no memory.
     const Transport::Pinned nowhere{0x1000, key};
     const Status begun =
         insist([&] { return ranks[0]->transport->put_pinned(1, nowhere, nowhere, 0, &told); });
@@ -76,8 +76,7 @@ class IbvFailures : public testing::VerbsTest {
   }
 };
 
-// Each of these, at whatever count: an error with a text, or all is well; nothing is left over, nothing
-// hangs.
+// Each of these calls, at every count: an error with a text, or success; nothing is left over, nothing hangs.
 TEST_F(IbvFailures, EveryCallMayFailAtEveryCount) {
   constexpr Call kCalls[] = {
       Call::kGetDeviceList, Call::kOpenDevice, Call::kQueryDevice, Call::kAllocPd,
@@ -155,7 +154,7 @@ TEST_F(IbvFailures, PeerFailureCompletesEverythingInFlight) {
   for (uint32_t i = 0; i < IbvTransport::Options().cells; ++i)
     EXPECT_EQ(world[0].transport->take_cell(1, Lane::kRequest, 8, &cell), Status::kOk);
   world[0].transport->flush(testing::in_seconds(10));
-  // Why it is gone is still said when the job has buried it.
+  // The reason of the loss is still reported after the job has disconnected the peer.
   world[0].transport->disconnect(1);
   world[0].poll();
   EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kBroken);
@@ -181,14 +180,14 @@ TEST_F(IbvFailures, ProbesDetectASilentDeadPeer) {
   EXPECT_EQ(world[0].transport->counts().lost, 1U);
 }
 
-// Neither carried out nor refused, as by a link that takes nothing more: the adapter never gives up.
+// Neither carried out nor refused, as by a link that accepts no more packets: the adapter never gives up.
 TEST_F(IbvFailures, StalledAdapterFailsThePeer) {
   IbvTransport::Options options = IbvWorld::single();
   options.probe_ns = 2'000'000;
   options.stall_timeout_ns = 40'000'000;
   IbvWorld world(2, options);
   world.connect(0, 1);
-  // For longer than that nothing goes but probes, which are carried out.
+  // For longer than that only probes are posted, which are carried out.
   ASSERT_TRUE(world.until([&] { return world[0].transport->counts().probes >= 30; }));
   EXPECT_EQ(world[0].transport->counts().lost, 0U);
   fake_verbs::hold(true);
@@ -213,7 +212,7 @@ TEST_F(IbvFailures, RareSenderIsNotReportedAsStalled) {
   for (uint32_t sent = 0; sent < options.send_depth; ++sent) {
     ASSERT_EQ(world.send(0, 1, Lane::kRequest, 1, "abcd"), Status::kOk) << last_error_text();
     usleep(static_cast<useconds_t>(options.probe_ns / 1000 + 100));
-    (void)world[0].transport->arm_events();  // looks
+    (void)world[0].transport->arm_events();  // checks for a stall
     world.poll_all();
   }
   EXPECT_TRUE(world.arrived(1, options.send_depth));
@@ -316,7 +315,7 @@ TEST_F(IbvFailures, DisconnectedPeersDeliverNothing) {
   ASSERT_EQ(world[1].try_send(0, Lane::kRequest, 1, "abcdefgh"), Status::kOk);
   world[1].transport->flush(testing::in_seconds(10));
   world[0].transport->disconnect(1);
-  world[0].transport->disconnect(77);  // no such rank: nothing
+  world[0].transport->disconnect(77);  // no such rank: no effect
   ASSERT_EQ(world[2].try_send(0, Lane::kRequest, 1, "abcdefgh"), Status::kOk);
   ASSERT_TRUE(world.arrived(0, 1));
   world.poll_all();
@@ -352,7 +351,7 @@ TEST_F(IbvFailures, SpoofedSourceFailsTheSender) {
   EXPECT_EQ(world.send(0, 2, Lane::kRequest, 1, "abcd"), Status::kOk);
 }
 
-// Without a wish of its own it is a minute, so many looks.
+// The default timeout is a minute, and so many checks.
 TEST_F(IbvFailures, StallTimeoutDefaultsToOneMinute) {
   IbvTransport::Options options = IbvWorld::single();
   options.probe_ns = 1'000'000;
@@ -417,7 +416,7 @@ TEST_F(IbvFailures, DeviceEventsAreHandled) {
   IbvWorld world(2);
   world.connect(0, 1);
   ibv_context* context = world[0].transport->port().device.context;
-  for (int i = 0; i < 100; ++i) world.poll_all();  // until there is nothing to be taken in
+  for (int i = 0; i < 100; ++i) world.poll_all();  // until no message is left to take
   ::testing::internal::CaptureStderr();
   fake_verbs::raise_event(context, IBV_EVENT_PORT_ERR, 1, nullptr);
   fake_verbs::raise_event(context, IBV_EVENT_COMM_EST, 0, nullptr);
@@ -425,7 +424,7 @@ TEST_F(IbvFailures, DeviceEventsAreHandled) {
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("port 1 is down"));
   EXPECT_EQ(world.send(0, 1, Lane::kRequest, 1, "abcd"), Status::kOk) << "it may come back";
   ASSERT_TRUE(world.arrived(1, 1));
-  for (int i = 0; i < 100; ++i) world.poll_all();  // until there is nothing to be taken in
+  for (int i = 0; i < 100; ++i) world.poll_all();  // until no message is left to take
   ::testing::internal::CaptureStderr();
   fake_verbs::raise_event(context, IBV_EVENT_QP_FATAL, 0, fake_verbs::connected_pairs().front());
   fake_verbs::raise_event(context, IBV_EVENT_DEVICE_FATAL, 0, nullptr);

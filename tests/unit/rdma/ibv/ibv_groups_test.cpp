@@ -285,7 +285,7 @@ TEST_F(IbvGroupRails, AreThoseThatBothHave) {
   }
 }
 
-// Each process in a thread of its own, all beginning at once; one more of each group asks for its endpoint
+// Each process in a thread of its own, all started at once; another thread of each group queries its endpoint
 // address and joins again meanwhile.
 TEST_F(IbvGroups, ThreadsJoinAndSendConcurrently) {
   constexpr uint64_t kCount = 100;

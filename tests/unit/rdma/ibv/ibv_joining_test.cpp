@@ -64,7 +64,7 @@ TEST_F(IbvJoining, SameAddressGetsTheSameNumber) {
       << "no room is needed: " << last_error_text();
   EXPECT_EQ(numbers, (std::vector<Rank>{2, 1}));
   ASSERT_EQ(join(meeting.a[0], {}, &numbers), Status::kOk);
-  // As of the same rank, by another process: there is no such thing.
+  // An address of the same rank, but of another process, is refused.
   ibv::GroupAddress other = read_endpoint(endpoints[1]);
   ++other.endpoint.address.nonce;
   EXPECT_EQ(join(meeting.a[0], {written(other)}, &numbers), Status::kBadArg);

@@ -138,7 +138,7 @@ TEST_F(IbvMessages, CellWaitsForAReceiveSlotAndBlocksItsLane) {
     ASSERT_EQ(world[0].try_send_cell(1, Lane::kRequest, i, word(i), "payload"), Status::kOk);
   }
   EXPECT_EQ(world[0].transport->counts().stalls, 1U);
-  // Its lane waits, the other goes on.
+  // Its lane waits, the other lane continues.
   EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 99, word(99)), Status::kNotReady);
   EXPECT_EQ(world[0].try_send(1, Lane::kReply, 98, word(98)), Status::kOk);
   ASSERT_TRUE(world.arrived(1, receive_slots + 2));
@@ -219,7 +219,7 @@ TEST_F(IbvMessages, CellsRunOutAndComeBack) {
 TEST_F(IbvMessages, PollingRepliesOnlyStillReturnsReplyCredits) {
   IbvWorld world(2);
   world.connect(0, 1);
-  // All the requests that there are credits for come, and are left lying.
+  // All requests that there are credits for arrive, and are not polled.
   uint32_t requests = 0;
   while (world[0].try_send(1, Lane::kRequest, 1, word(requests)) == Status::kOk) ++requests;
   EXPECT_GE(requests, IbvTransport::Options().credits / 2);
@@ -339,14 +339,15 @@ TEST_F(IbvMessages, FlushWaitsUntilAllHasArrived) {
   for (uint32_t i = 0; i < 5; ++i)
     ASSERT_EQ(world[0].try_send(1, Lane::kRequest, i, word(i)), Status::kOk);
   world[0].transport->flush(testing::in_seconds(10));
-  // The rank is gone, and what it sent is not.
+  // The rank has exited; its messages are still delivered.
   world.ranks[0].reset();
   const uint64_t deadline = testing::in_seconds(10);
   while (world[1].inbox.count < 5 && now_ns() < deadline) world[1].poll();
   EXPECT_EQ(world[1].inbox.count, 5U);
 }
 
-// Every thread sends, every thread polls; each lane of a rank has one sender, so that order can be told.
+// Every thread sends, every thread polls; each lane of a rank has one sender, so that the order can be
+// checked.
 TEST_F(IbvMessages, ThreadsSendAndPollAtOnce) {
   IbvTransport::Options options = IbvWorld::single();
   options.single_threaded = false;

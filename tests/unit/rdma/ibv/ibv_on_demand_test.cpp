@@ -53,7 +53,7 @@ TEST_F(IbvOnDemand, NeedsAllOfMemoryAndWritesAndReads) {
   }
 }
 
-// A device that does not tell is one without.
+// A device whose attributes cannot be queried counts as one without the feature.
 TEST_F(IbvOnDemand, PortOfADeviceWithoutAttributesIsUsable) {
   add_devices(1, {.odp = true, .implicit_odp = true});
   fake_verbs::fail_call(fake_verbs::Call::kQueryDevice, EIO, 2);

@@ -271,7 +271,7 @@ TEST_F(IbvOperations, ThreadsPutAndGetAtOnce) {
         Status status = Status::kNotReady;
         while ((status = begin(flag)) == Status::kNotReady && now_ns() < deadline)
           (void)world[0].transport->poll(inbox, 10, false);
-        // The fake's adapters move nothing of themselves, but any poll will do.
+        // The fake's adapters carry out nothing between polls, but any poll suffices.
         while (status == Status::kOk && !flag.is_over.load(std::memory_order_acquire) &&
                now_ns() < deadline)
           (void)world[0].transport->poll(inbox, 10, false);

@@ -51,7 +51,7 @@ class IbvPersistent : public testing::VerbsTest {
       EXPECT_EQ(told.times, 1U);
       return told.status;
     }
-    // Registered anew: the old key is worth nothing.
+    // Registered again: the old key is invalid.
     static void pin_anew(PinnedMemory& memory, Access access) {
       const MemoryRange range{memory.address(), kPreparedBytes};
       ASSERT_EQ(memory.registrar->unpin(range, memory.key.data()), UnpinResult::kDone);

@@ -19,7 +19,7 @@ using fake_verbs::Call;
 using fake_verbs::ipv4_gid;
 using ::testing::HasSubstr;
 
-// Two memory nodes. All processors that there can be are on the first one, whatever this machine has.
+// Two memory nodes. All possible processors are on the first one, whatever this machine has.
 class FakeSys {
  public:
   FakeSys() {
@@ -83,7 +83,7 @@ TEST_F(IbvPortChoice, DistanceIsThatOfTheProcessors) {
   EXPECT_EQ(distance_to("far0", sys_.root()), kUnknownDistance);
 }
 
-// (No machine says so, but each processor counts on both nodes here.)
+// (No real machine reports this, but each processor counts on both nodes here.)
 TEST_F(IbvPortChoice, DistanceIsTheMeanWhereProcessorsAreOnSeveralNodes) {
   sys_.put("near0", 0);
   sys_.write("devices/system/node/node0/cpulist", "0-1023\n");

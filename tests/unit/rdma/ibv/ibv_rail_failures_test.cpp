@@ -29,7 +29,7 @@ constexpr size_t kFailingBytes = 4 * kStripe;
 
 class IbvRailFailures : public testing::RailTest {
  protected:
-  // How long a rank waits for an answer of another that cannot answer.
+  // The time that a rank waits for a reply of a rank that cannot reply.
   static constexpr uint64_t kShort = 100'000'000;
   // Start, connection, puts and gets in stripes, a message behind each. What went wrong first. No call hangs.
   static Status do_everything(uint64_t connect_ns = IbvTransport::Options().connect_ns) {
@@ -286,7 +286,7 @@ TEST_F(IbvRailFailures, DisconnectedMidwayCompletesOnce) {
       ASSERT_EQ(is_put ? transport.put_pinned(1, remote, here.local(), kFailingBytes, &told)
                        : transport.get_pinned(1, remote, here.local(), kFailingBytes, &told),
                 Status::kOk);
-      // Or all that is posted is carried out, without a look at the completions.
+      // Or all posted requests are carried out, without a poll of the completions.
       if (moves == kUnasked) {
         world[1].poll();
       } else {

@@ -304,7 +304,7 @@ TEST_F(IbvRails, RailsOfDifferentSubnetsAreNotJoined) {
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("another subnet"));
 }
 
-// The datagrams that say which ends can receive are lost, and a message opens the connection instead.
+// The datagrams that report which ends can receive are lost, and a message opens the connection instead.
 TEST_F(IbvRails, HandshakesRetryUntilRailsAreKnown) {
   add_devices(2);
   IbvWorld world(2, rail_options());

@@ -1,5 +1,5 @@
-// Waiting in the kernel over verbs: what ends a sleep. Runs over the fake on any machine, and over a real
-// device in the guest. That a sleep ends in time is all that is asked; how fast is not.
+// Waiting in the kernel over verbs: events that end a sleep. Runs over the fake on any machine, and over a
+// real device in the guest. The tests require that a sleep ends in time, not how fast.
 #include "tests/unit/rdma/ibv/ibv_world.hpp"
 #include "tests/unit/rdma/ibv/verbs_fixture.hpp"
 
@@ -93,7 +93,7 @@ TEST_F(IbvSleep, DoesNotBeginWithAMessageWaiting) {
 TEST_F(IbvSleep, DoesNotBeginWithCreditsWaiting) {
   IbvWorld world(2);
   world.connect(0, 1);
-  for (int i = 0; i < 100; ++i) world.poll_all();  // until there is nothing to be taken in
+  for (int i = 0; i < 100; ++i) world.poll_all();  // until no message is left to take
   while (world[0].try_send(1, Lane::kRequest, 1, "abcdefgh") == Status::kOk) {
   }
   world[0].transport->flush(testing::in_seconds(10));

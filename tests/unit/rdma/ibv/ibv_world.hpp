@@ -1,4 +1,5 @@
-// Ranks that talk by verbs inside one process, over whatever libibverbs the test program is linked with.
+// Ranks that communicate by verbs inside one process, over the libibverbs that the test program is linked
+// with.
 #pragma once
 
 #include "firehose/base/thread.hpp"
@@ -62,7 +63,7 @@ class BoxBootstrap final : public Bootstrap {
   JobTopology place_;
 };
 
-// Collects what comes, or does `then` with it.
+// Collects messages, or passes them to `then`.
 class Inbox final : public Receiver {
  public:
   struct Letter {

@@ -200,7 +200,7 @@ TEST(InjectedMessages, FailureOfTheInnerTransportFailsThePeer) {
   InjectedNode node({.delay_ns = 1000});
   ASSERT_EQ(node.send(1, Lane::kRequest, 1, 1), Status::kOk);
   node.after(1000);
-  // More was read than sent: the transport inside gives it up when it runs out of room.
+  // More was read than sent: the inner transport disconnects the peer when it runs out of room.
   node.all[1]->memory.control(0, 1, Lane::kRequest).taken.store(shm::kRingLines[0] + 10);
   Status status = Status::kOk;
   ::testing::internal::CaptureStderr();

@@ -1,4 +1,4 @@
-// Puts and gets on the injected network: when the source is read, the target written, the client told.
+// Puts and gets on the injected network: when the source is read, the target written, the client notified.
 #include "tests/unit/rdma/injected/injected_world.hpp"
 
 #include <cstdlib>
@@ -132,7 +132,7 @@ TEST(InjectedOperations, MemoryErrorsAreReportedAtCompletion) {
   char word[8] = {};
   Told put;
   Told get;
-  // The first one tells whether anything is reached.
+  // The first one shows whether any memory is reached.
   EXPECT_EQ(node.net->put(1, 4096, word, 8, &put), Status::kUnsupported);
   EXPECT_EQ(put.times, 0);
   ASSERT_EQ(node.net->get(1, at(&put), word, 1, nullptr), Status::kOk);
@@ -227,7 +227,7 @@ TEST(InjectedOperations, NeedOnesInside) {
   char word[8] = {};
   EXPECT_EQ(net->put(1, at(word), word, 8, nullptr), Status::kUnsupported);
   EXPECT_EQ(net->get(1, at(word), word, 8, nullptr), Status::kUnsupported);
-  // A sleep is no longer than to the next arrival, and than to the next try of one that finds no room.
+  // A sleep ends at the next arrival, or at the next try of an operation that finds no room.
   net->sleep(1'000'000);
   EXPECT_EQ(mute.slept, 1'000'000u);
   Outgoing room;

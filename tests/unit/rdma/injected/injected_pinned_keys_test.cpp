@@ -1,4 +1,4 @@
-// Keys of pinned memory on the injected network: what they allow, how long, and what becomes of lies.
+// Keys of pinned memory on the injected network: the rights they grant, their lifetime, and forged keys.
 #include "tests/unit/rdma/injected/injected_pins_world.hpp"
 
 namespace hydrant::testing {
@@ -6,7 +6,7 @@ namespace {
 
 using Pinned = Transport::Pinned;
 
-// The fate of one put under way: refused, and nothing has moved.
+// Checks an operation in flight: it is refused, and has moved nothing.
 void expect_refused(PinnedNode& node, const Told& told) {
   EXPECT_EQ(node.after(10'000), 1u);
   EXPECT_EQ(told.times, 1);
@@ -177,7 +177,7 @@ TEST(InjectedPinnedKeys, ForgedKeysAreRejected) {
   lies[3] = first;
   lies[3].record = second.record;
   lies[4] = first;
-  lies[4].record = 0x1000;  // nothing is there
+  lies[4].record = 0x1000;  // no record is there
   lies[5] = first;
   lies[5].nonce ^= uint64_t{1} << 63;
   Told told;
@@ -244,7 +244,7 @@ TEST(InjectedPinnedKeys, MalformedAreBadArgumentsOrRefused) {
   }
   EXPECT_GT(bad, 100);
   EXPECT_GT(refused, 100);
-  // A small room for a blob says how large it must be.
+  // A buffer that is too small for a blob gets the required size.
   Blob blob{};
   size_t len = blob.size() - 1;
   Registrar& there = *node.there.registrar;

@@ -23,7 +23,7 @@ bool hear(int fd, T* what) {
   return read(fd, what, sizeof *what) == ssize_t{sizeof *what};
 }
 
-// Rank 1: pins, says so, looks what came; unpins, says so, looks whether anything came. 0 if all was well.
+// Rank 1: pins, reports it, checks the data; unpins, reports it, checks that nothing arrived. 0 on success.
 int own(int node, int in, int out) {
   hydrant_test_alarm(60);
   Pages elsewhere(100);  // what the other process has at the same address
@@ -74,7 +74,7 @@ TEST(InjectedPinnedProcesses, AreReachedByKeysThatLive) {
   Pages mine(2);
   const Key local = pinned(*here, mine.range());
   Inbox inbox;
-  // A put of x to byte 5, a get of the same to page 1; what they answer, at once or at the end.
+  // A put of x to byte 5, a get of the same to page 1; their results, at once or at completion.
   const auto go = [&](bool is_put, const Sent& there, const Key& key) {
     Told told;
     const Transport::Pinned remote{there.addr + 5, key.data()};

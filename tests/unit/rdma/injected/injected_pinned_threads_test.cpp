@@ -8,7 +8,7 @@ namespace {
 
 using Pinned = Transport::Pinned;
 
-// A transport that is in the middle of a copy until it is told to go on.
+// A transport that stays in the middle of a copy until the test lets it continue.
 class Holding final : public Transport {
  public:
   explicit Holding(std::unique_ptr<Transport> real) : inside(std::move(real)) {}

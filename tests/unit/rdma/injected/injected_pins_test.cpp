@@ -177,7 +177,7 @@ TEST(InjectedPins, EndWithTheirRegistrar) {
   };
   EXPECT_EQ(check(goes, memory.range()), Status::kRefused);
   EXPECT_EQ(check(stays, memory.range(0, 1)), Status::kOk);
-  pinned(*adapter.registrar, memory.range());  // there is room
+  pinned(*adapter.registrar, memory.range());  // the limit is not reached
 }
 
 TEST(InjectedPins, ChildHasNoPinsAndOtherNumbers) {

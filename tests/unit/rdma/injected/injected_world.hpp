@@ -1,4 +1,4 @@
-// A rank behind an injected network, in this process: time passes when a test says so.
+// A rank behind an injected network, in this process: the clock advances when a test says so.
 #pragma once
 
 #include "rdma/injected/injected_transport.hpp"
@@ -53,7 +53,7 @@ struct InjectedNode {
     net->commit_with_cell(room, 0, cell, static_cast<uint32_t>(text.size()));
     return Status::kOk;
   }
-  // Lets time pass; answers what poll() did.
+  // Advances the clock; returns what poll() did.
   uint32_t after(uint64_t ns) {
     test_clock_ns += ns;
     return net->poll(inbox, 1000, false);

@@ -8,7 +8,7 @@
 namespace hydrant::launch {
 namespace {
 
-// Fake ranks: what each was answered last.
+// Fake ranks: the latest reply to each.
 class Ranks final : public ReplySender {
  public:
   struct Answer {
@@ -91,7 +91,7 @@ TEST_P(BootstrapServerTest, DeadlineErrorNamesTheMissingRanks) {
   EXPECT_EQ(answer.status, Status::kNotReady);
   EXPECT_EQ(answer.tail.substr(0, 10), GetParam() == 2 ? "rank 1 did" : "ranks 1, 2");
   EXPECT_EQ(desk_.next_ns(), UINT64_MAX);
-  // It may come again, and is counted once.
+  // It may repeat its call, and is counted once.
   for (Rank rank = 0; rank < GetParam(); ++rank) ask(rank, RequestKind::kFence);
   EXPECT_EQ(take(0).status, Status::kOk);
 }

@@ -177,7 +177,7 @@ TEST_F(LaunchSockets, UnexpectedDescriptorsAreClosed) {
   std::span<const std::byte> got;
   EXPECT_EQ(receive_message(ends_[0], &room, &got), Received::kMessage);
   close(pair[1]);
-  // The last writer is gone if no copy of it stayed here.
+  // The last writer is closed if this process kept no copy of it.
   EXPECT_EQ(read(pair[0], &byte, 1), 0);
   close(pair[0]);
 }

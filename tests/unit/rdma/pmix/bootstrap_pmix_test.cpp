@@ -153,7 +153,7 @@ TEST_F(Pmix, DuplicateReplyIsTwoEvents) {
 TEST_F(Pmix, EventsOfOtherJobsAreIgnored) {
   open(0, Board::kCarries);
   fake::publish("job-2", 3, 0, 1);
-  bootstrap_->forward_exit(0, false, soon());  // until it has been answered
+  bootstrap_->forward_exit(0, false, soon());  // until the reply has come
   EXPECT_EQ(bootstrap_->read_event().kind, Kind::kNothing);
 }
 
@@ -187,7 +187,7 @@ TEST_F(Pmix, TimedOutWaitIsRestarted) {
 
 TEST_F(Pmix, LauncherThatRepliesAtOnceIsNotPolledForever) {
   open(0, Board::kNeverWaits);
-  bootstrap_->forward_exit(0, false, soon());  // until nothing is asked any more
+  bootstrap_->forward_exit(0, false, soon());  // until no lookup is in flight any more
   EXPECT_EQ(fake::lookups(), 3);
 }
 
@@ -197,7 +197,7 @@ TEST_F(Pmix, ALauncherWithoutABoardIsNoError) {
   EXPECT_EQ(fake::published(), -1);
 }
 
-// The good-bye is said all the same: there is time left for it.
+// The exit is published all the same: there is time left for it.
 TEST_F(Pmix, SilentLauncherGetsHalfOfTheTimeout) {
   open(0, Board::kSilent);
   const uint64_t deadline = now_ns() + testing::patient_ns(4'000'000'000);

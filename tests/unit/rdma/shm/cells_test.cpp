@@ -73,12 +73,12 @@ TEST(ShmCells, ComeBackOutOfOrder) {
       ASSERT_EQ(sender.try_send_cell(2, Lane::kRequest, 1, 4096, 2), Status::kOk);
     }
   }
-  // Gone for good with its reader.
+  // A disconnect frees the cells of the reader.
   sender.transport->disconnect(1);
   for (uint32_t i = 0; i < kCellClasses[0].count / 2; ++i) {
     ASSERT_EQ(sender.try_send_cell(2, Lane::kRequest, 1, 4096, 2), Status::kOk);
   }
-  // A receipt of the buried reader frees nothing that has another reader now.
+  // An acknowledgement of the disconnected reader frees no cell that has another reader now.
   inbox.letters.clear();
   while (slow.transport->poll(inbox, 100, false) != 0) {
   }

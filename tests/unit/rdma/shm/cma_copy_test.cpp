@@ -134,7 +134,7 @@ TEST(ShmKernelCopy, YamaPermissionIsRequested) {
   EXPECT_TRUE(scope("0\n"));
   EXPECT_EQ(scope("2\n"), geteuid() == 0);
   EXPECT_EQ(scope("3\n"), geteuid() == 0);
-  // With Yama in the kernel the call is taken; without it, it says so.
+  // With Yama in the kernel the call succeeds; without it, the error is reported.
   EXPECT_EQ(scope("1\n"), prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0) == 0);
   close(fd);
   unlink(path);

@@ -1,5 +1,5 @@
-// A kernel that answers process_vm_readv and process_vm_writev as a test tells it, and short names for the
-// tests of one-sided operations.
+// A simulated kernel whose process_vm_readv and process_vm_writev return what a test sets, and short names
+// for the tests of one-sided operations.
 #pragma once
 
 #include "tests/unit/rdma/shm/node_world.hpp"
@@ -18,7 +18,8 @@ inline std::string pattern(size_t bytes) {
   return text;
 }
 
-// How the next system calls answer: at most so many bytes, or minus an errno. The last answer stays.
+// The results of the next system calls: at most so many bytes, or minus an errno. The last result is
+// repeated.
 struct Kernel {
   static inline std::vector<int64_t> answers;
   static inline size_t calls = 0;

@@ -11,7 +11,7 @@
 namespace hydrant::testing {
 namespace {
 
-constexpr int kWrote = 40;  // a child's answers
+constexpr int kWrote = 40;  // a child's exit codes
 constexpr int kOnlyRead = 41;
 
 // Sends a message while the page of the attention word is read-only: a sender that only reads it succeeds.
@@ -120,8 +120,8 @@ TEST(ShmFences, SleepIsSkippedWhenItsConditionHolds) {
   EXPECT_EQ(pair.b.transport->counts().sleeps, 0u);
 }
 
-// After the last look, when the sleep is announced: a first message, some in a ring that has just gone idle,
-// and a wake. Each must end the sleep.
+// Between the last check and the sleep, which has been announced: a first message, in some cases to a ring
+// that has just gone idle, and a wake. Each must end the sleep.
 TEST(ShmFences, MessageAfterTheAnnouncementEndsTheSleep) {
   for (const auto threads : {ShmTransport::Threads::kOne, ShmTransport::Threads::kMany}) {
     Pair pair(threads);
@@ -167,7 +167,7 @@ TEST(ShmFences, CellAndLinesAreNotReusedMeanwhile) {
   pair.inbox.then = [&](const Incoming& message) {
     const std::string before(reinterpret_cast<const char*>(message.head), message.head_room);
     const std::byte first = message.payload != nullptr ? message.payload[100] : std::byte{0};
-    // As much as goes, over all that is free.
+    // As much as the ring accepts, over all lines that are free.
     while (pair.a.try_send_cell(1, Lane::kRequest, 1, 4096, static_cast<int>(++cells % 251)) ==
            Status::kOk) {
     }

@@ -60,7 +60,7 @@ TEST(GuardedMemory, BothNeighboursAreGuarded) {
   EXPECT_TRUE(release_guarded(start));
 }
 
-// The guards belong to nothing else: what is mapped meanwhile lies outside.
+// The guards belong to no other mapping: memory that is mapped meanwhile lies outside.
 TEST(GuardedMemory, OtherMappingsStayOutsideOfTheGuards) {
   std::byte* const start = reserve(GuardSize::kMin);
   for (int i = 0; i < 100; ++i) {
@@ -156,7 +156,7 @@ TEST(GuardedMemory, AttachmentsHaveGuards) {
   close(fd);
 }
 
-// With a limit on address space the memory comes before the guards.
+// With a limit on address space the memory takes precedence over the guards.
 [[maybe_unused]] std::string reserve_in_little_space() {
   const rlimit little{256 * kMiB, 256 * kMiB};
   if (setrlimit(RLIMIT_AS, &little) != 0) return "no limit";
@@ -187,7 +187,7 @@ TEST(GuardedMemory, GuardsAreOmittedWithoutAddressSpace) {
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(testing::run_in_child(reserve_in_little_space), "");
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), ::testing::HasSubstr("no room for guards"));
-  // Rank 0 tells it for the job.
+  // Rank 0 logs it for the job.
   const ScopedEnv other("PMIX_RANK", "1");
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(testing::run_in_child(reserve_in_little_space), "");

@@ -16,7 +16,7 @@
 
 namespace hydrant::testing {
 
-// Collects what comes: the head's first words, or whatever `then` does with it.
+// Collects messages: the head's first words, or whatever `then` does with them.
 class Inbox final : public Receiver {
  public:
   struct Letter {

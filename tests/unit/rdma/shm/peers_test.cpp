@@ -29,7 +29,8 @@ TEST(ShmPeers, DisconnectedPeerNeitherSendsNorReceives) {
   int word = 0;
   EXPECT_EQ(pair.b.transport->write(0, reinterpret_cast<uintptr_t>(&word), &word, 4),
             Status::kBroken);
-  ASSERT_EQ(pair.a.try_send(1, Lane::kReply, 1, 1), Status::kOk);  // a doorbell of the buried
+  ASSERT_EQ(pair.a.try_send(1, Lane::kReply, 1, 1),
+            Status::kOk);  // a doorbell of the disconnected rank
   EXPECT_EQ(pair.poll_b(), 0u);
   EXPECT_EQ(pair.b.transport->active_rings(), 0u);
 }
@@ -42,7 +43,8 @@ TEST(ShmPeers, HandlerMayDisconnectItsSender) {
   EXPECT_EQ(pair.poll_b(), 0u);
 }
 
-// The thread that hears of a death is not the one that talks to the dead: in the mode for one thread, too.
+// The thread that detects a peer's exit is not the one that sends to the peer: in the mode for one thread,
+// too.
 TEST(ShmPeers, AnyThreadMayDisconnectAtAnyTime) {
   for (int round = 0; round < 300; ++round) {
     SCOPED_TRACE(round);
@@ -78,7 +80,7 @@ TEST(ShmPeers, AnyThreadMayDisconnectAtAnyTime) {
   }
 }
 
-// ---- lies ----
+// ---- corrupt memory ----
 
 class ShmCorruptMemory : public ::testing::Test {
  protected:
@@ -245,7 +247,7 @@ TEST(ShmPeerMemory, MappedSegmentsAreFoundByTheirAddresses) {
   EXPECT_EQ(pair.a.transport->add_segment(1, UINTPTR_MAX, 2, first), Status::kBadArg);
 }
 
-// The child's stack is no mapping of ours: the kernel copies, or says that it may not.
+// The child's stack is no mapping of this process: the kernel copies, or reports that it may not.
 TEST(ShmPeerMemory, OtherMemoryIsCopiedByTheKernelOrRefused) {
   for (const bool forbidden : {false, true}) {
     NodeFile file(2);

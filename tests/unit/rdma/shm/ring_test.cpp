@@ -53,7 +53,7 @@ TEST(ShmRing, FullRingIsNotReadyUntilRead) {
     while (pair.a.try_send(1, lane, 1, sent) == Status::kOk) ++sent;
     EXPECT_EQ(sent, kRingLines[static_cast<uint32_t>(lane)]);
     EXPECT_EQ(pair.a.try_send(1, lane, 1, 0), Status::kNotReady);
-    // A quarter read is told to the writer.
+    // The reader acknowledges every quarter of the ring to the writer.
     for (uint64_t read = 0; read < sent / 4;) read += pair.poll_b(16);
     EXPECT_EQ(pair.a.try_send(1, lane, 1, 0), Status::kOk);
     while (pair.poll_b() != 0) {
@@ -64,8 +64,8 @@ TEST(ShmRing, FullRingIsNotReadyUntilRead) {
   }
 }
 
-// Whatever the lengths, and however the writer runs ahead: all arrive, in order, whole. Payload words look
-// like messages of coming laps on purpose; without the zeroing some of them are taken for messages.
+// For all lengths, and however far the writer runs ahead, all messages arrive, in order, whole. Payload words
+// imitate messages of later laps; without the zeroing some of them would be read as messages.
 void exchange_at_random(bool imitate, uint32_t seed) {
   SCOPED_TRACE(seed);
   Pair pair;
@@ -135,8 +135,8 @@ TEST(ShmRing, PayloadOfTheLastLapIsNoMessageOfThisOne) {
   EXPECT_EQ(pair.inbox.count, kRingLines[0]);
 }
 
-// The same for what is left of old messages in lines that the writer skips for so long that 16 bits of
-// position come round.
+// The same for remains of old messages in lines that the writer skips for so long that 16 bits of position
+// wrap around.
 TEST(ShmRing, SkippedLinesHoldNoOldMessages) {
   Pair pair;
   const uint32_t size = kRingLines[0];

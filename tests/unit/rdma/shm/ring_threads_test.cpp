@@ -1,5 +1,5 @@
-// The two ends of a ring in two threads and in one mapping: elsewhere each rank has a mapping of its own, and
-// ThreadSanitizer, which goes by addresses, sees nothing of what they share.
+// The two ends of a ring in two threads and in a single mapping: elsewhere each rank has a mapping of its
+// own, and ThreadSanitizer, which tracks addresses, sees no sharing.
 #include "rdma/shm/ring.hpp"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ void write(OutRing& ring, uint32_t lines, uint64_t number) {
   (void)ring.publish(lines, 1, 0, 0);
 }
 
-// How many words are not what was written.
+// The number of words that differ from those written.
 uint32_t wrong_words(InRing& ring, uint32_t lines, uint64_t number) {
   const auto* word = static_cast<const uint64_t*>(static_cast<const void*>(ring.line())) + 1;
   uint32_t wrong = 0;

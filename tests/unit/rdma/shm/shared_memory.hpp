@@ -82,7 +82,7 @@ inline std::unique_ptr<shm::ShmRegistrar> make_shm_registrar() {
   return made;
 }
 
-// An imported key, dropped when it goes.
+// An imported key; dropped by the destructor.
 class Import {
  public:
   Import(Registrar& registrar, const std::string& blob) : registrar_(registrar) {

@@ -76,7 +76,7 @@ TEST(ShmKey, InvalidInputIsRejected) {
   expect_bad("unknown rights", [](ShmBlob& key) { key.access = static_cast<Access>(16); });
 }
 
-// Bytes that say which file and where may change and still make sense; no other may.
+// Only the bytes that name the file and the offset may change and still decode.
 TEST(ShmKey, EveryFlippedBitOfTheFrameIsNoticed) {
   std::byte blob[kShmBlobBytes];
   encode_shm_blob(some(), blob);

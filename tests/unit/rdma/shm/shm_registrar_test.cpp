@@ -26,9 +26,9 @@ char* allocate(size_t bytes = kSharedBytes) {
   return static_cast<char*>(hydrant_alloc_shared(kPage, bytes));
 }
 
-// Memory of its own, whose blob it says first; then it does what it is told: a letter, and an offset.
-//   r: says the byte there;  w: writes '!' there;  f: frees it, trims, and says how many bytes went back;
-//   b: says the blob again;  q: leaves.
+// Allocates memory and sends its blob first; then it obeys commands, a letter and an offset each:
+//   r: sends the byte there;  w: writes '!' there;  b: sends the blob again;
+//   f: frees it, trims, and sends the number of bytes that were returned;  q: exits.
 void own_memory(MessageSocket& talk) {
   const auto registrar = make_shm_registrar();
   char* p = allocate();
@@ -134,7 +134,7 @@ TEST(ShmRegistrar, ExportsOnlyOwnPins) {
   hydrant_free(p);
 }
 
-// Whatever a blob says: no crash, nothing is mapped but what exists, and nothing is left.
+// Any blob: no crash, only existing memory is mapped, and no mapping is left.
 TEST(ShmRegistrar, AnyBlobIsMappedOrRefused) {
   const auto registrar = make_shm_registrar();
   char* p = allocate();
@@ -212,7 +212,7 @@ TEST(ShmRegistrar, AnOwnerThatIsKilledLeavesTheMappingAndNothingBehind) {
   EXPECT_NE(std::string(last_error_text()).find("is gone"), std::string::npos);
 }
 
-// The arena alone, with no cache to tell it: the pages go, and both go on seeing the same.
+// The arena alone, without a cache to notify: the pages are freed, and both processes still see the same.
 TEST(ShmRegistrar, BothSeeTheSameBytesAfterTheOwnerHasEmptiedThem) {
   OtherProcess owner(own_memory);
   const auto registrar = make_shm_registrar();

@@ -1,4 +1,4 @@
-// Idle rings, doorbells, sleep: nothing that was sent may stay unheard.
+// Idle rings, doorbells, sleep: each message that was sent must be received.
 #include "tests/unit/rdma/shm/node_world.hpp"
 
 #include <cerrno>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint32_t kReviews = ShmTransport::kPollsBetweenReviews;
 
-// A node in which rank 0 has heard everybody.
+// A node in which rank 0 has received a message from each rank.
 struct Crowd {
   explicit Crowd(uint32_t ranks) : file(ranks) {
     for (uint32_t i = 0; i < ranks; ++i) {
@@ -187,8 +187,8 @@ Tally& shared_tally() {
   return *new (page) Tally;
 }
 
-// Each rank sends `rounds` numbered requests to random others and answers each with a reply; between, it
-// polls at random and sleeps whenever nothing came, for so long that a lost message fails the test.
+// Each rank sends `rounds` numbered requests to random others and replies to each request; in between, it
+// polls at random and sleeps whenever no message came, for so long that a lost message fails the test.
 int talk_and_sleep(NodeRank& self, uint32_t rank, uint32_t ranks, uint32_t rounds, Tally& tally) {
   std::minstd_rand engine(rank + 1);
   uint64_t answered = 0;
