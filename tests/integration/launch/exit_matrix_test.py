@@ -45,11 +45,11 @@ class ExitMatrix(unittest.TestCase):
                     self.assertRegex(output, prints)
 
     def test_all_return_zero(self):
-        self.each(3, "watch", "cards", "share", "fence", code=0)
+        self.each(3, "watch", "values", "share", "fence", code=0)
 
     def test_one_process(self):
         for launcher in LAUNCHERS:
-            code, output, errors = Job(BUILD, launcher, 1, "watch", "cards", "share", "leave=7").wait()
+            code, output, errors = Job(BUILD, launcher, 1, "watch", "values", "share", "leave=7").wait()
             self.assertEqual(code, 7, output + errors)
             # With one rank, the fork launcher starts no supervisor.
             self.assertRegex(errors, "^$" if launcher == "fork" else ended(0, 7))
@@ -89,11 +89,11 @@ class ExitMatrix(unittest.TestCase):
                   GASNET_EXITTIMEOUT=LONG)
 
     def test_exit_before_a_fence_releases_waiting_ranks(self):
-        self.each(3, "cards", "2:leave=4", "fence", code=4, says=ended(2, 4),
+        self.each(3, "values", "2:leave=4", "fence", code=4, says=ended(2, 4),
                   prints="fence: rank 2 has ended the job with exit code 4")
 
     def test_killed_before_a_fence(self):
-        self.each(3, "cards", "2:kill=9", "fence", code=137,
+        self.each(3, "values", "2:kill=9", "fence", code=137,
                   says=r"rank 2 \(pid \d+\) was killed by signal 9 .*",
                   prints=r"fence: rank 2 was killed by signal 9 \(Killed\)")
 
@@ -150,7 +150,7 @@ class ExitMatrix(unittest.TestCase):
                   prints="rank 0 fence: ranks 1, 2, 3 did not reach the fence")
 
     def test_fence_can_be_repeated(self):
-        self.each(2, "0:fence=0.1", "0:show_pid", "1:await_pid=0", "fence", "cards", code=0,
+        self.each(2, "0:fence=0.1", "0:show_pid", "1:await_pid=0", "fence", "values", code=0,
                   prints="rank 0 fence: rank 1 did not reach the fence")
 
     def test_missing_card_is_named(self):

@@ -50,13 +50,13 @@ class Launchers(unittest.TestCase):
                 self.assertRegex(output, f"rank {rank} of 2 by {name}, {where}, pid")
 
     def test_cards_and_shared_descriptors(self):
-        self.each(3, "watch", "cards", "share", "share", "fence", code=0)
+        self.each(3, "watch", "values", "share", "share", "fence", code=0)
 
     def test_a_fence_is_a_barrier(self):
         self.each(3, "watch", "barrier", code=0)
 
     def test_one_process(self):
-        self.each(1, "watch", "cards", "share", code=0)
+        self.each(1, "watch", "values", "share", code=0)
 
     def test_exit_code_is_passed_on(self):
         self.each(3, "watch", "fence", "leave=7", code=7)

@@ -105,7 +105,7 @@ class HydrantRun(unittest.TestCase):
 
     def test_a_rank_may_be_below_a_script(self):
         code, output, errors = run("-n", "2", "sh", "-c",
-                                   f"{BUILD.probe} watch cards fence 1:leave=4; exit $?")
+                                   f"{BUILD.probe} watch values fence 1:leave=4; exit $?")
         self.assertEqual(code, 4, output + errors)
 
     def test_a_second_program_of_a_script_is_refused(self):
@@ -135,7 +135,7 @@ class HydrantRun(unittest.TestCase):
         def close():
             for number in (0, 1, 2):
                 os.close(number)
-        code, _, _ = run("-n", "2", BUILD.probe, "watch", "cards", "share", "fence", before=close)
+        code, _, _ = run("-n", "2", BUILD.probe, "watch", "values", "share", "fence", before=close)
         self.assertEqual(code, 0)
 
 

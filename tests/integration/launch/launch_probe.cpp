@@ -130,24 +130,25 @@ class Probe {
   }
 
   // Every rank puts values of several sizes and reads those of all other ranks.
-  void exchange_cards() {
+  void exchange_values() {
     constexpr size_t kSizes[] = {0, 1, 599, 600, 601, Bootstrap::kMaxValueBytes};
     const auto fill = [](Rank rank, size_t bytes) {
-      std::vector<std::byte> card(bytes);
-      for (size_t i = 0; i < bytes; ++i) card[i] = static_cast<std::byte>(rank * 7 + i);
-      return card;
+      std::vector<std::byte> value(bytes);
+      for (size_t i = 0; i < bytes; ++i) value[i] = static_cast<std::byte>(rank * 7 + i);
+      return value;
     };
     for (const size_t bytes : kSizes) {
-      require(bootstrap_->put("card" + std::to_string(bytes), fill(topology().rank, bytes)), "put");
+      require(bootstrap_->put("value" + std::to_string(bytes), fill(topology().rank, bytes)),
+              "put");
     }
     require(bootstrap_->fence(soon()), "fence");
     std::byte room[Bootstrap::kMaxValueBytes];
     for (Rank rank = 0; rank < topology().size; ++rank) {
       for (const size_t bytes : kSizes) {
         size_t got = 0;
-        require(bootstrap_->get(rank, "card" + std::to_string(bytes), room, &got, soon()), "get");
+        require(bootstrap_->get(rank, "value" + std::to_string(bytes), room, &got, soon()), "get");
         if (got != bytes || std::memcmp(room, fill(rank, bytes).data(), bytes) != 0) {
-          give_up("another card came back");
+          give_up("another value came back");
         }
       }
     }
@@ -165,7 +166,7 @@ class Probe {
       require(bootstrap_->get(rank, "memory", room, &got, soon()), "get");
     }
     const size_t after = mallinfo2().uordblks;
-    std::printf("rank %u: %zu bytes more for %u cards\n", topology().rank, after - before,
+    std::printf("rank %u: %zu bytes more for %u values\n", topology().rank, after - before,
                 topology().size);
   }
 
@@ -300,7 +301,7 @@ class Probe {
 
   const std::map<std::string, std::function<void(Probe&)>> verbs_ = {
       {"place", [](Probe& p) { p.print_place(); }},
-      {"cards", [](Probe& p) { p.exchange_cards(); }},
+      {"values", [](Probe& p) { p.exchange_values(); }},
       {"memory", [](Probe& p) { p.measure_memory(); }},
       {"share", [](Probe& p) { p.share_memory(); }},
       {"watch", [](Probe& p) { p.watch(); }},

@@ -110,7 +110,7 @@ class Supervisor(unittest.TestCase):
         for round_number in range(KILLS):
             launcher = generator.choice(LAUNCHERS)
             size = generator.randint(2, 6)
-            steps = ["place", "cards", "share", "watch", "share", "fence", "sleep"]
+            steps = ["place", "values", "share", "watch", "share", "fence", "sleep"]
             job = Job(BUILD, launcher, size, *steps)
             self.addCleanup(job.kill_all)
             time.sleep(generator.random() * 0.12)
