@@ -21,12 +21,12 @@ namespace {
 class NodeBootstrap final : public Bootstrap {
  public:
   JobTopology place_;
-  std::vector<std::byte> card_;
+  std::vector<std::byte> entry_;
 
   const char* name() const noexcept override { return "fake"; }
   const JobTopology& topology() const noexcept override { return place_; }
-  Status put(std::string_view, std::span<const std::byte> card) noexcept override {
-    card_.assign(card.begin(), card.end());
+  Status put(std::string_view, std::span<const std::byte> entry) noexcept override {
+    entry_.assign(entry.begin(), entry.end());
     return Status::kOk;
   }
   Status fence(uint64_t) noexcept override { return Status::kOk; }
@@ -53,7 +53,7 @@ const Neighbourhood& cut(uint32_t ranks_here, uint32_t node_rank, uint32_t most)
   bootstrap.place_.rank = 2 * node_rank + 1;
   bootstrap.place_.size = 2 * ranks_here;
   EXPECT_EQ(find_neighbourhood(bootstrap, most), Status::kOk);
-  EXPECT_FALSE(bootstrap.card_.empty());
+  EXPECT_FALSE(bootstrap.entry_.empty());
   return neighbourhood();
 }
 
@@ -90,10 +90,10 @@ TEST(Neighbourhood, RanksAgreeOnEveryDivision) {
   }
 }
 
-// The entries of four ranks; rank 2 has `card`.
-Status find_in(std::initializer_list<uint32_t> card, size_t bytes, RankLocation* found) {
+// The entries of four ranks; rank 2 has `entry`.
+Status find_in(std::initializer_list<uint32_t> entry, size_t bytes, RankLocation* found) {
   auto store = std::make_unique<testing::FakeBootstrap>();
-  const std::vector<uint32_t> words(card);
+  const std::vector<uint32_t> words(entry);
   store->set(2, "whereabouts", std::as_bytes(std::span(words)).first(bytes));
   job().bootstrap = std::move(store);
   const Status status = find_location(2, found);

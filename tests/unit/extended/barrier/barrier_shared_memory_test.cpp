@@ -65,7 +65,7 @@ class BarrierSharedMemoryTest : public ::testing::Test {
     shared_memory.reset();
     EXPECT_FALSE(find_guarded(first, &at));
   }
-  void set_card(Rank rank, const Value& card) { store->set(rank, kAddressKey, card); }
+  void set_entry(Rank rank, const Value& entry) { store->set(rank, kAddressKey, entry); }
 
   FakeBootstrap* store = nullptr;
   test::BarrierMemoryTransport* transport = nullptr;
@@ -86,8 +86,8 @@ TEST_F(BarrierSharedMemoryTest, WordsAreWrittenToThePublishedAddresses) {
   be_flat();
   ASSERT_EQ(shared_memory->make(), Status::kOk) << last_error_text();
   const Value blob = {std::byte{1}, std::byte{2}, std::byte{3}};
-  set_card(1, test::address_entry(0x10000, 0x20000, blob.size(), blob));
-  set_card(2, test::address_entry(0x30000, 0x40000, 1, blob));
+  set_entry(1, test::address_entry(0x10000, 0x20000, blob.size(), blob));
+  set_entry(2, test::address_entry(0x30000, 0x40000, 1, blob));
   ASSERT_EQ(shared_memory->connect(), Status::kOk) << last_error_text();
   const test::BarrierMemoryRecords& records = transport->records;
   ASSERT_EQ(records.keys.size(), 2u);
@@ -111,15 +111,15 @@ TEST_F(BarrierSharedMemoryTest, MalformedAddressesAreRejected) {
   EXPECT_EQ(shared_memory->connect(), Status::kNotReady);
   const Value good = test::address_entry(0x10000, 0x20000, 1, {});
   for (const size_t bytes : {size_t{0}, size_t{8}, good.size() - 1}) {
-    set_card(1, Value(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(bytes)));
+    set_entry(1, Value(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(bytes)));
     EXPECT_EQ(shared_memory->connect(), Status::kBroken) << bytes;
     EXPECT_NE(std::string(last_error_text()).find("unexpected size"), std::string::npos);
   }
   for (const uint64_t blob_bytes : {uint64_t{513}, UINT64_MAX}) {
-    set_card(1, test::address_entry(0x10000, 0x20000, blob_bytes, {}));
+    set_entry(1, test::address_entry(0x10000, 0x20000, blob_bytes, {}));
     EXPECT_EQ(shared_memory->connect(), Status::kBroken) << blob_bytes;
   }
-  set_card(1, test::address_entry(0x10000, 0x20000, 0, {}));
+  set_entry(1, test::address_entry(0x10000, 0x20000, 0, {}));
   EXPECT_EQ(shared_memory->connect(), Status::kBadArg) << "the registrar refuses the key";
 }
 

@@ -11,13 +11,13 @@ namespace {
 TEST(Base64, EveryLengthRoundTrips) {
   std::mt19937 random(1);
   for (size_t bytes = 0; bytes < 70; ++bytes) {
-    std::vector<std::byte> card(bytes);
-    for (std::byte& one : card) one = static_cast<std::byte>(random());
-    const std::string text = encode_base64(card);
+    std::vector<std::byte> entry(bytes);
+    for (std::byte& one : entry) one = static_cast<std::byte>(random());
+    const std::string text = encode_base64(entry);
     EXPECT_EQ(text.find_first_of(";=\n") == text.npos, bytes % 3 == 0);
     std::vector<std::byte> back;
     ASSERT_TRUE(decode_base64(text, &back));
-    EXPECT_EQ(back, card);
+    EXPECT_EQ(back, entry);
   }
 }
 
@@ -31,14 +31,14 @@ TEST(Base64, MalformedTextIsRejected) {
 
 TEST(Pmi2Entry, EveryLengthRoundTrips) {
   for (const size_t bytes : {0, 1, 599, 600, 601, 1023, 1024}) {
-    const std::vector<std::byte> card(bytes, std::byte{0x5a});
+    const std::vector<std::byte> entry(bytes, std::byte{0x5a});
     Pmi2Entry back;
     for (size_t piece = 0; piece < pmi2_pieces(bytes); ++piece) {
       EXPECT_FALSE(back.is_whole());
-      ASSERT_TRUE(back.add(encode_pmi2_piece(card, piece))) << bytes << " bytes, piece " << piece;
+      ASSERT_TRUE(back.add(encode_pmi2_piece(entry, piece))) << bytes << " bytes, piece " << piece;
     }
     ASSERT_TRUE(back.is_whole());
-    EXPECT_TRUE(std::equal(card.begin(), card.end(), back.bytes().begin(), back.bytes().end()));
+    EXPECT_TRUE(std::equal(entry.begin(), entry.end(), back.bytes().begin(), back.bytes().end()));
   }
 }
 
@@ -46,17 +46,17 @@ TEST(Pmi2Entry, MissingFirstPieceIsRejected) {
   for (const char* text : {"", "0", "0x", "00:", "0:AAAA", "3", "3:", "03:AAAA", "+3:AAAA",
                            " 3:AAAA", "3;AAAA", "3:AAA=", "3:AAAAAAAA", "4:AAAA", "1025:AAAA",
                            "99999999999999999999:AAAA", "-1:AAAA", ":AAAA", "AAAA"}) {
-    Pmi2Entry card;
-    EXPECT_FALSE(card.add(text)) << text;
-    EXPECT_FALSE(card.is_whole()) << text;
+    Pmi2Entry entry;
+    EXPECT_FALSE(entry.add(text)) << text;
+    EXPECT_FALSE(entry.is_whole()) << text;
   }
 }
 
 TEST(Pmi2Entry, LaterPieceOfWrongLengthIsRejected) {
-  const std::vector<std::byte> card(601, std::byte{7});
+  const std::vector<std::byte> entry(601, std::byte{7});
   for (const char* text : {"", "AAA=", "1:BwAA", "Bw", "B", "BwcH"}) {
     Pmi2Entry back;
-    ASSERT_TRUE(back.add(encode_pmi2_piece(card, 0)));
+    ASSERT_TRUE(back.add(encode_pmi2_piece(entry, 0)));
     EXPECT_FALSE(back.add(text)) << text;
   }
 }

@@ -58,16 +58,16 @@ class OtherRank final : public Bootstrap {
   }
   const char* name() const noexcept override { return "test"; }
   const JobTopology& topology() const noexcept override { return place_; }
-  Status put(std::string_view, std::span<const std::byte> card) noexcept override {
+  Status put(std::string_view, std::span<const std::byte> entry) noexcept override {
     WordsCard ours;
-    std::memcpy(&ours, card.data(), sizeof ours);
+    std::memcpy(&ours, entry.data(), sizeof ours);
     start(ours.name);
     return Status::kOk;
   }
   Status fence(uint64_t) noexcept override { return Status::kOk; }
-  Status get(Rank, std::string_view, std::span<std::byte> card, size_t* bytes,
+  Status get(Rank, std::string_view, std::span<std::byte> entry, size_t* bytes,
              uint64_t) noexcept override {
-    std::memcpy(card.data(), &theirs_, sizeof theirs_);
+    std::memcpy(entry.data(), &theirs_, sizeof theirs_);
     *bytes = sizeof theirs_;
     return Status::kOk;
   }

@@ -56,38 +56,38 @@ class NodeBootstrap final : public Bootstrap {
   }
   const char* name() const noexcept override { return "node"; }
   const JobTopology& topology() const noexcept override { return stands; }
-  Status put(std::string_view key, std::span<const std::byte> card) noexcept override {
-    return store.put(key, card);
+  Status put(std::string_view key, std::span<const std::byte> entry) noexcept override {
+    return store.put(key, entry);
   }
   Status fence(uint64_t) noexcept override {
     ++fences;
     if (!others) return Status::kOk;
     const auto found = store.entries.find({0, "fd." + std::to_string(kSequence)});
-    Record card;
-    if (found == store.entries.end() || found->second.size() != sizeof card)
-      return fail(Status::kBroken, "the card has another form");
-    std::memcpy(&card, found->second.data(), sizeof card);
-    others(card);
+    Record entry;
+    if (found == store.entries.end() || found->second.size() != sizeof entry)
+      return fail(Status::kBroken, "the entry has another form");
+    std::memcpy(&entry, found->second.data(), sizeof entry);
+    others(entry);
     return Status::kOk;
   }
-  Status get(Rank rank, std::string_view key, std::span<std::byte> card, size_t* bytes,
+  Status get(Rank rank, std::string_view key, std::span<std::byte> entry, size_t* bytes,
              uint64_t deadline_ns) noexcept override {
-    return store.get(rank, key, card, bytes, deadline_ns);
+    return store.get(rank, key, entry, bytes, deadline_ns);
   }
   void leave(int, ExitReason, uint64_t) noexcept override {}
 };
 
 // Connects to the first rank, and sends `bytes`.
-int say(const Record& card, std::span<const std::byte> bytes) {
+int say(const Record& entry, std::span<const std::byte> bytes) {
   const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-  const AbstractAddress address = abstract_address(card.name, kSequence);
+  const AbstractAddress address = abstract_address(entry.name, kSequence);
   EXPECT_EQ(connect(fd, address.get(), address.bytes), 0);
   EXPECT_EQ(send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
   return fd;
 }
 
-std::vector<std::byte> handshake(const Record& card, Rank rank) {
-  const Said said{.rank = rank, .token = card.token};
+std::vector<std::byte> handshake(const Record& entry, Rank rank) {
+  const Said said{.rank = rank, .token = entry.token};
   std::vector<std::byte> bytes(sizeof said);
   std::memcpy(bytes.data(), &said, sizeof said);
   return bytes;
@@ -106,9 +106,9 @@ void expect_ignored(const std::function<std::vector<std::byte>(const Record&)>& 
   NodeBootstrap node(0);
   int fd_of_wrong = -1;
   std::vector<int> right;
-  node.others = [&](const Record& card) {
-    fd_of_wrong = say(card, wrong(card));
-    for (const Rank rank : {2U, 4U}) right.push_back(say(card, handshake(card, rank)));
+  node.others = [&](const Record& entry) {
+    fd_of_wrong = say(entry, wrong(entry));
+    for (const Rank rank : {2U, 4U}) right.push_back(say(entry, handshake(entry, rank)));
   };
   int ends[2] = {-1, -1};
   ASSERT_EQ(pipe(ends), 0);
@@ -121,16 +121,16 @@ void expect_ignored(const std::function<std::vector<std::byte>(const Record&)>& 
 }
 
 TEST(FdPassing, LongMessageIsRejected) {
-  expect_ignored([](const Record& card) {
-    std::vector<std::byte> bytes = handshake(card, 2);
+  expect_ignored([](const Record& entry) {
+    std::vector<std::byte> bytes = handshake(entry, 2);
     bytes.push_back(std::byte{0});
     return bytes;
   });
 }
 
 TEST(FdPassing, ShortMessageIsRejected) {
-  expect_ignored([](const Record& card) {
-    std::vector<std::byte> bytes = handshake(card, 2);
+  expect_ignored([](const Record& entry) {
+    std::vector<std::byte> bytes = handshake(entry, 2);
     bytes.pop_back();
     return bytes;
   });
@@ -139,15 +139,15 @@ TEST(FdPassing, ShortMessageIsRejected) {
 TEST(FdPassing, UnexpectedRanksGetNoDescriptor) {
   for (const Rank rank : {0U, 1U, 3U, 5U, 6U, 4096U, UINT32_MAX}) {
     SCOPED_TRACE(rank);
-    expect_ignored([rank](const Record& card) { return handshake(card, rank); });
+    expect_ignored([rank](const Record& entry) { return handshake(entry, rank); });
   }
 }
 
 TEST(FdPassing, RankGetsItsDescriptorOnce) {
   NodeBootstrap node(0);
   std::vector<int> fds;
-  node.others = [&](const Record& card) {
-    for (const Rank rank : {2U, 2U, 4U}) fds.push_back(say(card, handshake(card, rank)));
+  node.others = [&](const Record& entry) {
+    for (const Rank rank : {2U, 2U, 4U}) fds.push_back(say(entry, handshake(entry, rank)));
   };
   int received = -1;
   EXPECT_EQ(share_fd(node, kSequence, Status::kOk, STDERR_FILENO, &received, soon()), Status::kOk);
@@ -159,9 +159,9 @@ TEST(FdPassing, RankGetsItsDescriptorOnce) {
 }
 
 TEST(FdPassing, WrongTokenIsRejected) {
-  expect_ignored([](Record card) {
-    card.token[0] = card.token[0] == 'a' ? 'b' : 'a';
-    return handshake(card, 2);
+  expect_ignored([](Record entry) {
+    entry.token[0] = entry.token[0] == 'a' ? 'b' : 'a';
+    return handshake(entry, 2);
   });
 }
 
@@ -177,9 +177,9 @@ std::vector<std::byte> record_of_refusal(Rank self, Status status, const char* t
   EXPECT_STREQ(last_error_text(), text);
   EXPECT_EQ(received, -1);
   EXPECT_EQ(node.fences, 1U) << "the others are in the fence";
-  const std::vector<std::byte> card = node.store.entries[{self, kKey}];
-  EXPECT_GT(card.size(), sizeof(Record));
-  return card;
+  const std::vector<std::byte> entry = node.store.entries[{self, kKey}];
+  EXPECT_GT(entry.size(), sizeof(Record));
+  return entry;
 }
 
 // The status that rank 2 gets if rank 0 has published `entry`.
@@ -202,9 +202,9 @@ TEST(FdPassing, LeadersRefusalReachesAllRanks) {
 TEST(FdPassing, MalformedRefusalIsBroken) {
   const std::vector<std::byte> good = record_of_refusal(0, Status::kResource, "no room");
   for (const int32_t status : {to_c(Status::kOk), -1, 77777}) {
-    std::vector<std::byte> card = good;
-    std::memcpy(card.data() + sizeof(uint32_t), &status, sizeof status);
-    EXPECT_EQ(told(card), Status::kBroken) << status;
+    std::vector<std::byte> entry = good;
+    std::memcpy(entry.data() + sizeof(uint32_t), &status, sizeof status);
+    EXPECT_EQ(told(entry), Status::kBroken) << status;
   }
   std::vector<std::byte> endless = good;
   std::fill(endless.begin() + 8, endless.end(), std::byte{'x'});
@@ -220,7 +220,7 @@ TEST(FdPassing, RefusingRankIsNotAwaited) {
   node.store.set(2, kKey, record_of_refusal(2, Status::kResource, "no descriptor"));
   node.store.set(4, kKey, {});
   int right = -1;
-  node.others = [&right](const Record& card) { right = say(card, handshake(card, 4)); };
+  node.others = [&right](const Record& entry) { right = say(entry, handshake(entry, 4)); };
   int received = -1;
   EXPECT_EQ(share_fd(node, kSequence, Status::kOk, STDERR_FILENO, &received, soon()), Status::kOk)
       << last_error_text();

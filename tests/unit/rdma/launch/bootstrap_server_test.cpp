@@ -26,16 +26,16 @@ class Ranks final : public ReplySender {
 class BootstrapServerTest : public ::testing::TestWithParam<Rank> {
  protected:
   void ask(Rank rank, RequestKind kind, std::string_view key = "", uint64_t deadline = 100,
-           Rank of = 0, std::string_view card = "") {
+           Rank of = 0, std::string_view value = "") {
     Request request{.kind = kind,
                     .id = ++id_,
                     .rank = of,
                     .deadline_ns = deadline,
-                    .value_bytes = static_cast<uint32_t>(card.size())};
+                    .value_bytes = static_cast<uint32_t>(value.size())};
     if (!key.empty()) {
       ASSERT_TRUE(set_key(key, &request));
     }
-    desk_.take(rank, request, std::as_bytes(std::span(card)), now_);
+    desk_.take(rank, request, std::as_bytes(std::span(value)), now_);
   }
   bool answered(Rank rank) const { return ranks_.answers.count(rank) != 0; }
   Ranks::Answer take(Rank rank) {
@@ -61,13 +61,13 @@ TEST_P(BootstrapServerTest, FenceOpensWhenTheLastRankArrives) {
 
 TEST_P(BootstrapServerTest, ValuesOfAllRanksAreServedOneAtATime) {
   for (Rank rank = 0; rank < GetParam(); ++rank) {
-    ask(rank, RequestKind::kPut, "k", 100, 0, "card of " + std::to_string(rank));
+    ask(rank, RequestKind::kPut, "k", 100, 0, "value of " + std::to_string(rank));
   }
   for (Rank rank = 0; rank < GetParam(); ++rank) {
     ask(0, RequestKind::kGet, "k", 100, rank);
     const auto answer = take(0);
     EXPECT_EQ(answer.status, Status::kOk);
-    EXPECT_EQ(answer.tail, "card of " + std::to_string(rank));
+    EXPECT_EQ(answer.tail, "value of " + std::to_string(rank));
   }
 }
 

@@ -31,10 +31,10 @@ bool reads(const Request& request, std::span<const std::byte> tail = {}) {
 TEST(Wire, RequestsAreReadBack) {
   Request request{.kind = RequestKind::kPut, .id = 7, .value_bytes = 3};
   ASSERT_TRUE(set_key("key", &request));
-  const std::byte card[3] = {std::byte{1}, std::byte{2}, std::byte{3}};
+  const std::byte value[3] = {std::byte{1}, std::byte{2}, std::byte{3}};
   Request got;
   std::span<const std::byte> tail;
-  const auto message = join(bytes_of(request), card);
+  const auto message = join(bytes_of(request), value);
   ASSERT_TRUE(read_request(message, &got, &tail));
   EXPECT_EQ(got.id, 7u);
   EXPECT_STREQ(got.key, "key");
