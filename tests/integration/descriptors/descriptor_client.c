@@ -189,7 +189,7 @@ static void talk(gex_Rank_t me, gex_Rank_t ranks) {
     gex_RMA_PutBlocking(team, peer, theirs + kPiece, own, kPiece, 0);
     gex_RMA_GetBlocking(team, own + 2 * kPiece, peer, theirs + kPiece, kPiece, 0);
     require(memcmp(own, own + 2 * kPiece, kPiece) == 0, "what was put comes back");
-    /* All sizes: rings and cells are had when they are needed first. */
+    /* All sizes: rings and cells are allocated at their first use. */
     const size_t most = gex_AM_MaxRequestMedium(team, peer, NULL, 0, 0);
     size_t bytes = (size_t)round * 1021;
     if (bytes > most) bytes = most;

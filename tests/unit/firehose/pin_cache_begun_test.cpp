@@ -84,7 +84,7 @@ TEST_F(PinCacheBegun, RegistrationInFlightIsKept) {
 TEST_F(PinCacheBegun, LaterBucketsCount) {
   create_with(HYDRANT_MODE_PAGE, 64);
   Threads threads;
-  // Twice for the total of two buckets, and once for each bucket.
+  // The charge is queried twice for the total of two buckets, and once for each bucket.
   start_pin(threads, 8, 2, 4);
   EXPECT_EQ(registrar_.pins(), 0u);
   EXPECT_EQ(invalidate(9), GASNET_ERR_NOT_READY);

@@ -345,7 +345,7 @@ TEST_F(PinCacheForkInHandler, HandlersThatForkEveryMillisecondDoNotHang) {
     while (!stop) {
       const int before = g_forks;
       pthread_kill(self, SIGUSR1);
-      // After the handler, too: otherwise its thread makes no step where a fork takes longer.
+      // Sleeps after the handler, too: otherwise the thread makes no progress while forks take longer.
       do {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
       } while (!stop && g_forks == before);
@@ -451,7 +451,7 @@ std::string pin_with_uring(const Arena& arena, size_t pages, hydrant_domain_t* d
 }
 
 TEST(PinCacheForkUring, ChildDoesNotKeepTheParentsPins) {
-  // As an ordinary user, whose pins are charged: what the child kept would be missing afterwards.
+  // Runs as an unprivileged user, whose pins are charged: charges that the child kept would be missing later.
   const auto user = []() -> std::string {
     constexpr size_t kPages = 1200;  // of 8 MiB = 2048 pages: fits once, not twice
     if (std::string why = become_ordinary_user(8 * kMiB); !why.empty()) return "SKIP: " + why;

@@ -145,7 +145,7 @@ TEST_F(DomainLifetime, DestroyedDomainIsNeverHit) {
   const hydrant_domain_t gone = first_.create();
   ASSERT_EQ(hydrant_release(hydrant_pin(gone, arena_.page(0), kPage, 0)), GASNET_OK);
   ASSERT_EQ(hydrant_domain_destroy(gone, HYDRANT_FINI_UNPIN), GASNET_OK);
-  // Its slots read as zeros now: a region of [0, 0] to a careless reader.
+  // Its slots read as zeros now: without a check they look like a region of [0, 0].
   EXPECT_EQ(hydrant_pin_status(hydrant_pin(gone, nullptr, 1, 0)), GASNET_ERR_NOT_INIT);
   EXPECT_EQ(hydrant_pin_status(hydrant_pin(gone, arena_.page(0), 1, 0)), GASNET_ERR_NOT_INIT);
 }

@@ -124,7 +124,7 @@ class Session {
     hydrant_domain_t rival = 0;
     if (hydrant_domain_create(&options, &rival) != GASNET_OK) return "no second domain";
     if (hydrant_flush(domain_) != GASNET_OK) return "flush";
-    // Some kernels give a charge back only after a second.
+    // Some kernels release a charge only after a second.
     const hydrant_pin_t share = hydrant_pin_wait(rival, other.page(0), 1500 * kPage,
                                                  HYDRANT_LOCAL_WRITE, patient_ns(kPatienceNs));
     if (share.region == nullptr) {

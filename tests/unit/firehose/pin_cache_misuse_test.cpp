@@ -29,7 +29,7 @@ class PinCacheMisuse : public PinCacheTest {
     options.merge_bytes = 1;
     create(options);
   }
-  // As hydrant_release() does without debug checks, which would notice the second one at once.
+  // Releases as hydrant_release() does without debug checks, which would detect a second release at once.
   void release_unchecked(hydrant_pin_t pin) {
     EXPECT_EQ(find_domain(domain_)->release(RegionSlot::from_public(pin.region)), Status::kOk);
   }

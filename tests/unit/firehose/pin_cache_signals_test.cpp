@@ -162,7 +162,7 @@ TEST_P(PinCacheSignals, HandlerThatReleasesUnderTheMutexReturnsAndNothingIsStale
             "");
 }
 
-// More ranges than are kept apart.
+// More ranges than are recorded separately.
 TEST_P(PinCacheSignals, MoreReleasesThanAreRememberedForgetEverything) {
   EXPECT_EQ(in_child([this]() -> std::string {
               constexpr size_t kMany = 100;
@@ -183,7 +183,7 @@ TEST_P(PinCacheSignals, MoreReleasesThanAreRememberedForgetEverything) {
             "");
 }
 
-// Another thread's hit on what the handler has released, while the holder of the mutex stands still.
+// Another thread hits memory that the handler has released, while the holder of the mutex is interrupted.
 TEST_P(PinCacheSignals, AnotherThreadsHitIsNotStaleWhileTheHolderStandsStill) {
   EXPECT_EQ(in_child([this] { return hit_beside_the_handler(); }), "");
 }

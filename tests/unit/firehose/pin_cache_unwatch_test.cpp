@@ -143,7 +143,7 @@ TEST_F(PinCacheUnwatch, PartiallyUnwatchedMemoryIsNotStale) {
   EXPECT_NE(use(4, 4), second);
 }
 
-// Without the hooks. When it is unmapped that has to be reported, or what is mapped there next would count as
+// Runs without the hooks. The unmapping must be reported, or the next mapping at that address would count as
 // removed.
 TEST_F(PinCacheUnwatch, EmptiedMemoryStaysWatchedUntilItIsUnmapped) {
   create(watching());

@@ -45,7 +45,7 @@ TEST_F(PinCacheWaits, ThreadThatDeferredAPinIsNotMadeToWaitForIt) {
   create();
   PinAnswer answer;
   EXPECT_EQ(ask(answer, 3, 2), GASNET_OK);
-  // Only this thread could complete the registration: waiting would be for ever.
+  // Only this thread could complete the registration: a wait would never end.
   EXPECT_EQ(hydrant_pin_status(pin(3)), GASNET_ERR_NOT_READY);
   EXPECT_TRUE(registrar_.complete_async(GASNET_OK));
   ASSERT_TRUE(wait_until([&] { return hydrant_poll(domain_) >= 0 && answer.times != 0; }));

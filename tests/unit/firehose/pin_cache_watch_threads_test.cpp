@@ -131,7 +131,7 @@ class PinCacheWatchChild : public WatchedPinCache, public ::testing::WithParamIn
     if (use(page) != first) return "not kept: " + std::string(the_monitor().reason());
     renew(page);
     if (use(page) == first) return "an earlier life's registration was served";
-    // That one was not kept, nor its memory watched, if the reader was slower than a pin's patience.
+    // The region is not cached, nor its memory watched, if the reader was slower than a pin waits.
     if (!becomes_quiet() || use(page) == 0) return "not pinned again";
     remove(page);
     if (coverage(page) != HYDRANT_COVERAGE_NONE) return "removed memory is kept";

@@ -39,7 +39,8 @@ class ThreadTable : public ::testing::Test {
   ThreadDomain state_;
 };
 
-// In 1 of as many blocks as the table has places both were one, once, and the regions drove each other out.
+// Regression: in 1 of so many blocks as the table has entries, two regions had one entry and evicted each
+// other.
 TEST_F(ThreadTable, TwoRegionsOfOneBlockAreBothFoundWhereverItIs) {
   for (uint32_t i = 1; i <= kBlocks; ++i) {
     ASSERT_TRUE(state_.set_up(&null_slot_, 8, kBlockShift));

@@ -321,7 +321,7 @@ TEST_F(PinCacheCpp, PinWaitKeepsTheDeadlineInAnyUnit) {
   EXPECT_EQ(wait(2000us).status(), GASNET_ERR_NOT_READY);
   EXPECT_EQ(wait(std::chrono::duration<float>(0.001f)).status(), GASNET_ERR_NOT_READY);
   EXPECT_NE(std::string(hydrant_error_text()), "");
-  // In 64 bits of nanoseconds this would be none at all.
+  // As nanoseconds in 64 bits this duration would wrap to 0.
   Threads threads;
   threads.start([&] {
     std::this_thread::sleep_for(20ms);

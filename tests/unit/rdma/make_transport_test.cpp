@@ -87,7 +87,7 @@ TEST_F(MakeTransport, ANetworkIsInjectedOverSharedMemoryOnly) {
   EXPECT_EQ(make(together), Status::kBadArg);
 }
 
-// Its neighbours would wait for ever if it did not: the fence is the whole job's.
+// Its neighbours would wait for ever without it: the fence is of the whole job.
 TEST_F(MakeTransport, SingleRankNodesTakePartInTheSetupFence) {
   CountingBootstrap bootstrap(place(3, {0}, 2));
   EXPECT_EQ(make(bootstrap), Status::kUnsupported);

@@ -8,7 +8,8 @@
 
 namespace {
 
-// Before and after: what is held on the way in, and what has just been taken.
+// Cancellation points before and after the call: with the caller's locks held, and with the result just
+// taken.
 template <typename Call>
 auto with_points(Call call) {
   pthread_testcancel();

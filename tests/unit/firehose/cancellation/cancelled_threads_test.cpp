@@ -144,7 +144,7 @@ struct Answer {
   hydrant_pin_t pin{};
 };
 
-// With messages delivered inside of each send; the callback runs in a poll, of whichever thread.
+// Messages are delivered inside each send; the callback runs in a poll, of any thread.
 void pin_remotely(const Worker& worker, std::minstd_rand& random) {
   const hydrant_remote_t end = (*worker.world)[0].end;
   const uintptr_t addr = (*worker.world)[1].arena.addr(random() % kPages);

@@ -143,7 +143,7 @@ const Call kCalls[] = {
      [](Scene& s) { s.pin = hydrant_partial_pin(s.domain, s.at(3), kPage, HYDRANT_LOCAL_WRITE); }},
     {"hydrant_pin_wait",
      [](Scene& s) {
-       // More than the budget beside what is held: it sleeps.
+       // Needs more than the budget that is not held, so it sleeps.
        const hydrant_pin_t none =
            hydrant_pin_wait(s.domain, s.at(8), 64 * kPage, HYDRANT_LOCAL_WRITE, 5'000'000);
        (void)hydrant_release(none);
@@ -386,7 +386,7 @@ const Call kCalls[] = {
     {"hydrant_monitor", [](Scene&) { monitor().unsubscribe(monitor().subscribe(&listener())); }},
 };
 
-// Neither lock, nor call the kernel, nor call the client.
+// These functions neither lock, nor call the kernel, nor call the client.
 const std::set<std::string> kNeedNothing = {
     "hydrant_coverage_name",
     "hydrant_domain_options_init_sized",

@@ -25,7 +25,7 @@ struct PlayedLocks {
   bool tells_mappings = true;
   int questions = 0;
   int mappings_asked = 0;
-  // Before this question for a mapping the mapping is divided.
+  // The number of the query before which the mapping is divided.
   int divided_at = -1;
 
   size_t page(uintptr_t addr) const { return (addr - kPlayedBase) / kPageBytes; }
@@ -77,7 +77,7 @@ class LockedRangesTest : public ::testing::Test {
     found.find(calls, kernel_.pages(first, n), kPageBytes);
     return found;
   }
-  // In order and apart; no locked page is missed, and what is locked in whole is.
+  // Runs are in order and disjoint; no locked page is missed, and completely locked runs are marked whole.
   void expect_true(const LockedRanges& found, size_t first, size_t n) {
     size_t at = first;
     for (const auto& [range, whole] : found) {

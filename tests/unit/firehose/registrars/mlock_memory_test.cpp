@@ -16,7 +16,7 @@ namespace {
 using testing::kPageBytes;
 using testing::MappedPages;
 
-// So many single pages apart that their counts take more memory than the heap has left.
+// The counts of so many separate single pages take more memory than the heap has left.
 constexpr size_t kPins = 512;
 
 enum MemoryOutcome : int { kPassed, kNoMlock, kNotUsedUp, kWrongStatus, kUnpinFailed };

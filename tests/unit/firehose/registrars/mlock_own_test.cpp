@@ -123,7 +123,7 @@ TEST_F(MlockOwn, ALockOfNewMemoryWherePinnedMemoryWasUnmappedStays) {
   EXPECT_EQ(count_locked(), 1u) << "what is still there is unlocked";
 }
 
-// As the report of a call in another thread may be.
+// The report of a call in another thread may be late.
 TEST_F(MlockOwn, ALateReportLeavesTheLockOfNewMemory) {
   ASSERT_TRUE(pin(0, 4));
   map_anew(memory_.pages(0, 4));
@@ -164,7 +164,7 @@ TEST_F(MlockOwn, TheEndOfTheRegistrarLeavesTheLockOfNewMemory) {
   EXPECT_EQ(count_locked(), 2u);
 }
 
-// More pieces than a report may divide without an allocation: they wait for the next unpin.
+// More pieces than a report can divide without an allocation: they wait for the next unpin.
 TEST_F(MlockOwn, ManyReportsForOnePinLeaveEachLockOfNewMemory) {
   constexpr size_t kMany = 128;
   const MappedPages memory(kMany * kPageBytes);

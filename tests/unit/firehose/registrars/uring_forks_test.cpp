@@ -44,7 +44,7 @@ bool has_ring() {
 
 volatile sig_atomic_t g_forks = 0, g_children_with_rings = 0;
 
-// Only behind a system call, which opening and closing consist of: fork() waits for itself where the handler
+// Forks only after a system call, of which opening and closing consist: fork() deadlocks if the handler
 // interrupts malloc(), in a process that has had threads.
 void fork_and_look(int, siginfo_t*, void* context) {
   const auto next = static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP];

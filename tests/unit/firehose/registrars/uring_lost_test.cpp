@@ -168,7 +168,7 @@ TEST(UringLostRings, AMoveIsRefusedWithTheReason) {
             "");
 }
 
-// With pins held and without: rings that have drained are opened again, and the others are replaced.
+// Loses rings with and without pins: idle rings are opened again, and the others are replaced.
 TEST(UringLostRings, ManyLossesAreSurvived) {
   HYDRANT_URING_OR_SKIP(uring);
   EXPECT_EQ(run_in_child([]() -> std::string {
@@ -260,7 +260,7 @@ TEST(UringLostRings, ANewRingReplacesTheOneThatHadItsNumber) {
   EXPECT_TRUE(first.is_ours());
 }
 
-// Through the cache: what is cached serves on, new memory is pinned, and what is not held is let go.
+// Through the cache: cached regions are still hit, new memory is pinned, and unheld regions are unpinned.
 TEST(UringLostRings, DomainContinues) {
   HYDRANT_URING_OR_SKIP(uring);
   EXPECT_EQ(run_in_child([]() -> std::string {

@@ -224,7 +224,7 @@ TEST(UringPin, TagsReportWhenTheChargeIsBack) {
     ASSERT_EQ(uring->pin(memory.all(), Access::kAll, key.data()), Status::kOk);
     ASSERT_EQ(uring->unpin(memory.all(), key.data()), UnpinResult::kPending);
   }
-  // Also while a completion is taken by a move in between.
+  // A move in between may take the completion, too.
   TestFile file;
   ASSERT_EQ(uring->pin(memory.all(), Access::kAll, key.data()), Status::kOk);
   EXPECT_EQ(uring->move(key.data(), memory.all(), file.fd(), 0, true), Status::kOk);

@@ -376,7 +376,7 @@ class OrphanAccount {
       _exit(0);
     }
     close(ready);
-    // Not a destructor: as if killed. The orphan reports first, so that its copy exists by then.
+    // Exits without destructors, as if killed. The orphan reports first, so that its copy exists by then.
     if (orphan > 0) usleep(1000);
     _exit(0);
   }

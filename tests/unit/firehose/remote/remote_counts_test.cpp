@@ -246,7 +246,7 @@ TEST(RemoteQuotas, EveryRequestIsAnsweredUnderTheSmallestBudgets) {
   }
 }
 
-// All that a peer may have is held by it: "not now" at once, and a pin as soon as one is released.
+// The peer holds its whole quota: "not now" at once, and a pin as soon as one is released.
 TEST(RemoteQuotas, HeldMemoryIsNotReady) {
   RemotePinCluster::Settings settings = exact();
   settings.options.budget_bytes = 2 * kPage;

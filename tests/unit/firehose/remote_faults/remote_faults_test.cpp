@@ -19,7 +19,7 @@ bool fails() {
 }
 }  // namespace
 
-// In place of the library's. Those that throw cannot be in there: it is built without exceptions.
+// Replaces the library's operator. The throwing operators cannot be replaced: the library has no exceptions.
 void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
   return fails() ? nullptr : ::operator new(bytes);
 }

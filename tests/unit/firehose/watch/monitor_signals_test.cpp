@@ -104,7 +104,7 @@ TEST_F(MonitorSignals, HandlerThatReleasesDuringANotificationReturns) {
               the_monitor().settle();
               const int told = self.told;
               the_monitor().unsubscribe(number);
-              // Its own, and each page twice.
+              // The notification of its own range, and two for each page.
               return told >= 1 + static_cast<int>(2 * Work::kPages)
                          ? ""
                          : "told " + std::to_string(told) + " times";
@@ -144,7 +144,7 @@ TEST_F(MonitorSignals, HandlerThatReleasesUnderTheMutexOfTheRangesReturns) {
   EXPECT_EQ(in_child([](Work& work) { return cover_beside_handlers(work.due); }), "");
 }
 
-// As the hook of ioctl() does for another userfaultfd.
+// Unwatches as the hook of ioctl() does for another userfaultfd.
 struct UnwatchWork {
   MappedMemory memory{4};
   std::atomic<bool> due{false};

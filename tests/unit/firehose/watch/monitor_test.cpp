@@ -55,7 +55,7 @@ TEST(MonitorApi, IsOnePerVersion) {
   ASSERT_NE(monitor->removals, nullptr);
 }
 
-// As the header has it; 0 is what a thread that is in no call shows.
+// The header promises this; 0 means that a thread is in no call.
 TEST(MonitorApi, RemovalsAreCountedFromOne) {
   EXPECT_EQ(run_in_child([]() -> std::string {
               return shown(the_monitor().removals) >= 1 ? "" : "0 before anything was watched";

@@ -204,7 +204,7 @@ TEST_F(UserfaultTest, ProtectionAndLocksChangeNothing) {
             }),
             Changes{});
   EXPECT_EQ(memory_.page(2)[0], std::byte{7});
-  // And a part of it, a mapping of its own for a moment, is still watched.
+  // A part of it, which was a separate mapping for a moment, is still watched.
   EXPECT_EQ(changes_of([&] { memory_.unmap(3, 1); }),
             (Changes{{Kind::kUnmapped, range(3, 1), {}}}));
 }

@@ -51,14 +51,14 @@ TEST(ProcessExit, SignalsAndCodesAreReadWhileAndAfterTheProcessIsReaped) {
     EXPECT_EQ(end.kind, expected);
     EXPECT_EQ(end.code, pid == killed ? SIGKILL : 7);
     ASSERT_EQ(waitpid(pid, nullptr, 0), pid);
-    // Only newer kernels still know.
+    // Only newer kernels still report the exit status then.
     const ProcessExit late = read_process_end(pidfd, pid, start);
     EXPECT_TRUE(late.kind == expected || late.kind == ProcessExit::Kind::kUnknown);
     close(pidfd);
   }
 }
 
-// Its other threads run on.
+// Its other threads keep running.
 TEST(ProcessExit, ProcessWithoutItsFirstThreadIsNotExiting) {
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);
@@ -77,7 +77,7 @@ TEST(ProcessExit, ProcessWithoutItsFirstThreadIsNotExiting) {
   }
   char byte = 0;
   ASSERT_EQ(read(ready[0], &byte, 1), 1);
-  // Until the first thread has ended; 'Z' is the state of one that has, while others run.
+  // Waits until the first thread has ended; its state is 'Z' while others run.
   const std::string path = "/proc/" + std::to_string(pid) + "/stat";
   for (int i = 0; i < 6000 * testing::patience(); ++i) {
     std::ifstream file(path);

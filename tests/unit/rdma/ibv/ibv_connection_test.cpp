@@ -272,7 +272,7 @@ TEST_F(IbvConnection, ManyPeersMakeTheCompletionQueueGrow) {
   IbvWorld world(12);
   for (Rank rank = 1; rank < 12; ++rank) world.connect(0, rank);
   EXPECT_GE(fake_verbs::calls(Call::kResizeCq), 1U);
-  // All at once: what is flushed as well as what arrives must fit.
+  // All queues at once: flushed requests as well as arrivals must fit.
   for (Rank rank = 1; rank < 12; ++rank) {
     for (uint32_t i = 0; i < 40; ++i) {
       (void)world[rank].try_send(0, Lane::kRequest, 1, "abcdefgh");

@@ -108,7 +108,7 @@ TEST_F(IbvDmabuf, BadArgumentsAndRefusalsMapToStatuses) {
   EXPECT_EQ(fake_verbs::live().mrs, 0U);
 }
 
-// To and from it, by peers and by its owner, with one device and with two. The descriptor is not needed.
+// Puts and gets by peers and by the owner, with one device and with two. The descriptor is not needed.
 TEST_F(IbvDmabuf, TransfersLikeOtherPinnedMemory) {
   for (const uint32_t devices : {1U, 2U}) {
     fake_verbs::reset();

@@ -23,7 +23,7 @@ class IbvFailures : public testing::VerbsTest {
  protected:
   // The time that a rank waits for a reply of a rank that cannot reply.
   static constexpr uint64_t kShort = 200'000'000;
-  // Everything once: start, connection, messages, cells, a put, the end. Answers what went wrong first.
+  // Each step once: start, connection, messages, cells, a put, the end. Returns the first error.
   static Status do_everything(uint64_t connect_ns = IbvTransport::Options().connect_ns) {
     testing::CardBox box;
     std::vector<std::unique_ptr<IbvRank>> ranks;

@@ -60,7 +60,7 @@ inline IbvTransport::Options joining(uint32_t most, IbvTransport::Options option
 struct Meeting {
   Meeting(Rank first, Rank second, const IbvTransport::Options& options = IbvWorld::single())
       : a(first, joining(second, options)), b(second, joining(first, options)) {}
-  // All of both, each in its own order: those of `a` as listed, those of `b` the last first.
+  // All ranks join the other group, in different orders: those of `a` as listed, those of `b` the last first.
   void join_all() {
     std::vector<Blob> of_a = group_addresses_of(a);
     const std::vector<Blob> of_b = group_addresses_of(b);
@@ -74,7 +74,7 @@ struct Meeting {
     const Rank own = process.bootstrap.topology().size;
     for (Rank i = 0; i < numbers.size(); ++i) EXPECT_EQ(numbers[i], own + i);
   }
-  // By which number rank `to` of the other group is a peer.
+  // The number under which rank `to` of the other group is a peer.
   Rank from_a(Rank to) const { return static_cast<Rank>(a.ranks.size()) + to; }
   Rank from_b(Rank to) const { return static_cast<Rank>(b.ranks.size() + a.ranks.size()) - 1 - to; }
   void poll_all() {

@@ -426,7 +426,7 @@ TEST_F(IbvRailFailures, PeerKeysAreCutToTheLocalPorts) {
   EXPECT_EQ(read[2].rkey, 0U) << "not written";
   EXPECT_EQ(three->export_key(range, imported, blob, &length), Status::kBadArg);
   EXPECT_EQ(three->unpin(range, imported), UnpinResult::kBroken);
-  // From one with fewer.
+  // A key of a rank with fewer rails.
   std::array<IbvKey, 3> theirs;
   ASSERT_EQ(one->pin(range, kTarget, reinterpret_cast<std::byte*>(theirs.data())), Status::kOk);
   length = sizeof blob;

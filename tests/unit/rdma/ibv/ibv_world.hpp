@@ -192,7 +192,7 @@ struct IbvWorld {
   bool arrived(Rank rank, uint64_t count) {
     return until([&] { return ranks[rank]->inbox.count >= count; });
   }
-  // Both ways, so that the pair is connected and quiet.
+  // Sends in both directions, so that the pair is connected and idle.
   void connect(Rank a, Rank b) {
     ASSERT_EQ(send(a, b, Lane::kRequest, 1, "12345678"), Status::kOk) << last_error_text();
     ASSERT_TRUE(arrived(b, ranks[b]->inbox.count + 1));

@@ -14,7 +14,7 @@ void expect_refused(PinnedNode& node, const Told& told) {
   EXPECT_TRUE(node.theirs.is_untouched());
 }
 
-// Something else than dots at the source, and dots again.
+// Fills the source with 'x' for its lifetime, and with dots again.
 struct Marked {
   explicit Marked(Pages& memory) : pages(memory) { std::memset(pages.data, 'x', pages.bytes); }
   ~Marked() { std::memset(pages.data, '.', pages.bytes); }

@@ -64,7 +64,7 @@ TEST(ShmOneSided, InaccessibleMemoryIsUnsupported) {
   ASSERT_EQ(mprotect(at, size, PROT_READ), 0);
   EXPECT_EQ(put(pair, at, source.data(), 16), Status::kUnsupported);
   EXPECT_NE(std::string(last_error_text()).find("process_vm_writev"), std::string::npos);
-  // It was about that address alone.
+  // The failure concerned that address alone.
   EXPECT_EQ(get(pair, at, here, 8), Status::kOk);
   std::string target(16, '.');
   EXPECT_EQ(put(pair, target.data(), source.data(), 16), Status::kOk);

@@ -157,8 +157,8 @@ TEST_F(ShmCorruptMemory, DoorbellsOfUnknownRanksAreIgnored) {
   EXPECT_EQ(self.transport->active_rings(), 4u);  // those of ranks 1 and 2, empty
 }
 
-// Everything a peer may write, at random, while the reader polls and sends: no crash, no read beyond what
-// is a message's, and a well-behaved third rank is served throughout.
+// A peer writes random values to all that it may write, while the reader polls and sends: no crash, no read
+// beyond a message, and a correct third rank is served throughout.
 TEST_F(ShmCorruptMemory, RandomMemoryIsSurvived) {
   buries_ = true;
   for (uint32_t seed = 1; seed <= 300; ++seed) {

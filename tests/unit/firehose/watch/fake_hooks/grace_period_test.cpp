@@ -114,7 +114,7 @@ class GracePeriod : public ::testing::Test {
     }();
     return watched;
   }
-  // As a hook marks its thread. The note explains what the world releases.
+  // Marks a thread as a hook does. The record names the memory that the simulated call releases.
   static void enter(uint32_t i, uint32_t tid) {
     hydrant_hooks_thread_t& record = records[i];
     __atomic_store_n(&record.tid, tid, __ATOMIC_RELEASE);
@@ -318,7 +318,7 @@ TEST_F(RangeWait, EndingThreadIsAwaited) {
 
 class RangeSync : public GracePeriod {
  protected:
-  // In a world in which a change is under way at all times, and a call is inside that has noted the page.
+  // A change is under way at all times, and a call is inside whose record names the page.
   int steps_of_sync(uintptr_t addr, size_t len) {
     enter(2);
     return steps_until(
@@ -341,7 +341,7 @@ TEST_F(RangeSync, DoesNotWaitAndHasTheRangeForgotten) {
   EXPECT_FALSE(listener.told_of(memory, 3, 1));
 }
 
-// As a heap grows by less than a page: what was there before on its last page is there still.
+// A heap grows by less than a page: the earlier contents of its last page are still there.
 TEST_F(RangeSync, PartialPageIsInvalidatedButNotReportedAsUnmapped) {
   MappedMemory memory(4);
   memory.replace(0, 4);

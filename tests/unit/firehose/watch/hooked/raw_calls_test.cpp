@@ -28,7 +28,7 @@ namespace hydrant::testing {
 namespace {
 
 constexpr unsigned kSlowReaderUs = 300'000;
-// With a defect the reader must not wake before the test has looked; the test then ends its delay.
+// With a defect the reader must not wake before the test has checked; the test then ends the delay.
 constexpr unsigned kAsleepTimes = 400;
 
 class RawCalls : public WatchedPinCache {
@@ -374,7 +374,7 @@ TEST_F(LibcsOwnCalls, ProgramsStackIsNotLibcs) {
   };
   ASSERT_EQ(pthread_create(&thread, &attributes, run, &tid), 0);
   ASSERT_EQ(pthread_join(thread, nullptr), 0);
-  // Until the kernel has forgotten it, the thread may be what releases memory.
+  // Until the kernel has removed the thread, it may count as the caller that releases memory.
   ASSERT_TRUE(wait_until([&tid] { return syscall(SYS_tgkill, getpid(), tid.load(), 0) != 0; }));
   pthread_attr_destroy(&attributes);
   use_memory(static_cast<char*>(stack), kBytes);
@@ -430,7 +430,7 @@ TEST_F(LibcsOwnCalls, HandlersThatReleaseStayFree) {
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
   });
-  // Until the share of checked hits means something, too.
+  // Runs until the share of checked hits is significant, too.
   const auto hits = [&] {
     const hydrant_stats_t stats = stats_of(anywhere_);
     return stats.hits + stats.refills;

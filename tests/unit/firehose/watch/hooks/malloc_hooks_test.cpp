@@ -202,7 +202,7 @@ TEST_F(MallocHooks, HeapRemappedAtItsAddressIsSynced) {
       EXPECT_EQ(syncs, 1u);
       EXPECT_TRUE(is_marked(held.back()));
     }
-    // Another block of a heap that is there is not.
+    // Another block of an existing heap is not synced.
     void* more = nullptr;
     EXPECT_EQ(syncs_of([&more] { more = malloc(kBytes); }), 0u);
     free(more);

@@ -149,7 +149,7 @@ TEST_F(ThreadHooks, NoTwoLiveThreadsShareARecord) {
   EXPECT_NE(records.front(), nullptr);
 }
 
-// Until the other end of the pipe is closed.
+// Blocks until the other end of the pipe is closed.
 void* wait_for_end(void* read_end) {
   char byte;
   while (read(*static_cast<int*>(read_end), &byte, 1) > 0) {
