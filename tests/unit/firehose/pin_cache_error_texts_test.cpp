@@ -184,7 +184,7 @@ TEST_F(PinCacheErrorTexts, FailedUnpinsAreCountedApartAndNamed) {
   const hydrant_stats_t stats = stats_of(domain_);
   EXPECT_EQ(stats.unpins, 0u);
   EXPECT_EQ(stats.unpin_failures, 1u);
-  EXPECT_EQ(stats.charged_bytes, 0u) << "nothing more can be done: the charge is given back";
+  EXPECT_EQ(stats.charged_bytes, 0u) << "the charge is released all the same";
   EXPECT_EQ(hydrant_release(pin(50)), GASNET_OK);
   EXPECT_EQ(hydrant_flush(domain_), GASNET_OK);
   EXPECT_EQ(stats_of(domain_).unpins, 1u);

@@ -47,7 +47,7 @@ TEST_P(PinCacheFaultsInMode, UnmappedMemoryIsRefusedAtOnceAndRemembered) {
   expect_refused(3, 3, HYDRANT_LOCAL_READ);
   const uint64_t calls = registrar_.pin_calls();
   for (int i = 0; i < 10; ++i) expect_refused(3, 3, HYDRANT_LOCAL_READ);
-  EXPECT_EQ(registrar_.pin_calls(), calls) << "asked again although the answer is known";
+  EXPECT_EQ(registrar_.pin_calls(), calls) << "called again although the result is known";
   expect_works(3, 1, HYDRANT_LOCAL_WRITE);
   expect_works(5, 1, HYDRANT_LOCAL_WRITE);
   registrar_.refuse_nothing();
@@ -323,7 +323,7 @@ TEST_P(PinCacheFaultsInMode, FailureOfEveryNthCallLosesAndLeaksNothing) {
       destroy();
       if (HasFailure()) return;
     }
-    EXPECT_GT(n, 10u) << "the course asks for more than ten registrations";
+    EXPECT_GT(n, 10u) << "the course needs more than ten registrations";
   }
 }
 

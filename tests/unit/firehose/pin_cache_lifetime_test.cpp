@@ -181,7 +181,7 @@ TEST_F(DomainLifetime, AForkFindsADomainThatIsEnding) {
   int status = -1;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0)
-      << "the registrar was not told in the child";
+      << "the registrar was not notified in the child";
   EXPECT_EQ(first_.forgotten.load(), 0);
 }
 

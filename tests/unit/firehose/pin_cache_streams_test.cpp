@@ -147,7 +147,7 @@ TEST_F(PinCacheStreams, ShortStreamEvictsNothing) {
   region(0), region(10), region(20);
   ASSERT_EQ(stats_of(domain_).charged_bytes, 64 * kPage);
   region(50), region(51), region(52);
-  EXPECT_EQ(stats_of(domain_).evictions, 3u) << "more than it was asked for";
+  EXPECT_EQ(stats_of(domain_).evictions, 3u) << "more than the request needed";
   EXPECT_EQ(extended(), 0u);
 }
 

@@ -158,7 +158,7 @@ TEST_F(PinCacheThreads, HoldOutlivesItsThread) {
   ASSERT_NE(held.region, nullptr);
   EXPECT_EQ(stats_of(domain_).live_holds, 1u);
   EXPECT_EQ(hydrant_flush(domain_), GASNET_OK);
-  EXPECT_EQ(check(held, 3, 2), "") << "flushed although a dead thread's hold lives";
+  EXPECT_EQ(check(held, 3, 2), "") << "flushed although an exited thread's hold remains";
   std::thread([&] { EXPECT_EQ(hydrant_release(held), GASNET_OK); }).join();
   EXPECT_EQ(stats_of(domain_).live_holds, 0u);
   EXPECT_EQ(hydrant_flush(domain_), GASNET_OK);

@@ -273,7 +273,7 @@ TEST_F(PinCacheUnpinFirst, InvalidationUnpinsEarlierDeadRegions) {
   join_neighbours(20);
   EXPECT_EQ(invalidate(8), GASNET_OK);
   EXPECT_EQ(registrar_.live_bytes(), 3 * kPage)
-      << "of the other two pages, which were not asked for";
+      << "of the other two pages, which were not requested";
   replace(8);
   EXPECT_EQ(hydrant_poll(domain_), 0);
   EXPECT_EQ(lives_.late(), 0u);

@@ -86,7 +86,7 @@ TEST_F(PinCacheWatchNeighbours, NeighbourOfVouchedMemoryIsNotVouchedFor) {
 // Nor does more cached memory make a hit on vouched memory query the kernel.
 TEST_F(PinCacheWatchNeighbours, VouchedMemoryIsHitUncheckedWhateverItsNeighbours) {
   if (the_monitor().cover(arena_.addr(4), kPage, 0) == HYDRANT_COVER_WATCHED)
-    GTEST_SKIP() << "with the hooks no hit asks the kernel";
+    GTEST_SKIP() << "with the hooks no hit queries the kernel";
   create(watching());
   use(4, 2);
   ASSERT_EQ(hydrant_vouch(domain_, arena_.page(6), 2 * kPage), GASNET_OK);
@@ -127,7 +127,7 @@ TEST_F(PinCacheWatchNeighbours, VouchedMemoryNeedsNoMonitor) {
   const uint64_t number = use(4);
   renew(4);
   the_monitor().invalidate(arena_.addr(4), kPage);
-  EXPECT_EQ(use(4), number) << "the client says when";
+  EXPECT_EQ(use(4), number) << "the client invalidates";
   EXPECT_EQ(coverage(4), HYDRANT_COVERAGE_CLIENT);
   EXPECT_EQ(hydrant_invalidate(domain_, arena_.page(4), kPage), GASNET_OK);
   EXPECT_GT(use(4), number);

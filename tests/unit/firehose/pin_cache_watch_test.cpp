@@ -52,7 +52,7 @@ TEST_P(PinCacheWatch, TryPinOfUncachedMemoryDoesNotQueryTheKernel) {
   };
   EXPECT_EQ(run_in_child([&] { return after_asking_is_forbidden(9); }), "");
   EXPECT_NE(run_in_child([&] { return after_asking_is_forbidden(3); }), "")
-      << "the kernel is not asked any more";
+      << "the kernel is not queried any more";
 }
 
 TEST_P(PinCacheWatch, NewLifeOfTheSameAddressesIsRegisteredAnew) {
@@ -140,7 +140,7 @@ TEST_P(PinCacheWatch, PollUnpinsReleasedUnheldMemory) {
   unmap(6);
   the_monitor().settle();
   EXPECT_EQ(stats_of(domain_).dead_regions, 2u);
-  EXPECT_EQ(registrar_.live(), 2u) << "never from where the news came";
+  EXPECT_EQ(registrar_.live(), 2u) << "never in the thread that reports";
   EXPECT_EQ(hydrant_poll(domain_), 0);
   EXPECT_EQ(registrar_.live(), 0u);
   EXPECT_EQ(stats_of(domain_).dead_regions, 0u);
@@ -157,7 +157,7 @@ TEST_P(PinCacheWatch, MuchThatWentIsDeregisteredByTheNextMiss) {
   use(4, 9);
   unmap(4, 9);
   the_monitor().settle();
-  EXPECT_EQ(registrar_.live_bytes(), 9 * kPage) << "never from where the news came";
+  EXPECT_EQ(registrar_.live_bytes(), 9 * kPage) << "never in the thread that reports";
   use(40);
   EXPECT_EQ(registrar_.live_bytes(), kPage) << "more than an eighth of the budget was dead";
   map(4, 9);

@@ -130,7 +130,7 @@ TEST(FakeRegistrar, LimitsChargesAndReleasesThemOnCommand) {
   (void)fake.unpin(kA, a.data());
   (void)fake.unpin(kB, b.data());
   fake.release_charges();
-  EXPECT_EQ(fake.charged_bytes(), 0u) << "what was charged at the pin is given back";
+  EXPECT_EQ(fake.charged_bytes(), 0u) << "the charge of the pin is released";
 }
 
 TEST(FakeRegistrar, DivisiblePinsAreUndoneInPieces) {

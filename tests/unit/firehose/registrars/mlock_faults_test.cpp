@@ -215,7 +215,8 @@ TEST_F(MlockFaults, AnUnlockThatFailsIsReported) {
   EXPECT_EQ(mlock_->unpin(kernel_.pages(0, 4), nullptr), UnpinResult::kBroken);
   EXPECT_NE(std::string(last_error_text()).find("not permitted"), std::string::npos)
       << last_error_text();
-  EXPECT_EQ(mlock_->unpin(kernel_.pages(0, 4), nullptr), UnpinResult::kBroken) << "it is gone";
+  EXPECT_EQ(mlock_->unpin(kernel_.pages(0, 4), nullptr), UnpinResult::kBroken)
+      << "already unpinned";
 }
 
 TEST_F(MlockFaults, PinPopulatesEachPageOnceAndAWritersEndsTwice) {

@@ -72,7 +72,7 @@ TEST_F(ExportTableTest, WithheldExportIsReleasedByTheTargetOnly) {
   EXPECT_FALSE(exports_.release_any(1, &from, &ended_));
   EXPECT_FALSE(release(told, 1));
   EXPECT_EQ(exports_.count(), 1u);
-  EXPECT_TRUE(exports_.publish(last, &ended_)) << "its peer is gone";
+  EXPECT_TRUE(exports_.publish(last, &ended_)) << "its peer is lost";
   EXPECT_EQ(ended_.range.addr, 10 * kPage);
   EXPECT_EQ(exports_.count(), 0u);
 }

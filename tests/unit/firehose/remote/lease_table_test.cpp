@@ -67,7 +67,7 @@ TEST(LeaseTable, IdlePeersLeaseIsCutAndReported) {
   EXPECT_FALSE(leases.take_change(&told));
   EXPECT_GT(leases.number(2), before);
   EXPECT_LT(leases.lease(2), leases.held(2));
-  EXPECT_FALSE(leases.admit(2, kPage, false)) << "nothing before it has given back";
+  EXPECT_FALSE(leases.admit(2, kPage, false)) << "no grant before a release";
   // The amount that it releases is lent to other peers.
   const uint64_t lease = leases.lease(1);
   leases.release(2, leases.held(2));

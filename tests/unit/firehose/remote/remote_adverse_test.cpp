@@ -59,7 +59,7 @@ TEST(RemoteAdverse, BlockedPeerDelaysNoOtherPeer) {
              HYDRANT_REMOTE_CALL);
   world.deliver();
   world.poll_all();
-  ASSERT_EQ(world.pending(), 0u) << "its answer is kept";
+  ASSERT_EQ(world.pending(), 0u) << "its reply is kept";
   // Refused once as well: it is queued behind the other.
   remote_pin(world, 2, 0, world[0].arena.addr(1), kPage, &second, HYDRANT_REMOTE_WRITE,
              HYDRANT_REMOTE_CALL);

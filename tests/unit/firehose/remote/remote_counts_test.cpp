@@ -401,7 +401,7 @@ TEST(RemoteQuotas, EmptyReclaimIsAnswered) {
     world.settle();
     EXPECT_EQ(world.stats(1).reclaims, round);
   }
-  EXPECT_EQ(world.stats(0).releases_alone, 6u) << "one answer each";
+  EXPECT_EQ(world.stats(0).releases_alone, 6u) << "one reply each";
   EXPECT_EQ(world.stats(1).exports, 16u);
   for (const RemoteResult& result : held) hydrant_remote_release(result.pin);
   expect_nothing_left(world);

@@ -210,7 +210,7 @@ TEST(RemotePinLifetime, BrokenSendFailsOnlyThatPin) {
   remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a);
   EXPECT_EQ(a.code, HYDRANT_ERR_BROKEN);
   world.settle();
-  EXPECT_FALSE(a.done) << "it was said by the code";
+  EXPECT_FALSE(a.done) << "the code reported it";
   EXPECT_EQ(world.stats(0).firehose_bytes, 0u);
   remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &b);
   world.settle();

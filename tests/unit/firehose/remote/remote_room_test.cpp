@@ -53,8 +53,8 @@ TEST(RemoteRoom, WaitingPeerIsNotifiedOfRoomOnce) {
   expect_declined(world, 2);
   ASSERT_EQ(await(world, 2), GASNET_OK);
   const uint64_t sent = world[0].sent[HYDRANT_LANE_REQUEST];
-  EXPECT_EQ(await(world, 2), GASNET_OK) << "asked already";
-  EXPECT_EQ(await(world, 3), GASNET_OK) << "the shorter one is told first";
+  EXPECT_EQ(await(world, 2), GASNET_OK) << "a wait is registered already";
+  EXPECT_EQ(await(world, 3), GASNET_OK) << "the shorter wait is notified first";
   EXPECT_EQ(world[0].sent[HYDRANT_LANE_REQUEST], sent);
   for (int i = 0; i < 100; ++i) world.settle();
   EXPECT_TRUE(told.empty());
@@ -99,7 +99,7 @@ TEST(RemoteRoom, RoomNotificationIsRetriedUntilSent) {
   RemotePinCluster world(waiting(&told));
   world.refuse(0, 1);
   EXPECT_EQ(await(world, 2), GASNET_ERR_NOT_READY);
-  ASSERT_EQ(await(world, 2), GASNET_OK) << "it was not asked";
+  ASSERT_EQ(await(world, 2), GASNET_OK) << "the first request was not sent";
   world.refuse(1, 1);
   world.deliver();
   EXPECT_EQ(world.pending(), 0u);

@@ -52,7 +52,7 @@ TEST(RemoteThreads, MemoryReleasedDuringAMoveIsNotGranted) {
     ASSERT_TRUE(a.done);
     if (!a.held()) continue;
     EXPECT_GE(target.registrar.serial_of(a.pin.region->key), oldest)
-        << "said to be out of reach, and granted";
+        << "reported quiet, and granted";
     hydrant_remote_release(a.pin);
   }
   EXPECT_GT(met, 0);

@@ -373,7 +373,7 @@ TEST_F(MonitorCover, QuietWithoutReleasesInFlight) {
   EXPECT_TRUE(wait_until([] { return the_monitor().quiet(0) == 0; }));
   memory_.unmap(0, 4);
   EXPECT_TRUE(wait_until([] { return the_monitor().quiet(1'000'000) == 0; }));
-  EXPECT_TRUE(listener_.told_of(memory_, 0, 4)) << "quiet includes having told";
+  EXPECT_TRUE(listener_.told_of(memory_, 0, 4)) << "quiet includes the notification";
 }
 
 // A slow client delays the other clients, and the monitor does not report quiet() meanwhile.

@@ -192,7 +192,7 @@ TEST_F(UserfaultTest, GuardPagesAreTheUnreportedWay) {
   if (answer != 0) GTEST_SKIP() << "no MADV_GUARD_INSTALL here (Linux 6.13): " << strerror(errno);
   EXPECT_EQ(changes, Changes{});
   ASSERT_EQ(madvise(memory_.page(4), 4 * kPage, kGuardInstall + 1), 0);
-  EXPECT_EQ(memory_.page(4)[0], std::byte{0}) << "the pages are gone all the same";
+  EXPECT_EQ(memory_.page(4)[0], std::byte{0}) << "the pages are dropped all the same";
 }
 
 TEST_F(UserfaultTest, ProtectionAndLocksChangeNothing) {

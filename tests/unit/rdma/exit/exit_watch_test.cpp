@@ -235,7 +235,7 @@ TEST_F(ClosedExitChannel, ClaimsLeaveForeignDescriptorsAlone) {
   const std::vector<int> numbers = own_.others();
   EXPECT_EQ(numbers.size(), 5U);
   const ProgramsFiles program(numbers);
-  EXPECT_FALSE(words_->claim_wait()) << "asked once";
+  EXPECT_FALSE(words_->claim_wait()) << "claimed once";
   words_.reset();
   EXPECT_EQ(program.harm(), "");
 }

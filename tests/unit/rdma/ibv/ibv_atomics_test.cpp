@@ -90,7 +90,7 @@ TEST_F(IbvAtomics, CompareSwapSwapsOnMatch) {
   EXPECT_EQ(pair.before(), 5U);
   EXPECT_EQ(pair.word(0), kGreatest - 1);
   ASSERT_EQ(pair.carry_out(0, swap(5, 9)), Status::kOk);
-  EXPECT_EQ(pair.before(), kGreatest - 1) << "the answer says that nothing was stored";
+  EXPECT_EQ(pair.before(), kGreatest - 1) << "the old value shows that nothing was stored";
   EXPECT_EQ(pair.word(0), kGreatest - 1);
 }
 
@@ -161,7 +161,7 @@ TEST_F(IbvAtomics, MisalignedWordIsABadArgument) {
             Status::kBadArg);
   EXPECT_EQ(fake_verbs::traffic().posts, posts);
   EXPECT_EQ(told.times, 0U);
-  EXPECT_EQ(pair.carry_out(0, add(1)), Status::kOk) << "nothing has gone wrong";
+  EXPECT_EQ(pair.carry_out(0, add(1)), Status::kOk) << "the connection is unaffected";
 }
 
 TEST_F(IbvAtomics, NotOfferedWithoutDeviceSupport) {

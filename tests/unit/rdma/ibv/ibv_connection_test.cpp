@@ -200,7 +200,8 @@ TEST_F(IbvConnection, ForeignAddressesAreRejectedWithAnError) {
   bytes = good + "more";
   EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kBroken);
   bytes = good;
-  EXPECT_EQ(world.send(0, 1, Lane::kRequest, 1, "abcd"), Status::kOk) << "it may be asked again";
+  EXPECT_EQ(world.send(0, 1, Lane::kRequest, 1, "abcd"), Status::kOk)
+      << "the connection may be retried";
 }
 
 TEST_F(IbvConnection, OtherSettingsAreRefusedWithAText) {

@@ -102,7 +102,7 @@ TEST_F(IbvMessages, FloodKeepsItsOrderInEachLaneAndItsCredits) {
   }
   ASSERT_TRUE(world.arrived(1, 2 * kCount));
   EXPECT_EQ(wrong, 0U);
-  EXPECT_GT(world[1].transport->counts().control, 0U) << "nothing else told of credits";
+  EXPECT_GT(world[1].transport->counts().control, 0U) << "no other message returned credits";
 }
 
 TEST_F(IbvMessages, CellsArriveWholeAndInOrderWithTheirLane) {

@@ -43,7 +43,7 @@ class IbvRegistrarTest : public ::testing::Test {
   }
   void TearDown() override {
     registrar_.reset();
-    EXPECT_TRUE(fake_verbs::live().none()) << "something was not given back";
+    EXPECT_TRUE(fake_verbs::live().none()) << "an object was not released";
   }
   void open(const fake_verbs::Device& device = {}) {
     fake_verbs::add_device(device);
@@ -133,7 +133,7 @@ TEST_F(IbvRegistrarTest, OnlyActiveForkProtectionIsUnpinnedBeforeTheRelease) {
   open();
   EXPECT_FALSE(registrar_->traits().unpin_before_release);
   fake_verbs::set_fork_status(IBV_FORK_ENABLED);
-  EXPECT_FALSE(registrar_->traits().unpin_before_release) << "constant for its life";
+  EXPECT_FALSE(registrar_->traits().unpin_before_release) << "constant for its lifetime";
   ASSERT_EQ(IbvRegistrar::open(nullptr, &registrar_), Status::kOk);
   EXPECT_TRUE(registrar_->traits().unpin_before_release);
   // The kernel copies pinned pages at a fork: the library changes no memory.

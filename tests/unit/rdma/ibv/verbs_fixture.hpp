@@ -32,7 +32,7 @@ class VerbsTest : public ::testing::Test {
     fake_verbs::add_device({});
   }
   void TearDown() override {
-    EXPECT_TRUE(fake_verbs::live().none()) << "something was not given back";
+    EXPECT_TRUE(fake_verbs::live().none()) << "an object was not released";
     const fake_verbs::Traffic traffic = fake_verbs::traffic();
     EXPECT_EQ(traffic.not_ready, 0U) << "a message found no receive buffer";
     EXPECT_EQ(traffic.overruns, 0U) << "a completion found no room";

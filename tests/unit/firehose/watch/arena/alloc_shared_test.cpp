@@ -117,7 +117,7 @@ TEST(AllocShared, LocationLeadsToTheSameBytes) {
 
   hydrant_free(p);
   EXPECT_GE(hydrant_alloc_trim(), 4 * kMiB);
-  EXPECT_EQ(*seen, 0) << "what was given back is gone for the other process, too";
+  EXPECT_EQ(*seen, 0) << "memory returned to the kernel is empty for the other process, too";
   munmap(view, location.file_bytes);
 }
 

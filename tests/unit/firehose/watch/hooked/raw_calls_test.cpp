@@ -490,7 +490,7 @@ TEST_F(RawCallsMutants, ReadFirst) {
   replace_raw(kA);
   const uint64_t second = use(kA);
   set_mutant(Mutant::kNone, 0);
-  EXPECT_EQ(second, first) << "the caller goes on before free hits have ended";
+  EXPECT_EQ(second, first) << "the caller continues before free hits have ended";
 }
 
 TEST_F(RawCallsMutants, ReadFirstIsTheDefectNotTheDelay) {

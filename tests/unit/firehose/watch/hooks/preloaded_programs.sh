@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# preloaded_programs.sh HOOKS: programs that know nothing of the hooks say the same and end the same with
-# them, alone and beside another allocator, on either side of it.
+# preloaded_programs.sh HOOKS: programs that are not linked with the hooks have the same output and exit
+# status with them, alone and beside another allocator that is preloaded before or after them.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../../../../support/patience.sh"
 hooks=$1
@@ -36,7 +36,7 @@ compare() {
   echo "$name: compared ${#preloads[@]} times"
 }
 
-# A folder of many names that nothing changes meanwhile.
+# A folder of many files that do not change during the test.
 mkdir -p "$folder/listed/names"
 (cd "$folder/listed/names" && touch name-{1..1000} "$(printf 'n%.0s' {1..200})" && chmod 755 name-1*)
 compare ls ls -la "$folder/listed/names"
