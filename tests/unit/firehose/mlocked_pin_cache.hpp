@@ -11,7 +11,7 @@ namespace hydrant::testing {
 
 class MlockedPinCache : public WatchedPinCache {
  protected:
-  // merge_bytes 0: the default, also for streams. Skips the test where little can be locked.
+  // merge_bytes 0: the default, also for streams. Skips the test if too little memory can be locked.
   void create_over_mlock(uint32_t watch, size_t merge_bytes = 0,
                          uint32_t mode = HYDRANT_MODE_REGION) {
     hydrant_domain_options_t options;

@@ -29,13 +29,13 @@ class WatchedPinCache : public PinCacheTest {
   void SetUp() override {
     HYDRANT_NEEDS_USERFAULTFD();
 #if HYDRANT_MUTANTS
-    // A pin that loses patience does without the cache, which a test may take for a defect.
+    // A pin whose wait for the reader expires is not cached, which a test could take for a defect.
     constexpr double kMore = 50;
     set_patience(static_cast<unsigned>(std::ceil(patience() * kMore)));
     // Regions that a test leaves dead stay so until it calls the cache.
     Upkeep::set_delay_ns(UINT64_MAX / 2);
 #endif
-    the_monitor().settle();  // late news of what an earlier test had in the same place
+    the_monitor().settle();  // late reports of an earlier test's memory at the same addresses
   }
 
   hydrant_domain_options_t watching(uint32_t mode = HYDRANT_MODE_REGION) const {
@@ -44,7 +44,7 @@ class WatchedPinCache : public PinCacheTest {
     options.mode = mode;
     return options;
   }
-  // Pins and releases; the number of the registration that served, 0 if none.
+  // Pins and releases; the number of the registration that was used, 0 if none.
   uint64_t use(size_t page, size_t pages = 1, uint32_t access = HYDRANT_LOCAL_WRITE) {
     const hydrant_pin_t held = pin(page, pages, access);
     if (held.region == nullptr) {

@@ -14,16 +14,17 @@
 
 namespace hydrant {
 
-// Sees what clients do not.
+// A friend of BufferPool with access to its private state.
 struct BufferPoolPeer {
-  // Owners and thieves with full fences, as where membarrier is refused. Requires: no thread has used it.
+  // Makes owners and thieves use full fences, as without membarrier. Requires: no thread has used the pool
+  // yet.
   static void make_symmetric(BufferPool& pool) { pool.asymmetric_ = false; }
   static pool::Magazine& own_magazine(BufferPool& pool) { return *pool.own_magazine(); }
 };
 
 namespace testing {
 
-// Classes from `smallest` up, with so many buffers each.
+// Options of a pool with size classes from `smallest` up, with `counts` buffers each.
 inline BufferPoolOptions pool_options(size_t smallest, std::initializer_list<uint32_t> counts) {
   BufferPoolOptions options;
   options.name = "test pool";
@@ -54,7 +55,7 @@ class BufferPoolTest : public ::testing::Test {
   void release_buffer(const PoolBuffer& buffer) const {
     EXPECT_EQ(pool_->release_buffer(buffer.addr), Status::kOk) << last_error_text();
   }
-  // Everything that this size can get.
+  // Takes all buffers that a request of this size can get.
   std::vector<PoolBuffer> take_all(size_t bytes) const {
     std::vector<PoolBuffer> all;
     PoolBuffer buffer;
@@ -66,7 +67,7 @@ class BufferPoolTest : public ::testing::Test {
     }
     return all;
   }
-  // How many that is.
+  // The number of these buffers.
   size_t available(size_t bytes) const {
     const std::vector<PoolBuffer> all = take_all(bytes);
     put_all(all);

@@ -22,7 +22,7 @@ inline MemoryRange at(size_t page, size_t pages = 1) {
   return {kBase + page * kPage, pages * kPage};
 }
 
-// Fences that the parts have paid for: this program has no others.
+// The number of fences that the parts have issued: this program has no others.
 extern unsigned g_fences;
 
 // A thread with counts for `slots` regions, as thread_state.cpp makes it.
@@ -56,7 +56,7 @@ struct Parts {
     EXPECT_TRUE(policy.map(slots));
   }
 
-  // A region in the state that a claim leaves it in, charged.
+  // Adds a region in the state after a claim, charged.
   RegionIndex add_pending(const CacheLock& lock, MemoryRange range,
                           Access access = Access::kLocalWrite) {
     const RegionIndex r = free_slots.allocate(lock);
@@ -70,7 +70,7 @@ struct Parts {
     budget.take(lock, {range.len, 1});
     return r;
   }
-  // The same published.
+  // Adds a published region.
   RegionIndex add_open(const CacheLock& lock, MemoryRange range,
                        Access access = Access::kLocalWrite) {
     const RegionIndex r = add_pending(lock, range, access);
@@ -120,7 +120,7 @@ struct Parts {
   BegunPins begun;
 };
 
-// Random numbers of a seed that a failure names.
+// Random numbers of a seed that failures report.
 class Random {
  public:
   explicit Random(uint32_t seed) : engine_(seed) {}

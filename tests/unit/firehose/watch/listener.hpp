@@ -20,7 +20,7 @@ inline uint32_t cover(const MappedMemory& memory, size_t page, size_t n, uint32_
   return the_monitor().cover(memory.addr(page), n * kPage, flags);
 }
 
-// A number that the monitor shows, and its reader writes.
+// Reads a number that the monitor publishes and its reader writes.
 inline uint64_t shown(const uint64_t* number) { return __atomic_load_n(number, __ATOMIC_ACQUIRE); }
 
 class Listener {
@@ -53,7 +53,7 @@ class Listener {
   bool told_of(const MappedMemory& memory, size_t page, size_t n) const {
     return told_of(memory.addr(page), n * kPage);
   }
-  // The same of what was unmapped.
+  // The same for reports of unmapped memory.
   bool told_of_unmapped(uintptr_t addr, size_t len) const {
     const size_t n = count();
     for (size_t i = 0; i < n; ++i) {

@@ -1,5 +1,5 @@
-// Groups that were started apart, each with a launcher of its own, in this thread: what they hand each other
-// are their endpoint addresses.
+// Groups that were started separately, each with its own launcher, in this thread: they exchange their
+// endpoint addresses.
 #pragma once
 
 #include "tests/unit/rdma/ibv/ibv_world.hpp"

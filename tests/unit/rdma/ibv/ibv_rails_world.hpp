@@ -33,7 +33,7 @@ class RailTest : public VerbsTest {
     for (size_t i = 0; i < memory.bytes_; ++i)
       memory.data.get()[i] = static_cast<std::byte>(i * 13 + i / 251 + seed);
   }
-  // Ranks 0 and 1 are connected, quiet, and know of `rails` rails between them, no more.
+  // Ranks 0 and 1 are connected, idle, and both know of exactly `rails` rails between them.
   static bool settle(IbvWorld& world, uint32_t rails) {
     world.connect(0, 1);
     const auto known = [&](Rank rank) { return world[rank].transport->rails_with(1 - rank); };
@@ -61,7 +61,7 @@ class RailTest : public VerbsTest {
       return world[0].transport->get_pinned(1, remote, local, bytes, told);
     });
   }
-  // As a rank whose registrar is `importer` has the key of `memory`.
+  // Imports `memory` as a rank whose registrar is `importer` does.
   static void import(PinnedMemory& memory, Registrar& importer, std::byte* key) {
     std::byte blob[64];
     size_t length = sizeof blob;

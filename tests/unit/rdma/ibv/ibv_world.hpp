@@ -93,7 +93,7 @@ class Inbox final : public Receiver {
   std::function<void(const Incoming&)> then;
 };
 
-// Told of the end of an operation.
+// Records the completion of an operation.
 struct Told : Transport::Completion {
   Told() { done = &hear; }
   static void hear(Transport::Completion& completion, Status status) noexcept {
@@ -167,7 +167,7 @@ struct IbvWorld {
   void poll_all() {
     for (auto& rank : ranks) rank->poll();
   }
-  // Polls everybody until `holds`, ten seconds at most; false then.
+  // Polls all ranks until `holds`, ten seconds at most; false then.
   bool until(const std::function<bool()>& holds) {
     const uint64_t deadline = in_seconds(10);
     while (!holds()) {
@@ -176,7 +176,7 @@ struct IbvWorld {
     }
     return true;
   }
-  // Tries until it is taken, polling everybody meanwhile.
+  // Retries the attempt until it is accepted, polling all ranks meanwhile.
   Status insist(const std::function<Status()>& attempt) {
     Status status = Status::kNotReady;
     const bool decided = until([&] { return (status = attempt()) != Status::kNotReady; });

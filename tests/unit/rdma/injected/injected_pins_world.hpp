@@ -63,7 +63,7 @@ inline Key imported(Registrar& registrar, const Blob& blob) {
   return key;
 }
 
-// An adapter's pins without the adapter.
+// The pins of an adapter, without a network.
 struct Adapter {
   explicit Adapter(const InjectedPins::Limits& limits = {.is_fake = true}) {
     EXPECT_EQ(InjectedPins::open(limits, wire, &pins), Status::kOk) << last_error_text();

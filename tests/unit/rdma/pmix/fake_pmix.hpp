@@ -38,7 +38,7 @@ using Get = std::function<pmix_status_t(uint32_t rank, const char* key, pmix_val
 void answer_gets(Get get);
 // The bytes of the last PMIx_Put().
 std::vector<char> last_put();
-// Answers the lookup that waits, if there is one, in the calling thread.
+// Completes the waiting lookup, if there is one, in the calling thread.
 void answer_lookup(pmix_status_t status, std::span<pmix_pdata_t> data);
 
 }  // namespace hydrant::testing::fake_pmix

@@ -88,11 +88,11 @@ class ShmCorruptMemory : public ::testing::Test {
   void SetUp() override { ::testing::internal::CaptureStderr(); }
   void TearDown() override {
     const std::string lines = ::testing::internal::GetCapturedStderr();
-    if (buries_) {
+    if (disconnects_) {
       EXPECT_NE(lines.find("rank 1 has corrupted"), std::string::npos);
     }
   }
-  bool buries_ = false;
+  bool disconnects_ = false;
 };
 
 std::atomic<uint64_t>& word_at(NodeRank& rank, uint32_t from, uint32_t to, Lane lane,
@@ -134,7 +134,7 @@ TEST_F(ShmCorruptMemory, MessagePastRingEndDisconnects) {
 }
 
 TEST_F(ShmCorruptMemory, ReaderPastWriterDisconnects) {
-  buries_ = true;
+  disconnects_ = true;
   Pair pair;
   for (uint32_t i = 0; i < shm::kRingLines[0]; ++i) {
     ASSERT_EQ(pair.a.try_send(1, Lane::kRequest, 1, 1), Status::kOk);
@@ -160,7 +160,7 @@ TEST_F(ShmCorruptMemory, DoorbellsOfUnknownRanksAreIgnored) {
 // A peer writes random values to all that it may write, while the reader polls and sends: no crash, no read
 // beyond a message, and a correct third rank is served throughout.
 TEST_F(ShmCorruptMemory, RandomMemoryIsSurvived) {
-  buries_ = true;
+  disconnects_ = true;
   for (uint32_t seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE(seed);
     NodeFile file(3);

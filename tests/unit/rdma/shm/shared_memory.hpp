@@ -55,7 +55,7 @@ class MemoryFile {
   int fd_ = -1;
 };
 
-// How often the file is mapped in this process, and how.
+// The number and the rights of the file's mappings in this process.
 struct Mapped {
   int times = 0;
   std::string rights;  // of the last, as "rw-s"
@@ -100,7 +100,7 @@ class Import {
 
   Status status() const { return status_; }
   shm::ShmKey key() const { return shm::ShmKey::load(bytes_); }
-  // Not inline: where it is null the test crashes, which the compiler would warn of.
+  // Not inline: the test crashes on null, of which the compiler would warn.
   [[gnu::noinline]] char* at(uintptr_t addr, size_t len = 1) const {
     return reinterpret_cast<char*>(key().find(addr, len));
   }

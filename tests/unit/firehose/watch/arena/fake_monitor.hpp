@@ -30,12 +30,12 @@ class FakeMonitor {
 
   // Makes pinned() report this range until unpin_all().
   void pin(const void* addr, size_t len);
-  // From on_invalidate()'s function.
+  // Pins from the function of on_invalidate().
   void pin_in_invalidate(const void* addr, size_t len);
   void unpin_all();
   // Sets a function that runs in each invalidate(), under the arena's lock: it may only read memory.
   void on_invalidate(std::function<void(uintptr_t, size_t)> look);
-  // As many ranges as add_arena() and add_kept_arena() take from now on.
+  // `refuse`: add_arena() and add_kept_arena() fail from now on.
   void refuse_arenas(bool refuse);
 
   std::vector<Call> calls();

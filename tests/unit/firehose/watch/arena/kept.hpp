@@ -1,4 +1,4 @@
-// Objects that no test may destroy: the library's map of addresses keeps what they reserved.
+// Objects that no test may destroy: the library's map of addresses refers to their reservations.
 #pragma once
 
 #include <memory>

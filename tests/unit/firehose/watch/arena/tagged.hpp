@@ -11,7 +11,7 @@ namespace hydrant::testing {
 
 constexpr size_t kMarkStride = 512;
 
-// Calls at(offset) where an allocation of so many bytes has its marks: every 512 bytes, and its last 8.
+// Calls at(offset) for each mark of an allocation of `bytes` bytes: every 512 bytes, and its last 8.
 template <class At>
 void for_each_mark(size_t bytes, At&& at) {
   if (bytes < sizeof(uint64_t)) return;
@@ -28,7 +28,7 @@ inline void write_marks(void* p, size_t bytes, uint64_t tag) {
   });
 }
 
-// True if what write_marks() wrote over `bytes` is there in the first `present` of them.
+// True if the marks that write_marks() wrote over `bytes` are intact in the first `present` of them.
 inline bool has_marks(const void* p, size_t bytes, uint64_t tag, size_t present) {
   bool good = true;
   for_each_mark(bytes, [&](size_t offset) {

@@ -21,7 +21,7 @@ struct Calls {
   uint64_t syncs = 0;
   uint64_t settles = 0;
   uint64_t file_changes = 0;
-  uint64_t others = 0;  // functions that hooks have no business with
+  uint64_t others = 0;  // functions that the hooks must not call
 };
 
 // Installed for its lifetime; one at a time. Its functions overwrite errno, which the hooks must preserve.
@@ -32,11 +32,11 @@ class FakeMonitor {
   FakeMonitor(const FakeMonitor&) = delete;
   FakeMonitor& operator=(const FakeMonitor&) = delete;
 
-  // Which memory was ever pinned; none at first.
+  // Sets the memory that counts as ever pinned; none at first.
   static void pin(const void* addr, size_t len);
   static void pin_everything();
   static void unpin_everything();
-  // The reader has taken something, until the next settle() or sync().
+  // The reader has an event in progress until the next settle() or sync().
   static void make_busy();
   static void set_removals(uint64_t number);
 
