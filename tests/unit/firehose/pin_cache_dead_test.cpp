@@ -29,7 +29,7 @@ class PinCacheDeadRegions : public PinCacheTest {
   uint64_t dead() const { return stats_of(domain_).dead_regions; }
 };
 
-TEST_F(PinCacheDeadRegions, AnEighthOfTheBudgetWaitsForPoll) {
+TEST_F(PinCacheDeadRegions, UnpinOfAnEighthOfTheBudgetIsDeferred) {
   create_with(64 * kPage);
   use(0, 8);
   use(0, 12);

@@ -20,7 +20,7 @@ class PinCacheInvariants : public PinCacheTest {
   }
 };
 
-TEST_F(PinCacheInvariants, TheLastReleaseOfAnInvalidatedRegionUnpinsIt) {
+TEST_F(PinCacheInvariants, LastReleaseOfAnInvalidatedRegionUnpinsIt) {
   create();
   use(0);
   const hydrant_pin_t held = pin(0);

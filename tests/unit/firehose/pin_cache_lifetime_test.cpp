@@ -98,7 +98,7 @@ struct FromCallback {
   hydrant_pin_t pin{};
 };
 
-TEST_F(DomainLifetime, ACallbackAtTheEndOfADomainMayBeginAnother) {
+TEST_F(DomainLifetime, CallbackAtADomainsEndMayCreateAnother) {
   const hydrant_domain_t ending = first_.create(kPage);
   const hydrant_pin_t held = hydrant_pin(ending, arena_.page(0), kPage, 0);
   ASSERT_NE(held.region, nullptr);
@@ -122,7 +122,7 @@ TEST_F(DomainLifetime, ACallbackAtTheEndOfADomainMayBeginAnother) {
   EXPECT_EQ(hydrant_domain_destroy(next.domain, HYDRANT_FINI_UNPIN), GASNET_OK);
 }
 
-TEST_F(DomainLifetime, ARegistrarMayPinInAnotherDomain) {
+TEST_F(DomainLifetime, RegistrarMayPinInAnotherDomain) {
   const hydrant_domain_t outer = first_.create();
   const hydrant_domain_t inner = second_.create();
   first_.inner = inner;
@@ -167,7 +167,7 @@ TEST_F(DomainLifetime, EverythingCanBeInvalidated) {
   EXPECT_EQ(hydrant_domain_destroy(domain, HYDRANT_FINI_UNPIN), GASNET_OK);
 }
 
-TEST_F(DomainLifetime, AForkFindsADomainThatIsEnding) {
+TEST_F(DomainLifetime, ForkReachesTheRegistrarOfAnEndingDomain) {
   const hydrant_domain_t ending = first_.create();
   ASSERT_EQ(hydrant_release(hydrant_pin(ending, arena_.page(0), kPage, 0)), GASNET_OK);
   first_.hold_unpin.store(true);

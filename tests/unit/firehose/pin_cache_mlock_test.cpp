@@ -57,7 +57,7 @@ TEST_P(PinCacheMlock, BytesThatStayLockedAreCounted) {
   EXPECT_EQ(stats_of(domain_).left_locked_bytes, 4 * kPage);
 }
 
-TEST_P(PinCacheMlock, AReplacedPartStaysLockedAndTheRestIsUnlocked) {
+TEST_P(PinCacheMlock, ReplacedPartStaysLockedAndTheRestIsUnlocked) {
   keep(4, 8);
   ASSERT_NE(mmap(arena_.page(6), 2 * kPage, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
@@ -69,7 +69,7 @@ TEST_P(PinCacheMlock, AReplacedPartStaysLockedAndTheRestIsUnlocked) {
   EXPECT_EQ(count_locked(4, 8), 2u);
 }
 
-TEST_P(PinCacheMlock, AHeldPinOfOldMemoryLeavesTheLockOfTheNew) {
+TEST_P(PinCacheMlock, HeldPinOfOldMemoryKeepsTheLockOfTheNew) {
   ASSERT_TRUE(becomes_quiet());
   const hydrant_pin_t held = pin(4, 4);
   ASSERT_NE(held.region, nullptr) << hydrant_error_text();

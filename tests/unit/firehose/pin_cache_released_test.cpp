@@ -283,7 +283,7 @@ TEST_F(PinCacheUpkeep, UnpinMayWaitForALockUnderWhichMemoryIsReleased) {
   EXPECT_TRUE(wait_until([this] { return registrar_.live() == 0; }));
 }
 
-TEST_F(PinCacheUpkeep, TheEndOfADomainWaitsForTheThread) {
+TEST_F(PinCacheUpkeep, DomainDestroyWaitsForTheThread) {
   create_with_unpin([this] {
     inside_ = true;
     EXPECT_TRUE(wait_until([this] { return may_go_.load(); }));
@@ -327,7 +327,7 @@ TEST_F(PinCacheUpkeep, ForkDoesNotWaitLongAndTheChildStartsItsOwnThread) {
 }
 
 // A lock that unpin() holds is free in the child.
-TEST_F(PinCacheUpkeep, AForkWaitsForAShortUnpin) {
+TEST_F(PinCacheUpkeep, ForkWaitsForAShortUnpin) {
   create_with_unpin([this] {
     const std::lock_guard lock(mutex_);
     ++calls_;

@@ -428,7 +428,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, MappingBoundaries,
                          ::testing::Values("guard", "hole", "readonly", "file"),
                          [](const auto& kind) { return std::string(kind.param); });
 
-TEST(PinCacheHugePages, APartOfAHugePageIsRegisteredWhole) {
+TEST(PinCacheHugePages, PartOfAHugePageIsRegisteredWhole) {
   constexpr size_t kHuge = 2 * kMiB;
   hydrant_domain_options_t options;
   hydrant_domain_options_init(&options);

@@ -179,7 +179,7 @@ TEST_F(PinCacheWatchMutants, NoCheckedTry) {
 
 // A thread whose start no hook saw may have its stack where a region was cached; its first pin waits until
 // the reader has reported earlier releases. Memory that is hit without a check stands for the stack.
-TEST_F(PinCacheWatchMutants, AThreadsFirstPinWaitsForTheReader) {
+TEST_F(PinCacheWatchMutants, ThreadsFirstPinWaitsForTheReader) {
   create(watching());
   use(page_);
   ASSERT_EQ(hydrant_invalidate(domain_, arena_.page(page_), kPage), GASNET_OK);

@@ -129,7 +129,7 @@ TEST_F(StreamDetectorTest, CutStreamStartsAgain) {
   EXPECT_EQ(miss(14).range, at(14)) << "inside what was only advised";
 }
 
-TEST_F(StreamDetectorTest, AStreamEarnsEvictionsByMovingOn) {
+TEST_F(StreamDetectorTest, StreamEarnsEvictionsByMovingOn) {
   miss(0), miss(1);
   EXPECT_FALSE(miss(2).earned);
   size_t page = 4;

@@ -42,7 +42,7 @@ class PinCacheCppCallbacks : public ::testing::Test {
   Domain domain_;
 };
 
-TEST_F(PinCacheCppCallbacks, ACallableMayBeMoveOnlyAndKeepThePin) {
+TEST_F(PinCacheCppCallbacks, CallableMayBeMoveOnlyAndKeepThePin) {
   create();
   Pin kept;
   auto once = std::make_unique<int>(7);
@@ -91,7 +91,7 @@ TEST_F(PinCacheCppCallbacks, DestroyCompletesWaitingPins) {
   EXPECT_EQ(token.use_count(), 1);
 }
 
-TEST_F(PinCacheCppCallbacks, ARefusedRequestDropsTheCallable) {
+TEST_F(PinCacheCppCallbacks, RefusedRequestDropsTheCallable) {
   create();
   registrar_.answer = HYDRANT_ERR_REFUSED;
   const auto token = std::make_shared<int>(0);
@@ -99,7 +99,7 @@ TEST_F(PinCacheCppCallbacks, ARefusedRequestDropsTheCallable) {
   EXPECT_EQ(token.use_count(), 1);
 }
 
-TEST_F(PinCacheCppCallbacks, ACallableThatThrowsEndsTheProgram) {
+TEST_F(PinCacheCppCallbacks, ThrowingCallableEndsTheProgram) {
   create();
   EXPECT_DEATH((void)ask(0, [](Pin) { throw std::runtime_error("thrown by the callable"); }), "");
 }
@@ -162,7 +162,7 @@ TEST_F(PinCacheCppCallbacks, EveryFunctionOfARegistrarIsCalled) {
   EXPECT_EQ(registrar_.ends, 1u);
 }
 
-TEST_F(PinCacheCppCallbacks, ARegistrarExplainsItsRefusal) {
+TEST_F(PinCacheCppCallbacks, RegistrarExplainsItsRefusal) {
   create();
   registrar_.answer = HYDRANT_ERR_BROKEN;
   const Pin broken = pin(0);
@@ -219,7 +219,7 @@ class LateRegistrar : public OwnRegistrar {
   }
 };
 
-TEST_F(PinCacheCppCallbacks, ARegistrarMayCompleteLater) {
+TEST_F(PinCacheCppCallbacks, RegistrarMayCompleteLater) {
   LateRegistrar late;
   options_.registrar = &late;
   create();

@@ -76,7 +76,7 @@ TEST_F(PinCacheCpp, EmptyPinHoldsNothing) {
   EXPECT_EQ(empty.get().region, nullptr);
 }
 
-TEST_F(PinCacheCpp, AnAllZeroPinOfTheCFunctionsIsEmptyToo) {
+TEST_F(PinCacheCpp, AllZeroCPinIsEmpty) {
   hydrant_set_error_text("an earlier error");
   const Pin empty(hydrant_pin_t{});
   EXPECT_FALSE(empty);
@@ -85,7 +85,7 @@ TEST_F(PinCacheCpp, AnAllZeroPinOfTheCFunctionsIsEmptyToo) {
 }
 
 #ifndef NDEBUG
-TEST_F(PinCacheCpp, AKeyThatIsTooLargeForTheRegistrarIsAsserted) {
+TEST_F(PinCacheCpp, TooLargeKeyIsAsserted) {
   struct TooLarge {
     char bytes[4096];
   };
@@ -99,7 +99,7 @@ TEST_F(PinCacheCpp, AKeyThatIsTooLargeForTheRegistrarIsAsserted) {
 }
 #endif
 
-TEST_F(PinCacheCpp, APinHoldsUntilTheEndOfItsScope) {
+TEST_F(PinCacheCpp, PinHoldsUntilTheEndOfItsScope) {
   create();
   {
     const Pin held = domain_.pin(arena_.page(3) + 100, 50, HYDRANT_LOCAL_WRITE);
@@ -119,7 +119,7 @@ TEST_F(PinCacheCpp, APinHoldsUntilTheEndOfItsScope) {
   EXPECT_EQ(registrar_.unpins, 0u);  // cached
 }
 
-TEST_F(PinCacheCpp, AMovedPinIsReleasedOnce) {
+TEST_F(PinCacheCpp, MovedPinIsReleasedOnce) {
   create();
   Pin first = pin(0);
   Pin second(std::move(first));
@@ -163,7 +163,7 @@ TEST_F(PinCacheCpp, RefusedPinHasAText) {
   EXPECT_EQ(domain_.pin(arena_.page(0), 0, 0).status(), GASNET_ERR_BAD_ARG);
 }
 
-TEST_F(PinCacheCpp, APinMayOutliveItsDomain) {
+TEST_F(PinCacheCpp, PinMayOutliveItsDomain) {
   create();
   Pin scope_end = pin(0), released = pin(4), moved = pin(8);
   EXPECT_EQ(domain_.end(), GASNET_OK);
@@ -233,7 +233,7 @@ TEST_F(PinCacheCpp, FailedCreationHasAText) {
   EXPECT_EQ(Domain(options_).status(), GASNET_ERR_BAD_ARG);
 }
 
-TEST_F(PinCacheCpp, AMovedDomainEndsOnce) {
+TEST_F(PinCacheCpp, MovedDomainEndsOnce) {
   create();
   EXPECT_STREQ(domain_.error(), "");
   EXPECT_EQ(domain_.status(), GASNET_OK);

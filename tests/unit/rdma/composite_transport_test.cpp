@@ -258,7 +258,7 @@ TEST_F(CompositeTransportTest, WithoutEventsSleepsAreShort) {
   EXPECT_LT(now_ns(), late);
 }
 
-TEST_F(CompositeTransportTest, AMessageOfTheNodeEndsASleep) {
+TEST_F(CompositeTransportTest, LocalMessageEndsASleep) {
   const uint64_t late = in_seconds(100);
   both->wake();
   both->sleep(late);

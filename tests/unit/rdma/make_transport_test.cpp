@@ -77,7 +77,7 @@ TEST_F(MakeTransport, SharedMemoryAloneDoesNotReachOtherNodes) {
   EXPECT_EQ(bootstrap.fences, 0U);
 }
 
-TEST_F(MakeTransport, ANetworkIsInjectedOverSharedMemoryOnly) {
+TEST_F(MakeTransport, NetworkIsInjectedOverSharedMemoryOnly) {
   ASSERT_EQ(setenv("HYDRANT_INJECT", "delay=7us", 1), 0);
   CountingBootstrap apart(place(2, {0}, 2));
   EXPECT_EQ(make(apart), Status::kBadArg);

@@ -98,7 +98,7 @@ TEST(Formatters, VectorsShowTheirTotals) {
   EXPECT_EQ(gasnett_format_memveclist(buffer.data(), 0, nullptr).totalsz, 0u);
 }
 
-TEST(Formatters, TheLargestValuesFit) {
+TEST(Formatters, LargestValuesFit) {
   void* const top = reinterpret_cast<void*>(UINTPTR_MAX - 1);
   const std::vector<Memvec> list(100, Memvec{top, SIZE_MAX});
   std::vector<char> buffer(gasnett_format_putvgetv_bufsz(100, 100), 'x');

@@ -37,7 +37,7 @@ TEST(FormatNumber, SizesTakeTheLargestUnitThatFits) {
   EXPECT_EQ(formatted(INT64_C(7) << 40, true), "7 TB");
 }
 
-TEST(FormatNumber, AShortBufferIsCutAndTerminated) {
+TEST(FormatNumber, ShortBufferIsCutAndTerminated) {
   char text[4] = {'x', 'x', 'x', 'x'};
   gasnett_format_number(123456, text, sizeof text, 0);
   EXPECT_STREQ(text, "123");

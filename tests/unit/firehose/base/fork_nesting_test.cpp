@@ -6,7 +6,7 @@
 namespace hydrant {
 namespace {
 
-TEST(ForkNesting, AForkLocksUnlessItsThreadHoldsAMutex) {
+TEST(ForkNesting, ForkLocksUnlessItsThreadHoldsAMutex) {
   ForkNesting nesting;
   Mutex mutex;
   for (int i = 0; i < 2; ++i) {
@@ -19,7 +19,7 @@ TEST(ForkNesting, AForkLocksUnlessItsThreadHoldsAMutex) {
   }
 }
 
-TEST(ForkNesting, AForkInsideAForkLocksNothing) {
+TEST(ForkNesting, ForkInsideAForkLocksNothing) {
   ForkNesting nesting;
   ASSERT_TRUE(nesting.begin());
   ASSERT_FALSE(nesting.begin());

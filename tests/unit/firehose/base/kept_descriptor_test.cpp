@@ -35,7 +35,7 @@ TEST(KeptDescriptor, NoneIsNotLost) {
   EXPECT_FALSE(none.is_lost());
 }
 
-TEST(KeptDescriptor, AFileOfTheProgramUnderTheNumberIsLeftAlone) {
+TEST(KeptDescriptor, ForeignFileUnderTheDescriptorIsLeftAlone) {
   const int fd = eventfd(0, EFD_CLOEXEC);
   KeptDescriptor kept(fd);
   ASSERT_EQ(kept.get(), fd);
@@ -49,7 +49,7 @@ TEST(KeptDescriptor, AFileOfTheProgramUnderTheNumberIsLeftAlone) {
   EXPECT_EQ(program.harm(), "");
 }
 
-TEST(KeptDescriptor, AClosedNumberIsLost) {
+TEST(KeptDescriptor, ClosedNumberIsLost) {
   const int fd = open_null();
   KeptDescriptor kept(fd);
   close(fd);

@@ -35,7 +35,7 @@ class TableSpaceTest : public ::testing::Test {
   TableSpace space_;
 };
 
-TEST_F(TableSpaceTest, ASmallTableIsKeptForTheNextOfItsSize) {
+TEST_F(TableSpaceTest, SmallTableIsKeptForTheNextOfItsSize) {
   constexpr size_t kBytes = 3 * kPage;
   void* first = space_.take(kBytes);
   ASSERT_NE(first, nullptr);
@@ -65,7 +65,7 @@ TEST_F(TableSpaceTest, TablesAreListedAndMemoryOfTheProgramIsNot) {
   munmap(program, kPage);
 }
 
-TEST_F(TableSpaceTest, ALargeTableIsUnmapped) {
+TEST_F(TableSpaceTest, LargeTableIsUnmapped) {
   void* large = space_.take(kLarge);
   ASSERT_NE(large, nullptr);
   std::memset(large, 1, kLarge);
@@ -74,7 +74,7 @@ TEST_F(TableSpaceTest, ALargeTableIsUnmapped) {
   EXPECT_FALSE(space_.overlaps(range_of(large, kLarge)));
 }
 
-TEST_F(TableSpaceTest, TheEndOfATableIsUnmapped) {
+TEST_F(TableSpaceTest, EndOfATableIsUnmapped) {
   constexpr size_t kBytes = 16 * kPage;
   constexpr size_t kKept = 4 * kPage;
   auto* table = static_cast<char*>(space_.take_apart(kBytes));
@@ -112,13 +112,13 @@ TEST_F(TableSpaceTest, ErrnoIsKept) {
   EXPECT_EQ(errno, EDOM);
 }
 
-TEST_F(TableSpaceTest, ARefusalIsNullWithItsReason) {
+TEST_F(TableSpaceTest, RefusalIsNullWithAReason) {
   EXPECT_EQ(space_.take(SIZE_MAX / 2), nullptr);
   EXPECT_EQ(errno, ENOMEM);
 }
 
 // Half of what the process may have is taken already: a chunk of the usual size is refused.
-TEST_F(TableSpaceTest, AnAddressLimitLeavesRoomForTables) {
+TEST_F(TableSpaceTest, AddressLimitLeavesRoomForTables) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {

@@ -28,7 +28,7 @@ TEST_F(WatchWindowsTest, WithoutAWindowAllIsApart) {
   EXPECT_EQ(windows_.ask(windows_.now(), kInside), Answer::kApart);
 }
 
-TEST_F(WatchWindowsTest, AnOpenWindowIsNotKnownUntilItIsAnnounced) {
+TEST_F(WatchWindowsTest, OpenWindowIsNotKnownUntilItIsAnnounced) {
   windows_.open();
   const uint64_t since = windows_.now();
   EXPECT_EQ(windows_.ask(since, kInside), Answer::kNotKnownYet);
@@ -63,7 +63,7 @@ TEST_F(WatchWindowsTest, TooManyWindowsMayHaveRegisteredAnything) {
   EXPECT_EQ(windows_.ask(since, kOutside), Answer::kMayBeWatched);
 }
 
-TEST_F(WatchWindowsTest, AChildHasNoWindowOpen) {
+TEST_F(WatchWindowsTest, ChildHasNoWindowOpen) {
   windows_.open();
   windows_.reset_in_child();
   EXPECT_EQ(windows_.now() % 2, 0u);

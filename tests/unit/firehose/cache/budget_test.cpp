@@ -42,7 +42,7 @@ TEST_F(BudgetTest, EmptyBudgetRegrowsAtOnce) {
   EXPECT_EQ(budget_.in_force(lock), 64 * kPage);
 }
 
-TEST_F(BudgetTest, AReservationUndoesItself) {
+TEST_F(BudgetTest, ReservationUndoesItself) {
   {
     Reservation reservation(budget_, mu_);
     const CacheLock lock(mu_);

@@ -40,7 +40,7 @@ TEST(HoldCounts, FewerThanNoneMarksTheRegion) {
   EXPECT_EQ(parts.holds.sum(lock, r), 0u);
 }
 
-TEST(HoldCounts, ARegionThatWasNeverOpenCountsFromItsBeginning) {
+TEST(HoldCounts, NeverOpenedRegionCountsFromItsStart) {
   Parts parts;
   const CacheLock lock(parts.mu);
   const RegionIndex r = parts.add_pending(lock, at(0));
@@ -97,7 +97,7 @@ TEST(HoldCounts, SumsAreThoseOfAPlainCount) {
   }
 }
 
-TEST(FreeSlots, ASlotIsReusedAfterAFenceOnly) {
+TEST(FreeSlots, SlotIsReusedAfterAFenceOnly) {
   Parts parts(4);
   const CacheLock lock(parts.mu);
   const RegionIndex first = parts.free_slots.allocate(lock);
@@ -107,7 +107,7 @@ TEST(FreeSlots, ASlotIsReusedAfterAFenceOnly) {
   EXPECT_EQ(parts.free_slots.allocate(lock), first);
 }
 
-TEST(FreeSlots, ASlotWithAHoldWaits) {
+TEST(FreeSlots, SlotWithAHoldWaits) {
   Parts parts(3);
   FakeThread thread(3);
   const CacheLock lock(parts.mu);
@@ -159,7 +159,7 @@ TEST(Gates, OnceFreeHitsEndHookedRegionsAreChecked) {
   EXPECT_TRUE(parts.checks.has_checked_regions());
 }
 
-TEST(PendingRegions, ARegistrationIsFoundUntilItIsPoisonedOrEnds) {
+TEST(PendingRegions, RegistrationIsFoundUntilItIsPoisonedOrEnds) {
   Parts parts;
   const CacheLock lock(parts.mu);
   const RegionIndex r = parts.add_pending(lock, at(0, 4));

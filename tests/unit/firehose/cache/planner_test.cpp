@@ -38,7 +38,7 @@ class PlannerTest : public ::testing::Test {
   Planner planner_{{config_, parts_.store, parts_.tables, parts_.budget, parts_.extensions}};
 };
 
-TEST_F(PlannerTest, ARequestAloneIsThePlan) {
+TEST_F(PlannerTest, RequestAloneIsThePlan) {
   const CacheLock lock(parts_.mu);
   const Plan alone = plan(lock, at(4, 2));
   EXPECT_EQ(alone.range, at(4, 2));
@@ -64,14 +64,14 @@ TEST_F(PlannerTest, NoMergeThatWouldEvict) {
   EXPECT_EQ(plan(lock, at(4, 2)).range, at(4, 2));
 }
 
-TEST_F(PlannerTest, ALongNeighbourJoinsOnceItsBorderIsCrossedOften) {
+TEST_F(PlannerTest, LongNeighbourIsMergedWhenItsBorderIsCrossedOften) {
   const CacheLock lock(parts_.mu);
   parts_.add_open(lock, at(0, 8));
   EXPECT_EQ(plan(lock, at(8, 1)).range, at(8, 1));
   EXPECT_EQ(plan(lock, at(8, 1)).range, at(0, 9)) << "a quarter of it by now";
 }
 
-TEST_F(PlannerTest, TheClientsOwnRegistrationsStayAlone) {
+TEST_F(PlannerTest, PrepinnedRegionsAreNotMerged) {
   const CacheLock lock(parts_.mu);
   const RegionIndex r = parts_.add_open(lock, at(2, 2));
   parts_.store.infos(lock)[r].prepinned = true;

@@ -106,7 +106,7 @@ TEST_F(WatchLinkTest, QuietIsQueriedOncePerRequest) {
   EXPECT_EQ(g_told.asked_quiet, 2);
 }
 
-TEST_F(WatchLinkTest, AnExtensionMustBeWatchedAsWellAsTheRequest) {
+TEST_F(WatchLinkTest, ExtensionMustBeWatchedAsWellAsTheRequest) {
   ASSERT_EQ(start(), Status::kOk);
   Plan plan;
   plan.range = {kRange.addr, 4 * kRange.len};

@@ -52,7 +52,7 @@ class CancelledThreads : public ::testing::Test {
   hydrant_domain_t domain_ = 0;
 };
 
-TEST_F(CancelledThreads, TheFirstPinOfAProcessLeavesNoLockHeld) {
+TEST_F(CancelledThreads, FirstPinOfAProcessLeavesNoLockHeld) {
   hydrant_pin_t first{};
   EXPECT_EQ(run_to_be_cancelled([&] { first = pin(3); }), "");
   EXPECT_EQ(hydrant_pin_status(first), GASNET_OK);
@@ -69,7 +69,7 @@ TEST_F(CancelledThreads, TheFirstPinOfAProcessLeavesNoLockHeld) {
 }
 
 // A thread that returns from its function can be cancelled in the destructors of its keys.
-TEST_F(CancelledThreads, AThreadMayBeCancelledWhileItEnds) {
+TEST_F(CancelledThreads, ThreadMayBeCancelledWhileItEnds) {
   struct Ending {
     hydrant_domain_t domain;
     void* memory;

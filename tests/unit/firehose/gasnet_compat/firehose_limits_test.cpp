@@ -69,7 +69,7 @@ TEST(CompatLimits, TooFewRegionsAreDealtOutInProportion) {
   EXPECT_EQ(limits.victim_regions, 250u);
 }
 
-TEST(CompatLimits, AnExplicitZeroRegionSizeGrowsRegionsInstead) {
+TEST(CompatLimits, ExplicitZeroRegionSizeGrowsRegionsInstead) {
   CompatRequest ask = region_ask();
   ask.local_only = false;
   ask.max_region_bytes = 128 * kKiB;

@@ -14,7 +14,7 @@ int find_gap(int depth) {
   return gap == 0 && !is_in_callback(CompatInside::kHandler) ? depth : gap;
 }
 
-TEST(FirehoseRules, AThreadIsInsideAtAnyDepth) {
+TEST(FirehoseRules, ThreadIsInsideAtAnyDepth) {
   EXPECT_EQ(find_gap(1), 0);
   EXPECT_FALSE(is_in_callback(CompatInside::kHandler));
 }

@@ -131,7 +131,7 @@ TEST(CRegistrar, DeviceMemoryIsRefusedWithAText) {
   EXPECT_TRUE(says("host memory")) << last_error_text();
 }
 
-TEST(CRegistrar, ARejectedStructIsNotDestroyed) {
+TEST(CRegistrar, RejectedStructIsNotDestroyed) {
   Client client;
   client.offer_everything();
   client.table.key_bytes = 5000;
@@ -139,7 +139,7 @@ TEST(CRegistrar, ARejectedStructIsNotDestroyed) {
   EXPECT_EQ(client.destroyed, 0);
 }
 
-TEST(CRegistrar, AnOlderAndShorterStructIsAccepted) {
+TEST(CRegistrar, OlderAndShorterStructIsAccepted) {
   Client client;
   client.offer_everything();
   client.table.size = offsetof(hydrant_registrar_t, unpin_many);
@@ -196,7 +196,7 @@ TEST(CRegistrar, TraitsTakeDefaultsForZero) {
   EXPECT_EQ(registrar->pending_charge(), 0u);
 }
 
-TEST(CRegistrar, TheFlagIsATrait) {
+TEST(CRegistrar, FlagIsATrait) {
   Client client;
   EXPECT_FALSE(client.make()->traits().unpin_before_release);
   client.table.flags = HYDRANT_REGISTRAR_UNPIN_BEFORE_RELEASE;
@@ -207,7 +207,7 @@ TEST(CRegistrar, TheFlagIsATrait) {
   EXPECT_FALSE(client.make()->traits().unpin_before_release);
 }
 
-TEST(CRegistrar, TheStructIsCopied) {
+TEST(CRegistrar, StructIsCopied) {
   Client client;
   std::string name = "short-lived";
   client.table.name = name.c_str();

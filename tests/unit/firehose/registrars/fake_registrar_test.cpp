@@ -151,7 +151,7 @@ TEST(FakeRegistrar, DivisiblePinsAreUndoneInPieces) {
   EXPECT_EQ(fake.violations(), 1u);
 }
 
-TEST(FakeRegistrar, TheHookRunsBeforeThePinIsLive) {
+TEST(FakeRegistrar, HookRunsBeforeThePinIsLive) {
   FakeRegistrar fake;
   Key a;
   uint64_t live_in_hook = 99;
@@ -263,7 +263,7 @@ TEST(FakeRegistrar, ThreadsAreCountedRight) {
   EXPECT_EQ(fake.pin_calls(), 2000u);
 }
 
-TEST(FakeRegistrar, AChildStartsEmpty) {
+TEST(FakeRegistrar, ChildStartsEmpty) {
   FakeRegistrar fake;
   Key a;
   ASSERT_EQ(fake.pin(kA, Access::kAll, a.data()), Status::kOk);

@@ -63,7 +63,7 @@ class HugeMemory {
   MemoryRange range_;
 };
 
-TEST(HugePages, APartOfAHugePageIsChargedWhole) {
+TEST(HugePages, PartOfAHugePageIsChargedWhole) {
   const HugePages pages;
   if (!pages.known()) GTEST_SKIP() << "this kernel (before 6.7) does not tell where huge pages are";
   const size_t huge = pages.huge_bytes(), count = huge / kPageBytes;
@@ -81,7 +81,7 @@ TEST(HugePages, APartOfAHugePageIsChargedWhole) {
 }
 
 // All opens of the same file of /proc have the same inode.
-TEST(HugePages, TheProgramsOwnPagemapIsNotClosed) {
+TEST(HugePages, ProgramsOwnPagemapIsNotClosed) {
   EXPECT_EQ(testing::run_in_child([]() -> std::string {
               const testing::OwnDescriptors own;
               std::vector<int> numbers;

@@ -209,7 +209,7 @@ TEST_F(MlockFaults, TransientErrorsAreRetried) {
   }
 }
 
-TEST_F(MlockFaults, AnUnlockThatFailsIsReported) {
+TEST_F(MlockFaults, FailedUnlockIsReported) {
   ASSERT_EQ(pin(kernel_.pages(0, 4)), Status::kOk);
   kernel_.fail(kUnlock, 0, 1, EPERM);
   EXPECT_EQ(mlock_->unpin(kernel_.pages(0, 4), nullptr), UnpinResult::kBroken);
@@ -249,7 +249,7 @@ TEST_F(MlockFaults, WithoutLockingOnFaultReadersPopulateOnlyWhereThePinDoesNotLo
   EXPECT_EQ(kernel_.populated, 8u + 2u + 1u);
 }
 
-TEST_F(MlockFaults, AnOldKernelOnlyLocks) {
+TEST_F(MlockFaults, OldKernelOnlyLocks) {
   kernel_.probe_fails[kPopulate] = true;
   make();
   ASSERT_EQ(pin(kernel_.pages(0, 8), Access::kAll), Status::kOk);

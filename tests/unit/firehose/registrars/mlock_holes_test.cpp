@@ -288,7 +288,7 @@ std::unique_ptr<Registrar> make_counting() {
 
 constexpr size_t kLong = size_t{4} << 30;
 
-TEST(MlockHolesLong, ARefusedPinOverALongHoleMakesAFewCalls) {
+TEST(MlockHolesLong, RefusedPinOverALongHoleMakesFewCalls) {
   const auto mlock = make_counting();
   if (mlock == nullptr) GTEST_SKIP() << "no mlock here: " << last_error_text();
   const MappedPages memory(kLong, PROT_NONE, MAP_NORESERVE);

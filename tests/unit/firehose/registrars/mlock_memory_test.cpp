@@ -48,7 +48,7 @@ MemoryOutcome pin_without_memory(const MappedPages& memory) {
   return kPassed;
 }
 
-TEST(MlockMemory, APinIsRefusedWhenMemoryIsUsedUpAndUnpinsWork) {
+TEST(MlockMemory, PinsFailAndUnpinsWorkWithoutMemory) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "a sanitizer ends a process without memory";
 #endif

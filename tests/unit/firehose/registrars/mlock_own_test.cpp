@@ -49,7 +49,7 @@ class MlockOwn : public ::testing::Test {
   std::unique_ptr<Registrar> mlock_;
 };
 
-TEST_F(MlockOwn, ALockedPageStaysLockedAndItsNeighboursDoNot) {
+TEST_F(MlockOwn, LockedPageStaysLockedAndItsNeighboursDoNot) {
   ASSERT_TRUE(lock(memory_.pages(5, 1)));
   ASSERT_TRUE(pin(0, kPages));
   ASSERT_TRUE(pin(4, 4));
@@ -61,7 +61,7 @@ TEST_F(MlockOwn, ALockedPageStaysLockedAndItsNeighboursDoNot) {
   EXPECT_EQ(count_locked(), 1u);
 }
 
-TEST_F(MlockOwn, ARefusedPinLeavesTheProgramsLock) {
+TEST_F(MlockOwn, RefusedPinKeepsTheProgramsLock) {
   ASSERT_TRUE(lock(memory_.pages(1, 2)));
   ASSERT_EQ(munmap(memory_.data() + 8 * kPageBytes, kPageBytes), 0);
   EXPECT_FALSE(pin(0, kPages));
@@ -69,7 +69,7 @@ TEST_F(MlockOwn, ARefusedPinLeavesTheProgramsLock) {
   EXPECT_EQ(count_locked(), 2u);
 }
 
-TEST_F(MlockOwn, TheEndOfTheRegistrarLeavesTheProgramsLock) {
+TEST_F(MlockOwn, RegistrarsEndKeepsTheProgramsLock) {
   ASSERT_TRUE(lock(memory_.pages(3, 1)));
   ASSERT_TRUE(pin(2, 4));
   mlock_.reset();
@@ -77,7 +77,7 @@ TEST_F(MlockOwn, TheEndOfTheRegistrarLeavesTheProgramsLock) {
   EXPECT_EQ(count_locked(), 1u);
 }
 
-TEST_F(MlockOwn, APinAfterTheProgramHasUnlockedIsItsOwn) {
+TEST_F(MlockOwn, PinAfterTheProgramsUnlockOwnsTheLock) {
   ASSERT_TRUE(lock(memory_.pages(3, 1)));
   ASSERT_TRUE(pin(2, 4));
   ASSERT_TRUE(unpin(2, 4));
@@ -113,7 +113,7 @@ void map_anew(MemoryRange range) {
             MAP_FAILED);
 }
 
-TEST_F(MlockOwn, ALockOfNewMemoryWherePinnedMemoryWasUnmappedStays) {
+TEST_F(MlockOwn, LockOfNewMemoryAtAPinnedAddressStays) {
   ASSERT_TRUE(pin(2, 8));
   map_anew(memory_.pages(4, 3));
   mlock_->unmapped(memory_.pages(4, 3));
@@ -124,7 +124,7 @@ TEST_F(MlockOwn, ALockOfNewMemoryWherePinnedMemoryWasUnmappedStays) {
 }
 
 // The report of a call in another thread may be late.
-TEST_F(MlockOwn, ALateReportLeavesTheLockOfNewMemory) {
+TEST_F(MlockOwn, LateReportKeepsTheLockOfNewMemory) {
   ASSERT_TRUE(pin(0, 4));
   map_anew(memory_.pages(0, 4));
   ASSERT_TRUE(lock(memory_.pages(1, 2)));
@@ -155,7 +155,7 @@ TEST_F(MlockOwn, PinsOfOldAndNewMemoryAtAnAddressAreCountedApart) {
   }
 }
 
-TEST_F(MlockOwn, TheEndOfTheRegistrarLeavesTheLockOfNewMemory) {
+TEST_F(MlockOwn, RegistrarsEndKeepsTheLockOfNewMemory) {
   ASSERT_TRUE(pin(0, 8));
   map_anew(memory_.pages(2, 2));
   mlock_->unmapped(memory_.pages(2, 2));
@@ -197,7 +197,7 @@ int find_lock_interrupted(MemoryRange range) noexcept {
 
 class MlockOwnInterrupted : public MlockOwn, public ::testing::WithParamInterface<size_t> {};
 
-TEST_P(MlockOwnInterrupted, AReportWhileTheMutexIsHeldCounts) {
+TEST_P(MlockOwnInterrupted, ReportWhileTheMutexIsHeldIsCounted) {
   auto status = Status::kOk;
   MlockCalls calls = kMlockCalls;
   calls.find_lock = &find_lock_interrupted;

@@ -214,7 +214,7 @@ TEST(MlockRegistrar, OrdinaryUserGetsTheLimitToRaise) {
             "");
 }
 
-TEST(MlockRegistrar, AChildStartsEmpty) {
+TEST(MlockRegistrar, ChildStartsEmpty) {
   HYDRANT_MLOCK_OR_SKIP(mlock);
   MappedPages memory(4 * kPageBytes);
   const uint64_t before = locked();

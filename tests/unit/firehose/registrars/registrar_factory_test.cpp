@@ -94,7 +94,7 @@ TEST(RegistrarFactory, AutoFallsBackToMlockAndLogsTheReason) {
 #if defined(__x86_64__)
 
 // A sandbox may emulate system calls in a signal handler, also while other signals are blocked.
-TEST(RegistrarFactory, AHandlerOfSigsysMayRefuseIoUring) {
+TEST(RegistrarFactory, HandlerOfSigsysMayRefuseIoUring) {
   EXPECT_EQ(run_in_child([]() -> std::string {
               struct sigaction action {};
               action.sa_flags = SA_SIGINFO;

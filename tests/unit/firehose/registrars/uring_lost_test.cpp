@@ -147,7 +147,7 @@ TEST(UringLostRings, PinsContinueAndTheProgramsRingsStayOpen) {
   EXPECT_EQ(run_in_child(pin_over_lost_rings), "");
 }
 
-TEST(UringLostRings, AMoveIsRefusedWithTheReason) {
+TEST(UringLostRings, MoveIsRefusedWithTheReason) {
   HYDRANT_URING_OR_SKIP(uring);
   EXPECT_EQ(run_in_child([]() -> std::string {
               Closer closer;
@@ -198,7 +198,7 @@ TEST(UringLostRings, ManyLossesAreSurvived) {
             "");
 }
 
-TEST(UringLostRings, AChildClosesNothingOfTheProgram) {
+TEST(UringLostRings, ChildClosesNoForeignDescriptor) {
   HYDRANT_URING_OR_SKIP(uring);
   for (const ChildKind kind : {ChildKind::kFork, ChildKind::kRawClone}) {
     EXPECT_EQ(run_in_child([kind]() -> std::string {
@@ -230,7 +230,7 @@ TEST(UringLostRings, AChildClosesNothingOfTheProgram) {
 }
 
 // Two files of one number have equal marks here, as two rings may have.
-TEST(UringLostRings, ANewRingReplacesTheOneThatHadItsNumber) {
+TEST(UringLostRings, NewRingReplacesTheRingWithItsDescriptor) {
   const TestFile file;
   const TestFile other_file;
   RingDescriptor first, second, other;

@@ -232,7 +232,7 @@ TEST(UringPool, TaggedUnpinsOfManyThreadsAllComeBack) {
   EXPECT_TRUE(testing::wait_until([&] { return uring->pending_charge() == 0; }));
 }
 
-TEST(UringPool, ARangeOverOneGibibyteTakesSeveralSlots) {
+TEST(UringPool, RangeOverOneGibibyteTakesSeveralSlots) {
   UringOptions options;
   options.ring_slots = 8;
   HYDRANT_URING_OR_SKIP(uring, options);

@@ -155,7 +155,7 @@ std::string second_process_is_served() {
   return end == 0 ? "" : "the second process was not served";
 }
 
-TEST(UringProcess, ASecondProcessIsServedWhileTheFirstHasOnlyReleasedMemoryPinned) {
+TEST(UringProcess, SecondProcessCanPinWhatTheFirstReleased) {
   HYDRANT_URING_OR_SKIP(uring);
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to become a user of its own";
   HYDRANT_NEEDS_USERFAULTFD();
@@ -207,7 +207,7 @@ TEST(UringProcess, WithoutLockedMemoryItIsUnusableWithAReason) {
             "");
 }
 
-TEST(UringProcess, AChildClosesTheRingsAndTheParentsPinsStayUsable) {
+TEST(UringProcess, ChildClosesTheRingsAndTheParentsPinsStayUsable) {
   HYDRANT_URING_OR_SKIP(uring);
   MappedPages memory(4 * kPageBytes);
   memory.fill('A');
@@ -240,7 +240,7 @@ TEST(UringProcess, AChildClosesTheRingsAndTheParentsPinsStayUsable) {
   EXPECT_NE(uring->unpin(memory.all(), key.data()), UnpinResult::kBroken);
 }
 
-TEST(UringProcess, AChildThatDestroysItsCopyLeavesTheParentAlone) {
+TEST(UringProcess, ChildThatDestroysItsCopyLeavesTheParentAlone) {
   auto uring = testing::try_uring();
   if (uring == nullptr) GTEST_SKIP() << "no uring here: " << last_error_text();
   MappedPages memory(kPageBytes);
@@ -306,7 +306,7 @@ TEST(UringProcess, BareCloneMayCreateARegistrarFirst) {
   EXPECT_EQ(run_in_child(child, testing::ChildKind::kRawClone), "");
 }
 
-TEST(UringProcess, ABareCloneThatForgetsClosesTheRingsAndMakesItsOwn) {
+TEST(UringProcess, BareCloneClosesTheRingsAndCreatesItsOwn) {
   HYDRANT_URING_OR_SKIP(first);
   HYDRANT_URING_OR_SKIP(second);
   MappedPages memory(kPageBytes);
@@ -391,7 +391,7 @@ class OrphanAccount {
   }
 };
 
-TEST(UringProcess, AChildThatForgetsDoesNotKeepThePinsCharged) {
+TEST(UringProcess, ChildWithoutTheRingsKeepsNoCharges) {
   HYDRANT_URING_OR_SKIP(uring);
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to become a user of its own";
   EXPECT_EQ(run_in_child([]() -> std::string {
@@ -404,7 +404,7 @@ TEST(UringProcess, AChildThatForgetsDoesNotKeepThePinsCharged) {
 }
 
 // Shows that the test above can fail.
-TEST(UringProcess, AChildThatKeepsTheRingsKeepsThePinsCharged) {
+TEST(UringProcess, ChildWithTheRingsKeepsTheCharges) {
   HYDRANT_URING_OR_SKIP(uring);
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to become a user of its own";
   EXPECT_EQ(run_in_child([]() -> std::string {

@@ -20,7 +20,7 @@ bool take(LeaseTable& leases, uint32_t peer, uint64_t bytes, bool is_short = fal
   return true;
 }
 
-TEST(LeaseTable, TheBaseIsSplitBetweenThePeers) {
+TEST(LeaseTable, BaseIsSplitBetweenThePeers) {
   LeaseTable leases;
   ASSERT_TRUE(leases.set_up(120 * kPage, 4, 50));
   EXPECT_EQ(leases.base(), 20 * kPage);
@@ -28,7 +28,7 @@ TEST(LeaseTable, TheBaseIsSplitBetweenThePeers) {
   EXPECT_EQ(leases.lent(), 0u);
 }
 
-TEST(LeaseTable, AFixedSplitIsNeverExceeded) {
+TEST(LeaseTable, FixedSplitIsNeverExceeded) {
   LeaseTable leases;
   ASSERT_TRUE(leases.set_up(30 * kPage, 4, 100));
   for (int i = 0; i < 10; ++i) EXPECT_TRUE(take(leases, 1, kPage));

@@ -46,7 +46,7 @@ bool use(RemotePinCluster& world, uint32_t from, uint32_t to, size_t page, size_
   return hit;
 }
 
-TEST(RemoteCounts, AMissIsTwoMessagesAndAHitNone) {
+TEST(RemoteCounts, MissIsTwoMessagesAndAHitNone) {
   RemotePinCluster world(exact());
   for (size_t page = 0; page < 20; ++page) {
     const uint64_t before = sent(world);

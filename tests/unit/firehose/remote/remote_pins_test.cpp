@@ -8,7 +8,7 @@
 namespace hydrant::testing {
 namespace {
 
-TEST(RemotePinService, AMissIsOneRoundTripAndAHitIsNone) {
+TEST(RemotePinService, MissIsOneRoundTripAndAHitIsNone) {
   RemotePinCluster world(exact());
   RemoteResult first;
   remote_pin(world, 0, 1, world[1].arena.addr(3), 100, &first);
@@ -84,7 +84,7 @@ TEST(RemotePinService, RecallOfAnIdleFirehoseTakesOneRoundTrip) {
   hydrant_remote_release(b.pin);
 }
 
-TEST(RemotePinService, ARecallWaitsForHolds) {
+TEST(RemotePinService, RecallWaitsForHolds) {
   RemotePinCluster world(exact());
   RemoteResult a;
   remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a);
@@ -106,7 +106,7 @@ TEST(RemotePinService, ARecallWaitsForHolds) {
   hydrant_remote_release(b.pin);
 }
 
-TEST(RemotePinService, ARecallThatOvertakesTheReplyPoisonsIt) {
+TEST(RemotePinService, RecallThatOvertakesTheReplyPoisonsIt) {
   RemotePinCluster world(exact());
   RemoteResult a;
   remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a);
@@ -159,7 +159,7 @@ TEST(RemotePinService, LeasesGrowWithUse) {
   EXPECT_GT(world.stats(0).hits, 100u);
 }
 
-TEST(RemotePinService, TheTargetsFunctionRunsBeforeTheReply) {
+TEST(RemotePinService, TargetsFunctionRunsBeforeTheReply) {
   RemotePinCluster::Settings settings = exact();
   settings.options.remote = [](void*, uint32_t, const hydrant_region_t* pinned,
                                hydrant_range_t asked, const void* args, size_t len, void* answer,

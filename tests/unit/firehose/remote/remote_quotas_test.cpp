@@ -50,7 +50,7 @@ TEST(RemoteQuotas, MergedNeighboursCountAgainstTheQuota) {
   EXPECT_TRUE(use_page_of_1(world, 2, 0)) << "another's quota is still there";
 }
 
-TEST(RemoteQuotas, ASupersetIsGrantedWhereTheQuotaAllowsIt) {
+TEST(RemoteQuotas, SupersetIsGrantedWhereTheQuotaAllowsIt) {
   RemotePinCluster world(fixed_split(3, 8));
   ASSERT_TRUE(use_page_of_1(world, 0, 4));
   ASSERT_TRUE(use_page_of_1(world, 0, 5));

@@ -260,7 +260,7 @@ TEST_P(MappingQueryTest, AnotherProcesssMapsUnderTheNumberAreNotBelieved) {
 }
 
 // The same file of /proc, opened by the program, has the same inode.
-TEST_P(MappingQueryTest, TheProgramsOwnMapsAreNotClosed) {
+TEST_P(MappingQueryTest, ProgramsOwnMapsAreNotClosed) {
   EXPECT_EQ(run_in_child([]() -> std::string {
               const OwnDescriptors own;
               std::vector<int> numbers;

@@ -119,7 +119,7 @@ TEST_F(LauncherHints, NumberBeyondTheRanksIsRejected) {
   EXPECT_EQ(check_hint_numbers(find_launcher_hint()), Status::kOk);
 }
 
-TEST_F(LauncherHints, ABatchScriptIsNoStep) {
+TEST_F(LauncherHints, BatchScriptIsNoStep) {
   set({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}});
   EXPECT_FALSE(find_launcher_hint().whole_step);
   set({{"SLURM_STEP_NUM_TASKS", "4"}});

@@ -250,7 +250,7 @@ TEST_F(IbvConnection, StrayDatagramsAreCountedAndIgnored) {
   world.connect(0, 1);
 }
 
-TEST_F(IbvConnection, AHandshakeOfAProcessThatWasReplacedIsIgnored) {
+TEST_F(IbvConnection, HandshakeOfAProcessThatWasReplacedIsIgnored) {
   IbvWorld world(2);
   world.connect(0, 1);
   ibv::EndpointAddress endpoint;

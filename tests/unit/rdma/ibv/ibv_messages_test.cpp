@@ -236,7 +236,7 @@ TEST_F(IbvMessages, PollingRepliesOnlyStillReturnsReplyCredits) {
   ASSERT_TRUE(world.arrived(1, kReplies + requests));
 }
 
-TEST_F(IbvMessages, AHandlerMaySendAndPollForReplies) {
+TEST_F(IbvMessages, HandlerMaySendAndPollForReplies) {
   IbvWorld world(2);
   world.connect(0, 1);
   uint64_t answers = 0;
@@ -259,7 +259,7 @@ TEST_F(IbvMessages, AHandlerMaySendAndPollForReplies) {
   ASSERT_TRUE(world.until([&] { return answers == kCount; })) << answers;
 }
 
-TEST_F(IbvMessages, APollInsideAHandlerKeepsTheOrderOfItsLane) {
+TEST_F(IbvMessages, PollInsideAHandlerKeepsTheOrderOfItsLane) {
   IbvWorld world(2);
   world.connect(0, 1);
   uint64_t next = 0;

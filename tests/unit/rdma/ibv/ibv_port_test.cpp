@@ -61,7 +61,7 @@ TEST_F(IbvPort, IpV4OfVersion2IsTheBestGid) {
   EXPECT_EQ(std::memcmp(port_.gid.raw, kIpv4.gid.raw, 16), 0);
 }
 
-TEST_F(IbvPort, TheFirstOfEqualGidsIsTaken) {
+TEST_F(IbvPort, FirstOfEqualGidsIsUsed) {
   fake_verbs::add_device({.gids = {kLinkLocal, fake_verbs::ipv4_gid(1), fake_verbs::ipv4_gid(2)}});
   ASSERT_EQ(open_port("", &port_), Status::kOk);
   EXPECT_EQ(port_.gid_index, 1);

@@ -130,7 +130,7 @@ TEST_F(IbvRails, MessageWaitsForAnEarlierStripedPut) {
   EXPECT_EQ(wrong, 0U);
 }
 
-TEST_F(IbvRails, AMessageDoesNotWaitForAGet) {
+TEST_F(IbvRails, MessageDoesNotWaitForAGet) {
   add_devices(2);
   IbvWorld world(2, rail_options());
   ASSERT_TRUE(settle(world, 2));

@@ -236,7 +236,7 @@ TEST(InjectedMessages, ArriveAlthoughTheSenderDoesSomethingElse) {
   }
 }
 
-TEST(InjectedMessages, ASleepEndsWhenSomethingIsDue) {
+TEST(InjectedMessages, SleepEndsWhenSomethingIsDue) {
   InjectedNode node({.delay_ns = 1'000'000}, 2, true);
   ASSERT_EQ(node.send(1, Lane::kRequest, 1, 5), Status::kOk);
   const uint64_t deadline = in_seconds(30);

@@ -117,7 +117,7 @@ TEST(InjectedSettings, ErrorsNameTheTextAndTheKnownKeys) {
   }
 }
 
-TEST(InjectedSettings, TheVariableIsRead) {
+TEST(InjectedSettings, VariableIsRead) {
   ASSERT_EQ(setenv("HYDRANT_INJECT", "delay=7us", 1), 0);
   Injection injection;
   EXPECT_EQ(read_injection(&injection), Status::kOk);
@@ -142,7 +142,7 @@ TEST(InjectedLink, DelayAndBandwidthAddUpAndQueue) {
   EXPECT_EQ(link.send(5050, 0), 6150u);
 }
 
-TEST(InjectedLink, TheSameSeedGivesTheSameTimesAndPairsDiffer) {
+TEST(InjectedLink, SameSeedGivesTheSameTimesAndPairsDiffer) {
   InjectedNetwork network;
   network.reorder_ns = 10'000;
   network.seed = 5;

@@ -118,7 +118,7 @@ TEST_P(BootstrapServerTest, JobTerminationFailsAllWaiters) {
   EXPECT_EQ(take(0).status, Status::kBroken);
 }
 
-TEST_P(BootstrapServerTest, ARankJoinsOnce) {
+TEST_P(BootstrapServerTest, RankJoinsOnce) {
   ask(0, RequestKind::kHello);
   EXPECT_EQ(take(0).status, Status::kOk);
   EXPECT_TRUE(desk_.joined(0));

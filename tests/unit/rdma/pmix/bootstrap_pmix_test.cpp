@@ -191,7 +191,7 @@ TEST_F(Pmix, LauncherThatRepliesAtOnceIsNotPolledForever) {
   EXPECT_EQ(fake::lookups(), 3);
 }
 
-TEST_F(Pmix, ALauncherWithoutABoardIsNoError) {
+TEST_F(Pmix, LauncherWithoutABoardIsNoError) {
   open(0, Board::kUnsupported);
   bootstrap_->forward_exit(0, true, soon());
   EXPECT_EQ(fake::published(), -1);

@@ -107,7 +107,7 @@ TEST(GuardedMemory, IsForgottenWhenItIsReleased) {
 
 // ---- what the library maps ----
 
-TEST(GuardedMemory, TheNodesMemoryHasGuards) {
+TEST(GuardedMemory, NodesMemoryHasGuards) {
   int fd = -1;
   ASSERT_EQ(shm::NodeMemory::create(2, &fd), Status::kOk) << last_error_text();
   Guarded at;

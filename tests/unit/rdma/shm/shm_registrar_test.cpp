@@ -188,7 +188,7 @@ TEST(ShmRegistrar, WritesThroughTheMappingAreSeenByTheOwner) {
   EXPECT_EQ(*import.at(addr), 'x') << "good when its owner has left";
 }
 
-TEST(ShmRegistrar, AnOwnerThatIsKilledLeavesTheMappingAndNothingBehind) {
+TEST(ShmRegistrar, KilledOwnerLeavesOnlyTheMapping) {
   OtherProcess owner(own_memory);
   const auto registrar = make_shm_registrar();
   const std::string blob = owner.talk().hear();
@@ -269,7 +269,7 @@ TEST(ShmRegistrar, SmallPiecesOfAnArenaShareAMapping) {
 
 // ---- forks ----
 
-TEST(ShmRegistrar, TheChildOfAForkBeginsAnew) {
+TEST(ShmRegistrar, ChildStartsEmpty) {
   const auto registrar = make_shm_registrar();
   char* p = allocate();
   *p = 'o';

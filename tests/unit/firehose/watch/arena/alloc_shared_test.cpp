@@ -64,7 +64,7 @@ TEST(AllocShared, RefusalByTheFileSizeLimitIsLoggedOnce) {
 }
 
 // A file of the program's under the number of an arena's file that it has closed.
-TEST(AllocShared, AFileOfTheProgramsUnderTheNumberIsLeftAlone) {
+TEST(AllocShared, ForeignFileUnderTheDescriptorIsLeftAlone) {
   EXPECT_EQ(run_in_child([]() -> std::string {
               constexpr size_t kBytes = 16 * kMiB;
               constexpr size_t kFileBytes = 64 * kMiB;

@@ -79,7 +79,7 @@ TEST_P(PageStoreTest, KeepsSomeIdleMemoryAndThenGivesAllBack) {
   EXPECT_EQ(store_.counts().idle_bytes, 0u);
 }
 
-TEST_P(PageStoreTest, AnEarlierMonitorGetsAnOrdinaryArena) {
+TEST_P(PageStoreTest, EarlierMonitorGetsAnOrdinaryArena) {
   monitor_.appear();
   monitor_.clear_calls();
   static hydrant_monitor_t earlier;

@@ -75,7 +75,7 @@ TEST_F(PinCacheWithHooks, MemoryThatReachesIntoAHeapIsChecked) {
 }
 
 // The kernel reports neither the release of memory under a segment nor, later, that of the segment.
-TEST_F(PinCacheWithHooks, ASegmentAttachedOverCachedMemoryIsNotServedFromTheCache) {
+TEST_F(PinCacheWithHooks, SegmentAttachedOverCachedMemoryIsNotHit) {
   const int id = shmget(IPC_PRIVATE, 2 * kPage, IPC_CREAT | 0600);
   if (id < 0) GTEST_SKIP() << "no System V shared memory: " << std::strerror(errno);
   const uint64_t first = use(4);

@@ -68,7 +68,7 @@ class RawCalls : public WatchedPinCache {
   static constexpr size_t kFirst = 500, kA = 0, kB = 16, kC = 32;
 };
 
-TEST_F(RawCalls, AMappingReplacedIsNotServedFromTheCache) {
+TEST_F(RawCalls, ReplacedMappingIsNotHit) {
   const uint64_t first = use(kA);
   ASSERT_EQ(use(kA), first);
   EXPECT_EQ(coverage(kA), HYDRANT_COVERAGE_WATCHED);
@@ -94,7 +94,7 @@ int unmap_in_child(void* page) {
   return 0;
 }
 
-TEST_F(RawCalls, AChildThatSharesMemoryIsNoticed) {
+TEST_F(RawCalls, ChildThatSharesMemoryIsDetected) {
   const uint64_t first = use(kA);
   alignas(64) static char stack[16 << 10];
   const int child = clone(unmap_in_child, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD,
@@ -326,7 +326,7 @@ TEST_F(LibcsOwnCalls, StacksThatEndStayFree) {
 
 // Memory of the program that is adjacent to tables of another domain, with equal properties: the kernel must
 // not merge both into one mapping, or the end of that domain would be a raw release.
-TEST_F(LibcsOwnCalls, TheEndOfADomainStaysFree) {
+TEST_F(LibcsOwnCalls, EndOfADomainStaysFree) {
   constexpr size_t kBytes = 256 << 10;
   for (int round = 0; round < 10; ++round) {
     const hydrant_domain_options_t options = watching();

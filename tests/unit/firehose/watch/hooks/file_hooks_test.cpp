@@ -92,7 +92,7 @@ TEST_F(FileHooks, RefusalsAreTheKernels) {
   EXPECT_EQ(errno, ERANGE);
 }
 
-TEST_F(FileHooks, AThreadThatEndsInsideFallocateHasReportedTwice) {
+TEST_F(FileHooks, ThreadEndingInsideFallocateHasReportedTwice) {
   const uint64_t before = FakeMonitor::calls().file_changes;
   std::thread([&] {
     CallSpy::end_thread_in_next_call();

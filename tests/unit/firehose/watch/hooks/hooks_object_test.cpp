@@ -21,7 +21,7 @@ TEST(HooksObject, ReportsItsIdentity) {
 
 TEST(HooksObject, ReportsEveryFamilyAsHooked) { EXPECT_EQ(hooks()->families, HYDRANT_HOOKS_ALL); }
 
-TEST(HooksObject, TheProgramCallsTheHooks) {
+TEST(HooksObject, ProgramCallsTheHooks) {
   Dl_info of_object;
   Dl_info of_call;
   ASSERT_NE(dladdr(hooks(), &of_object), 0);
@@ -38,7 +38,7 @@ TEST(HooksObject, CallsBeforeTheConstructorWork) {
   EXPECT_EQ(families, 0);  // it was before
 }
 
-TEST(HooksObject, TheMainThreadHasARecord) {
+TEST(HooksObject, MainThreadHasARecord) {
   ASSERT_NE(own_record(), nullptr);
   EXPECT_EQ(own_record()->entered, 0u);
   EXPECT_EQ(own_record()->ending, 0u);

@@ -103,7 +103,7 @@ class InterruptedHooks : public ::testing::Test {
   FakeMonitor monitor_;
 };
 
-TEST_F(InterruptedHooks, TheRecordOfAnUnmappingNamesItsRange) {
+TEST_F(InterruptedHooks, RecordOfAnUnmappingNamesItsRange) {
   char* memory = map(4 * kPage);
   char* other = map(kPage);
   Stepper stepper(SYS_munmap, memory, 4 * kPage, other);
@@ -111,7 +111,7 @@ TEST_F(InterruptedHooks, TheRecordOfAnUnmappingNamesItsRange) {
   expect_explained();
 }
 
-TEST_F(InterruptedHooks, TheRecordOfAMoveNamesItsRange) {
+TEST_F(InterruptedHooks, RecordOfAMoveNamesItsRange) {
   char* memory = map(4 * kPage);
   char* other = map(kPage);
   Stepper stepper(SYS_mremap, memory, 4 * kPage, other);
@@ -121,7 +121,7 @@ TEST_F(InterruptedHooks, TheRecordOfAMoveNamesItsRange) {
   munmap(moved, 64 * kPage);
 }
 
-TEST_F(InterruptedHooks, TheRecordOfARemovalNamesItsRange) {
+TEST_F(InterruptedHooks, RecordOfARemovalNamesItsRange) {
   char* memory = map(4 * kPage);
   char* other = map(kPage);
   Stepper stepper(SYS_madvise, memory, 4 * kPage, other);

@@ -49,7 +49,7 @@ TEST_F(LoaderHooks, RefusalsAreTheLoaders) {
   EXPECT_EQ(dlclose(self), 0);
 }
 
-TEST_F(LoaderHooks, TheCallersPathsCount) {
+TEST_F(LoaderHooks, CallersPathsCount) {
 #if !defined(__x86_64__)
   GTEST_SKIP() << "no way to call the loader on behalf of others is written for this processor";
 #endif

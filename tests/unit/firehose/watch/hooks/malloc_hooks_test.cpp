@@ -243,7 +243,7 @@ TEST_F(MallocHooks, AllocatingAndFreeingSettleIfTheReaderIsBusy) {
   }
 }
 
-TEST_F(MallocHooks, AThreadThatFreesIsSeenInside) {
+TEST_F(MallocHooks, FreeingThreadIsMarkedInside) {
   FakeMonitor::set_removals(5);
   std::atomic<const hydrant_hooks_thread_t*> record = nullptr;
   std::atomic<bool> stop = false;

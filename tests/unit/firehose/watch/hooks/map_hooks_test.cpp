@@ -66,7 +66,7 @@ TEST_F(MapHooks, MemoryInBlocksNeverPinnedIsNotSynced) {
   EXPECT_EQ(syncs_of([&] { map(kPage, kPrivate | MAP_FIXED, p); }), 0u);
 }
 
-TEST_F(MapHooks, AMappingWithABlockThatWasPinnedIsSynced) {
+TEST_F(MapHooks, MappingOverAPinnedBlockIsSynced) {
   RawMapping area(300 * kBlock);
   char* p = area.data() + kBlock;
   for (const size_t pinned : {size_t{0}, size_t{63}, size_t{64}, size_t{65}, size_t{200}}) {
@@ -117,7 +117,7 @@ TEST_F(MapHooks, MappingGrownInPlaceSyncsOnlyItsNewPart) {
 }
 
 // The kernel rounds lengths up to whole huge pages if the file lies on hugetlbfs.
-TEST_F(MapHooks, AFileThatMayBeOfHugePagesIsSyncedAsAWhole) {
+TEST_F(MapHooks, PossibleHugePageFileIsSyncedWhole) {
   RawMapping area(2 * kBlock);
   const auto place = (reinterpret_cast<uintptr_t>(area.data()) + kBlock - 1) / kBlock * kBlock;
   const int file = memfd_create("pages", MFD_CLOEXEC);
@@ -134,7 +134,7 @@ TEST_F(MapHooks, AFileThatMayBeOfHugePagesIsSyncedAsAWhole) {
   close(file);
 }
 
-TEST_F(MapHooks, TheBreakIsSyncedWhereItGrows) {
+TEST_F(MapHooks, ProgramBreakIsSyncedWhereItGrows) {
   char* before = static_cast<char*>(sbrk(0));
   FakeMonitor::pin_everything();
   void* got = nullptr;
@@ -168,7 +168,7 @@ TEST_F(MapHooks, SharedMemorySegmentsAreSyncedAndTheirEndIsAFileChange) {
 }
 
 // The kernel does not report memory that a segment is attached over.
-TEST_F(MapHooks, ASegmentAttachedOverMemoryReplacesIt) {
+TEST_F(MapHooks, SegmentAttachedOverMemoryReplacesIt) {
   constexpr size_t kSegment = 3 * kPage + 100;
   const int id = shmget(IPC_PRIVATE, kSegment, IPC_CREAT | 0600);
   if (id < 0) GTEST_SKIP() << "no System V shared memory: " << std::strerror(errno);
@@ -224,7 +224,7 @@ std::vector<Release> releases() {
   };
 }
 
-TEST_F(MapHooks, AThreadIsMarkedInsideEveryCallThatMayRelease) {
+TEST_F(MapHooks, ThreadIsMarkedInsideEveryCallThatMayRelease) {
   const CallSpy spy;
   for (const Release& release : releases()) {
     RawMapping memory(2 * kPage);
@@ -240,7 +240,7 @@ TEST_F(MapHooks, AThreadIsMarkedInsideEveryCallThatMayRelease) {
   }
 }
 
-TEST_F(MapHooks, AThreadIsMarkedWithoutAMonitorToo) {
+TEST_F(MapHooks, ThreadIsMarkedWithoutAMonitorToo) {
   __atomic_store_n(&hooks()->monitor, nullptr, __ATOMIC_RELEASE);
   const CallSpy spy;
   RawMapping memory(2 * kPage);

@@ -48,7 +48,7 @@ int note_c11_begin(void* argument) {
   return 42;
 }
 
-TEST_F(ThreadHooks, AStackIsSyncedBeforeTheThreadUsesIt) {
+TEST_F(ThreadHooks, ThreadsStackIsSyncedBeforeItsUse) {
   FakeMonitor::pin_everything();
   Begin begin;
   const uint64_t before = FakeMonitor::calls().syncs;
@@ -198,7 +198,7 @@ int in_forked_child(Body&& body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 255;
 }
 
-TEST_F(ThreadHooks, AForkedChildHasOneThread) {
+TEST_F(ThreadHooks, ForkedChildHasOneThread) {
   std::atomic<bool> stop = false;
   std::thread other([&] {
     while (!stop) {

@@ -122,7 +122,7 @@ TEST(Credits, CountersWrapOnTheWire) {
   }
 }
 
-TEST(Credits, ASlotIsFreeWhenItsMessageIsAcknowledged) {
+TEST(Credits, SlotIsFreeWhenItsMessageIsAcknowledged) {
   Credits credits;
   ASSERT_EQ(credits.open(kCredits, 2), Status::kOk);
   credits.count_sent(Lane::kReply);

@@ -43,7 +43,7 @@ TEST(SendSlots, GivesEachSlotOnce) {
   EXPECT_EQ(slots.take(), 2U);
 }
 
-TEST(OperationPool, AnOperationEndsOnceWithItsFirstError) {
+TEST(OperationPool, OperationCompletesOnceWithItsFirstError) {
   OperationPool pool;
   ASSERT_EQ(pool.open(2, false), Status::kOk);
   Operation* const one = pool.take();

@@ -87,7 +87,7 @@ TEST_F(SendQueueTest, PositionsAgreeWithAModel) {
   EXPECT_GT(completed, 1000U);
 }
 
-TEST_F(SendQueueTest, TheFirstFailureIsDescribed) {
+TEST_F(SendQueueTest, FirstFailureIsDescribed) {
   open(16);
   EXPECT_TRUE(queue_.note_failed());
   EXPECT_FALSE(queue_.note_failed());
@@ -95,7 +95,7 @@ TEST_F(SendQueueTest, TheFirstFailureIsDescribed) {
   EXPECT_STREQ(queue_.describe_failure("lost again"), "lost, on fake0 port 1");
 }
 
-TEST_F(SendQueueTest, AQueueWithNothingDueIsNotStalled) {
+TEST_F(SendQueueTest, QueueWithNothingDueIsNotStalled) {
   open(16);
   ibv_send_wr request{};
   (void)queue_.add(request, false);
@@ -110,7 +110,7 @@ TEST_F(SendQueueTest, AQueueWithNothingDueIsNotStalled) {
   EXPECT_EQ(queue_.used(), 0U);
 }
 
-TEST_F(SendQueueTest, TheCompletionQueueGrowsWithThePeersUpToTheDevicesLimit) {
+TEST_F(SendQueueTest, CompletionQueueGrowsWithThePeersUpToTheDevicesLimit) {
   port_.max_completions = 100;
   ASSERT_EQ(completions_.open({.port = &port_, .entries_per_peer = 40, .peers_at_first = 1}),
             Status::kOk);
