@@ -21,7 +21,7 @@ class PinCacheCoverage : public WatchedPinCache {
   }
 };
 
-TEST_F(PinCacheCoverage, FileInThePlaceOfWatchedMemoryIsNotWatched) {
+TEST_F(PinCacheCoverage, FileMappedOverWatchedMemoryIsNotWatched) {
   create(watching());
   const MemoryFile file(1);
   for (int i = 0; i < 500; ++i) {

@@ -67,7 +67,7 @@ TEST_F(PinCacheMisuse, FlushUnpinsAndReports) {
   expect_all_is_well();
 }
 
-TEST_F(PinCacheMisuse, EvictionTakesItForRoom) {
+TEST_F(PinCacheMisuse, EvictionReusesAnOverReleasedRegion) {
   over_release(0, kMisuseBudgetPages, 3);
   const hydrant_pin_t other = pin(50, kMisuseBudgetPages);
   ASSERT_NE(other.region, nullptr) << hydrant_error_text();

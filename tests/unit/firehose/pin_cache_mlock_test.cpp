@@ -81,7 +81,7 @@ TEST_P(PinCacheMlock, HeldPinOfOldMemoryKeepsTheLockOfTheNew) {
   EXPECT_EQ(count_locked(4, 4), 4u);
 }
 
-TEST_P(PinCacheMlock, NewMemoryThatIsPinnedWhereOldMemoryWasIsUnlockedInTheEnd) {
+TEST_P(PinCacheMlock, NewMemoryPinnedAtOldAddressesIsUnlockedByItsUnpin) {
   ASSERT_TRUE(becomes_quiet());
   const hydrant_pin_t old_pin = pin(4, 4);
   ASSERT_NE(old_pin.region, nullptr) << hydrant_error_text();

@@ -63,7 +63,7 @@ TEST_F(PinCachePressure, RefusedSingleGranuleIsRetried) {
   expect_pin(0, 1);
 }
 
-TEST_F(PinCachePressure, RefusalProvesNoMoreThanThatThisDoesNotFit) {
+TEST_F(PinCachePressure, RefusalShrinksTheBudgetJustBelowTheRequest) {
   create_with(64);
   refuse_once(0, 32);
   EXPECT_EQ(stats_of(domain_).budget_bytes, 31 * kPage);
@@ -71,7 +71,7 @@ TEST_F(PinCachePressure, RefusalProvesNoMoreThanThatThisDoesNotFit) {
   expect_pin(0, 31);
 }
 
-TEST_F(PinCachePressure, RefusalBesideHeldRegionsBoundsTheirSum) {
+TEST_F(PinCachePressure, RefusalBoundsTheSumWithHeldRegions) {
   create_with(64);
   const hydrant_pin_t held = pin(100, 20);
   refuse_once(0, 10);
@@ -80,7 +80,7 @@ TEST_F(PinCachePressure, RefusalBesideHeldRegionsBoundsTheirSum) {
   EXPECT_EQ(hydrant_release(held), GASNET_OK);
 }
 
-TEST_F(PinCachePressure, WholeBudgetIsTriedAgainWhenNothingIsPinned) {
+TEST_F(PinCachePressure, WholeBudgetIsRetriedWhenNothingIsPinned) {
   create_with(64);
   refuse_once(0, 1);
   pass(1100ms);
@@ -88,7 +88,7 @@ TEST_F(PinCachePressure, WholeBudgetIsTriedAgainWhenNothingIsPinned) {
   EXPECT_EQ(stats_of(domain_).budget_bytes, 64 * kPage);
 }
 
-TEST_F(PinCachePressure, BudgetGrowsByTheTimeThatPassedNotByRequests) {
+TEST_F(PinCachePressure, BudgetRegrowsWithTimeNotWithRequests) {
   create_with(64);
   const hydrant_pin_t held = pin(100, 1);
   refuse_once(0, 20);  // 20 pages stay
@@ -116,7 +116,7 @@ TEST_F(PinCachePressure, RequestThatCannotBeServedCostsOthersNoHit) {
   EXPECT_EQ(hydrant_release_many(held.data(), held.size()), GASNET_OK);
 }
 
-TEST_F(PinCachePressure, UnheldRegionsAreFoundBehindManyHeldOnes) {
+TEST_F(PinCachePressure, UnheldRegionsAreFoundAmongManyHeldOnes) {
   create_with(200);
   std::vector<hydrant_pin_t> held;
   for (size_t i = 0; i < 198; ++i) held.push_back(pin(i));

@@ -163,7 +163,7 @@ TEST_P(PinCacheSignals, HandlerThatReleasesUnderTheMutexReturnsAndNothingIsStale
 }
 
 // More ranges than are recorded separately.
-TEST_P(PinCacheSignals, MoreReleasesThanAreRememberedForgetEverything) {
+TEST_P(PinCacheSignals, TooManyReleasesForgetEverything) {
   EXPECT_EQ(in_child([this]() -> std::string {
               constexpr size_t kMany = 100;
               for (size_t page = 0; page < kMany; ++page) (void)use(page);
@@ -184,7 +184,7 @@ TEST_P(PinCacheSignals, MoreReleasesThanAreRememberedForgetEverything) {
 }
 
 // Another thread hits memory that the handler has released, while the holder of the mutex is interrupted.
-TEST_P(PinCacheSignals, AnotherThreadsHitIsNotStaleWhileTheHolderStandsStill) {
+TEST_P(PinCacheSignals, AnotherThreadsHitIsNotStaleWhileTheHolderIsInterrupted) {
   EXPECT_EQ(in_child([this] { return hit_beside_the_handler(); }), "");
 }
 

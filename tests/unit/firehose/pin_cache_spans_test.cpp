@@ -43,7 +43,7 @@ TEST_F(PinCacheSpans, HoldsOfPinnedMemoryNeverRunOut) {
   EXPECT_EQ(hydrant_pin_parts(held.back(), 0, nullptr), 0u);
 }
 
-TEST_F(PinCacheSpans, PinManyTakesThemToo) {
+TEST_F(PinCacheSpans, PinManyAcceptsSpans) {
   create_pages(8);
   const std::vector<hydrant_range_t> ranges(4, {arena_.addr(0), 2 * kPage});
   std::vector<hydrant_pin_t> held;

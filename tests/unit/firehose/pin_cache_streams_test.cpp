@@ -167,7 +167,7 @@ TEST_F(PinCacheStreams, CachedMemoryIsNotRegisteredAgain) {
   EXPECT_EQ(region(4), Pages(4, 2)) << "over a region that is there";
 }
 
-TEST_F(PinCacheStreams, WasteIsCountedAndMakesItWait) {
+TEST_F(PinCacheStreams, WasteIsCountedAndDelaysExtensions) {
   create();
   region(0, 16), region(16, 16);
   EXPECT_EQ(region(32, 16), Pages(32, 32));

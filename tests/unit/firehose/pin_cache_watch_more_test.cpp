@@ -49,7 +49,7 @@ TEST_F(PinCacheWatchNeighbours, RefusedNeighbourDoesNotSpoilAPin) {
   EXPECT_EQ(use(4, 2, HYDRANT_LOCAL_WRITE), number);
 }
 
-TEST_F(PinCacheWatchNeighbours, GuardPagesAroundAndHolesBesideDoNoHarm) {
+TEST_F(PinCacheWatchNeighbours, GuardPagesAndHolesNearbyAreHarmless) {
   create(watching());
   ASSERT_EQ(mprotect(arena_.page(3), kPage, PROT_NONE), 0);
   const uint64_t number = use(4, 2);
@@ -147,7 +147,7 @@ TEST_F(PinCacheWatchNeighbours, CoverageReportsErrors) {
   EXPECT_NE(hydrant_coverage_name(6), nullptr);
 }
 
-TEST_F(PinCacheWatchNeighbours, KnobChoosesWhereTheProgramDoesNot) {
+TEST_F(PinCacheWatchNeighbours, KnobDecidesIfTheProgramDoesNot) {
   struct Case {
     const char* value;
     uint32_t option, expected;
@@ -277,7 +277,7 @@ TEST_F(PinCacheWatchNeighbours, SixtyFourDomainsAllForget) {
   EXPECT_EQ(registrar_.live(), 0u);
 }
 
-TEST_F(PinCacheWatchNeighbours, DomainsComeAndGoWhileMemoryDoes) {
+TEST_F(PinCacheWatchNeighbours, DomainsAreRecreatedWhileMemoryIsReleased) {
   std::atomic<bool> stop{false};
   MappedMemory others(32);
   others.replace(0, 32);

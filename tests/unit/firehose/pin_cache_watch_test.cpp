@@ -55,7 +55,7 @@ TEST_P(PinCacheWatch, TryPinOfUncachedMemoryDoesNotQueryTheKernel) {
       << "the kernel is not queried any more";
 }
 
-TEST_P(PinCacheWatch, NewLifeOfTheSameAddressesIsRegisteredAnew) {
+TEST_P(PinCacheWatch, NewMappingAtTheSameAddressesIsRegistered) {
   uint64_t last = 0;
   for (int i = 0; i < 50; ++i) {
     ASSERT_GT(use(5), last) << "round " << i;
@@ -68,7 +68,7 @@ TEST_P(PinCacheWatch, NewLifeOfTheSameAddressesIsRegisteredAnew) {
   EXPECT_GE(registrar_.pin_calls(), 50u);
 }
 
-TEST_P(PinCacheWatch, MappingOverItIsANewLife) {
+TEST_P(PinCacheWatch, MappingOverCachedMemoryInvalidatesIt) {
   const uint64_t first = use(5);
   ASSERT_NE(mmap(arena_.page(5), kPage, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
@@ -86,7 +86,7 @@ TEST_P(PinCacheWatch, OnlyReleasedMemoryIsForgotten) {
   EXPECT_EQ(use(6), before[3]);
 }
 
-TEST_P(PinCacheWatch, MovedMemoryIsForgottenInBothPlaces) {
+TEST_P(PinCacheWatch, MovedMemoryIsForgottenAtBothAddresses) {
   const uint64_t source = use(4);
   const uint64_t target = use(9);
   ASSERT_EQ(mremap(arena_.page(4), kPage, kPage, MREMAP_MAYMOVE | MREMAP_FIXED, arena_.page(9)),
@@ -175,7 +175,7 @@ TEST_P(PinCacheWatch, DeadRegionsMakeRoomForNewOnes) {
   EXPECT_LE(registrar_.live_bytes(), 4 * kPage);
 }
 
-TEST_P(PinCacheWatch, ReleaseDuringARegistrationMakesItWorthless) {
+TEST_P(PinCacheWatch, ReleaseDuringARegistrationPoisonsIt) {
   use(20);  // the watch runs
   registrar_.stop_pins();
   const uint64_t calls = registrar_.pin_calls();

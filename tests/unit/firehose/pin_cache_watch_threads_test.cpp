@@ -73,7 +73,7 @@ class PinCacheWatchStress : public WatchedPinCache {
   }
 };
 
-TEST_F(PinCacheWatchStress, EveryLifeGetsItsOwnRegistration) {
+TEST_F(PinCacheWatchStress, EveryMappingGetsItsOwnRegistration) {
   create(watching());
   constexpr size_t kThreads = 32;
   constexpr int kLives = 60;
@@ -139,7 +139,7 @@ class PinCacheWatchChild : public WatchedPinCache, public ::testing::WithParamIn
   }
 };
 
-TEST_P(PinCacheWatchChild, WatchesForItselfAndTheParentGoesOn) {
+TEST_P(PinCacheWatchChild, WatchesForItselfAndTheParentIsUnaffected) {
   create(watching());
   const uint64_t parents = use(4);
   EXPECT_EQ(run_in_child(

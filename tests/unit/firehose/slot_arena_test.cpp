@@ -69,7 +69,7 @@ std::string leave_address_space(size_t bytes) {
   return used != 0 && setrlimit(RLIMIT_AS, &limit) == 0 ? "" : "RLIMIT_AS cannot be set";
 }
 
-TEST_F(SlotArenas, DomainsComeAndGoInALimitedAddressSpace) {
+TEST_F(SlotArenas, DomainsAreRecreatedInALimitedAddressSpace) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "sanitizers keep what is freed, and need address space of their own";
 #endif

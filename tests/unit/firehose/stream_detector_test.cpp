@@ -23,7 +23,7 @@ class StreamDetectorTest : public ::testing::Test {
   StreamDetector detector_;
 };
 
-TEST_F(StreamDetectorTest, BelievesTheSecondContinuationAndDoublesUpToTheLimit) {
+TEST_F(StreamDetectorTest, SecondContinuationStartsAStreamThatDoublesUpToTheLimit) {
   EXPECT_EQ(miss(0).range, at(0));
   EXPECT_EQ(miss(1).range, at(1));
   size_t next = 2;
@@ -72,7 +72,7 @@ TEST_F(StreamDetectorTest, StreamsRunSideBySide) {
   for (size_t s = 0; s < 8; ++s) EXPECT_EQ(miss(1000 * s + 2).range, at(1000 * s + 2, 2));
 }
 
-TEST_F(StreamDetectorTest, OtherMissesBetweenMakeItCarefulAndInTheEndForgetIt) {
+TEST_F(StreamDetectorTest, OtherMissesPauseAStreamAndFinallyEndIt) {
   miss(0), miss(1), miss(2), miss(4), miss(8);
   for (size_t i = 0; i < 70; ++i) miss(100'000 + 1000 * i);
   EXPECT_EQ(miss(16).range, at(16, 8)) << "as long as before the pause, not twice that";
@@ -80,7 +80,7 @@ TEST_F(StreamDetectorTest, OtherMissesBetweenMakeItCarefulAndInTheEndForgetIt) {
   EXPECT_EQ(miss(24).range, at(24)) << "still known";
 }
 
-TEST_F(StreamDetectorTest, WasteNeedsPatienceAndUseRewardsIt) {
+TEST_F(StreamDetectorTest, WasteRaisesThePatienceAndUseLowersIt) {
   detector_.note_outcome(true);
   EXPECT_EQ(detector_.patience(), 4u);
   miss(0), miss(1), miss(2);

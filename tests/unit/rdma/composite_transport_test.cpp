@@ -180,7 +180,7 @@ TEST_F(CompositeTransportTest, PinnedOperationsUseTheFarTransport) {
   EXPECT_EQ(seen.buried, (std::vector<Rank>{1}));
 }
 
-TEST_F(CompositeTransportTest, PromisesArePerPeer) {
+TEST_F(CompositeTransportTest, CapabilitiesArePerPeer) {
   EXPECT_STREQ(both->name(), "shm+far");
   EXPECT_EQ(both->inline_bytes(), 100u);
   EXPECT_EQ(both->inline_bytes_to(1), near->inline_bytes());

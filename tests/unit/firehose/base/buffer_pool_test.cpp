@@ -33,7 +33,7 @@ TEST_F(BufferPoolSingle, SizeGetsTheSmallestClassThatFits) {
   }
 }
 
-TEST_F(BufferPoolSingle, ClassWithoutBuffersIsServedByTheNext) {
+TEST_F(BufferPoolSingle, EmptyClassUsesTheNextLarger) {
   create(pool_options(64, {0, 0, 2, 0, 1}));
   const std::vector<PoolBuffer> held = {take(1), take(100), take(257)};
   EXPECT_EQ(held[0].size, 256u);
@@ -150,7 +150,7 @@ TEST_F(BufferPoolSingle, RefusalsOfTheRegistrarLeaveNothing) {
   create(pool_options(64, {8}));
 }
 
-TEST(BufferPool, MoreThanOneRegionCanHoldIsRefusedBeforeItIsTried) {
+TEST(BufferPool, PoolBeyondTheLargestRegionIsRejectedWithoutAPin) {
   FakeOptions fake;
   fake.max_region_bytes = 65536;
   FakeRegistrar registrar(fake);
@@ -298,7 +298,7 @@ void expect_refused(BufferPool& pool, void* addr, const char* words) {
   }
 }
 
-TEST_F(BufferPoolSingle, SecondReturnIsNoticedWhereverTheBufferIs) {
+TEST_F(BufferPoolSingle, DoubleReturnIsDetectedWhereverTheBufferIs) {
   for (const uint32_t depth : {0u, 8u}) {
     BufferPoolOptions options = pool_options(64, {64});
     options.magazine_depth = depth;

@@ -284,7 +284,7 @@ TEST_F(BufferPoolMagazines, EndOfAThreadEmptiesItsMagazine) {
   EXPECT_EQ(pool_->stats(0).stolen, 0u);
 }
 
-TEST_F(BufferPoolMagazines, MagazineOfAThreadThatEndedServesTheNext) {
+TEST_F(BufferPoolMagazines, MagazineOfAnExitedThreadIsReused) {
   BufferPoolOptions options = pool_options(64, {64});
   options.threads = 1;
   create(options);

@@ -55,7 +55,7 @@ TEST_F(ConfigTest, SetVariableGivesItsValueAndOrigin) {
   EXPECT_STREQ(knob_origin_name(value.origin), "environment");
 }
 
-TEST_F(ConfigTest, EnvironmentIsReadAnewEachTime) {
+TEST_F(ConfigTest, EnvironmentIsReadAgainEachTime) {
   const ScopedEnv first("FIREHOSE_MAX_REGIONS", "10");
   EXPECT_EQ(knob_number(Knob::kMaxRegions), 10U);
   const ScopedEnv second("FIREHOSE_MAX_REGIONS", "20");

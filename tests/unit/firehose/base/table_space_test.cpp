@@ -137,7 +137,7 @@ TEST_F(TableSpaceTest, AddressLimitLeavesRoomForTables) {
   EXPECT_EQ(status, 0);
 }
 
-TEST_F(TableSpaceTest, NoTableIsInTwoHands) {
+TEST_F(TableSpaceTest, NoTableIsHandedOutTwice) {
   constexpr int kThreads = 4;
   constexpr int kRounds = 2000;
   Threads threads;

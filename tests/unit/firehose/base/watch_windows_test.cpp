@@ -22,7 +22,7 @@ class WatchWindowsTest : public ::testing::Test {
   WatchWindows windows_;
 };
 
-TEST_F(WatchWindowsTest, WithoutAWindowAllIsApart) {
+TEST_F(WatchWindowsTest, WithoutAWindowEverythingIsApart) {
   EXPECT_EQ(windows_.ask(windows_.now(), kInside), Answer::kApart);
   run_window(kRegistered);
   EXPECT_EQ(windows_.ask(windows_.now(), kInside), Answer::kApart);

@@ -238,7 +238,7 @@ TEST(Unpinner, VictimsOfAReservationLeaveTheirChargeToIt) {
   EXPECT_EQ(w.budget.charged(lock), 3 * kPage);
 }
 
-TEST(Unpinner, NoticesLossesOfTheRegistrar) {
+TEST(Unpinner, DetectsLossesOfTheRegistrar) {
   World w;
   RegionQueue retired;
   {

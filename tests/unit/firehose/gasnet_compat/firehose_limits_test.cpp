@@ -218,7 +218,7 @@ TEST(CompatLimits, OtherRanksDoNotWarn) {
   }
 }
 
-TEST(CompatLimits, SoManyFirehosesNeverKeepMoreThanM) {
+TEST(CompatLimits, FirehosesOfAllPeersFitIntoM) {
   CompatRequest ask = ask_with_peers();
   ask.max_regions = 0;
   EXPECT_EQ(split(ask, 3).max_firehoses, 128u);  // of 2 MiB each, in 256 MiB

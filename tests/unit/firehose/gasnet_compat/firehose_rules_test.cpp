@@ -19,7 +19,7 @@ TEST(FirehoseRules, ThreadIsInsideAtAnyDepth) {
   EXPECT_FALSE(is_in_callback(CompatInside::kHandler));
 }
 
-TEST(FirehoseRules, PlacesAreApart) {
+TEST(FirehoseRules, CallbackScopesAreDistinguished) {
   const CompatScope outer(CompatInside::kRemote);
   {
     const CompatScope inner(CompatInside::kMove);

@@ -83,7 +83,7 @@ TEST(UringPool, GrowsPastOneRingByItself) {
   unpin_all(*uring, pins);
 }
 
-TEST(UringPool, NoDescriptorForAnotherRingIsNotNow) {
+TEST(UringPool, NoDescriptorForAnotherRingIsNotReady) {
   UringOptions options;
   options.ring_slots = 1;
   HYDRANT_URING_OR_SKIP(uring, options);
@@ -209,7 +209,7 @@ TEST(UringPool, ThreadsPinMoveAndUnpinAtOnce) {
   EXPECT_GE(uring->traits().max_regions, 1024u);
 }
 
-TEST(UringPool, TaggedUnpinsOfManyThreadsAllComeBack) {
+TEST(UringPool, TaggedUnpinsOfManyThreadsAllComplete) {
   UringOptions options;
   options.assume_late_charges = true;
   HYDRANT_URING_OR_SKIP(uring, options);

@@ -415,7 +415,7 @@ TEST(UringProcess, ChildWithTheRingsKeepsTheCharges) {
             "");
 }
 
-TEST(UringProcess, DestructionGivesTheChargeBackBeforeItReturns) {
+TEST(UringProcess, DestructorReleasesTheChargeBeforeItReturns) {
   auto uring = testing::try_uring();
   if (uring == nullptr) GTEST_SKIP() << "no uring here: " << last_error_text();
   const uint64_t before = read_process_bytes("VmPin");

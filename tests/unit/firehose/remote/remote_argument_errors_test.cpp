@@ -177,7 +177,7 @@ TEST(RemoteArgumentErrors, ReplyTextNamesThePeersLimit) {
 }
 
 // The peer's largest region is another limit, with another remedy.
-TEST(RemoteArgumentErrors, MoreThanThePeersLargestRegionIsNoShortage) {
+TEST(RemoteArgumentErrors, RequestBeyondThePeersLargestRegionIsAnError) {
   RemotePinCluster::Settings settings = exact();
   settings.domain_region_bytes = 4 * kPage;
   RemotePinCluster world(settings);

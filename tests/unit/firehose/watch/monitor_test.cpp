@@ -315,7 +315,7 @@ TEST_F(MonitorCover, MovedMemoryIsReportedAtBothPlacesAndCoveredAgain) {
   EXPECT_TRUE(listener_.told_of(elsewhere, 1, 1));
 }
 
-TEST_F(MonitorCover, NewMemoryInAnOldPlaceIsWatchedAnew) {
+TEST_F(MonitorCover, NewMemoryAtAnOldAddressIsWatched) {
   for (int i = 0; i < 20; ++i) {
     ASSERT_EQ(cover(memory_, 0, 16), HYDRANT_COVER_CHECKED);
     listener_.clear();
@@ -402,7 +402,7 @@ TEST_F(MonitorCover, NotQuietWhileAClientIsStillForgetting) {
 
 // ---- blocks ----
 
-TEST_F(MonitorCover, BlocksOfPinsAreMarkedForGood) {
+TEST_F(MonitorCover, PinnedBlocksAreMarkedPermanently) {
   const uint64_t* blocks = the_monitor().blocks;
   ASSERT_NE(blocks, nullptr);
   const auto is_marked = [&](uintptr_t addr) {

@@ -42,7 +42,7 @@ class MonitorThreads : public ::testing::Test {
   }
 };
 
-TEST_F(MonitorThreads, ReleasesAndQuestionsFromManyThreads) {
+TEST_F(MonitorThreads, ConcurrentReleasesAndQueries) {
   constexpr int kRounds = 100;
   std::atomic<int> told_late{0};
   std::atomic<int> running{24};
@@ -111,7 +111,7 @@ TEST_F(MonitorThreads, QuietSucceedsUnderConstantReleases) {
   EXPECT_GT(quiet, 0);
 }
 
-TEST_F(MonitorThreads, ClientsComeAndGoMeanwhile) {
+TEST_F(MonitorThreads, ClientsSubscribeAndLeaveConcurrently) {
   std::atomic<bool> stop{false};
   Threads threads;
   start_releasing(&threads, 3, &stop);
@@ -142,7 +142,7 @@ std::string watches() {
   return listener.told_of(memory, 2, 2) ? "" : "not told";
 }
 
-TEST_F(MonitorThreads, ChildStartsAnewAndTheParentIsUnharmed) {
+TEST_F(MonitorThreads, ChildStartsAgainAndTheParentIsUnaffected) {
   if (!kThreadsInChildren) GTEST_SKIP() << "the thread sanitizer allows no threads in a child";
   MappedMemory memory(8);
   memory.replace(0, 8);
@@ -165,7 +165,7 @@ TEST_F(MonitorThreads, ChildStartsAnewAndTheParentIsUnharmed) {
   EXPECT_EQ(watches(), "");
 }
 
-TEST_F(MonitorThreads, ArenasLiveOnInAChild) {
+TEST_F(MonitorThreads, ArenasRemainInAChild) {
   MappedMemory memory(8);
   memory.replace(0, 8);
   ASSERT_EQ(the_monitor().add_arena(memory.addr(), memory.bytes()), 0);

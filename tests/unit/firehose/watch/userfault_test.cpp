@@ -98,7 +98,7 @@ TEST_F(UserfaultTest, MappingOverItIsReportedAndTheNewOneIsNotWatched) {
   EXPECT_EQ(changes_of([&] { memory_.unmap(4, 2); }), Changes{});
 }
 
-TEST_F(UserfaultTest, MoveIsReportedWithBothPlaces) {
+TEST_F(UserfaultTest, MoveIsReportedWithBothAddresses) {
   const Changes changes = changes_of([&] {
     ASSERT_EQ(mremap(memory_.page(4), 4 * kPage, 4 * kPage, MREMAP_MAYMOVE | MREMAP_FIXED,
                      elsewhere_.page()),
@@ -185,7 +185,7 @@ TEST_F(UserfaultTest, AdviceThatDropsPagesIsReported) {
 
 // Documents the only unreported release of pages. If this test fails, the kernel reports them, and the
 // paragraph on guard pages in docs/pin_cache.md can be deleted.
-TEST_F(UserfaultTest, GuardPagesAreTheUnreportedWay) {
+TEST_F(UserfaultTest, GuardPagesAreNotReported) {
   int answer = -1;
   const Changes changes =
       changes_of([&] { answer = madvise(memory_.page(4), 4 * kPage, kGuardInstall); });
@@ -328,7 +328,7 @@ TEST_F(UserfaultTest, MemoryWatchedByOthersCannotBeWatched) {
   userfault_.close();  // before its memory is unmapped, as there is no reader
 }
 
-TEST_F(UserfaultTest, CloseEndsReportsAndLetsWaitersGo) {
+TEST_F(UserfaultTest, CloseEndsReportsAndReleasesWaiters) {
   std::atomic<bool> returned{false};
   Threads threads;
   threads.start([&] {

@@ -109,7 +109,7 @@ TEST_F(IbvJoining, JoinBeyondTheLimitIsRejected) {
   EXPECT_THAT(last_error_text(), HasSubstr("2 endpoint addresses, and room for the numbers of 1"));
 }
 
-TEST_F(IbvJoining, RoomForTooManyIsABadOption) {
+TEST_F(IbvJoining, TooManyJoinedPeersIsABadOption) {
   testing::CardBox box;
   const IbvRank rank(box, 0, 2, testing::joining(65537, IbvWorld::single()));
   EXPECT_EQ(rank.opened, Status::kBadArg);

@@ -49,7 +49,7 @@ TEST(IbvKeyBlob, RangesThatCannotBeAreRefused) {
 }
 
 // Bytes that carry an address, a length or a key may change and still make sense; no other may.
-TEST(IbvKeyBlob, EveryFlippedBitOfTheFrameIsNoticed) {
+TEST(IbvKeyBlob, EveryFlippedBitOfTheFrameIsDetected) {
   std::byte blob[kIbvBlobBytes];
   encode_ibv_key({kKeyRange, 1}, blob);
   for (size_t i = 0; i < kIbvBlobBytes; ++i) {

@@ -42,7 +42,7 @@ TEST_F(IbvMessages, FirstMessageConnectsAndArrives) {
   EXPECT_EQ(world[1].transport->counts().connected, 1U);
 }
 
-TEST_F(IbvMessages, BothMayConnectAtOnce) {
+TEST_F(IbvMessages, SimultaneousConnectsSucceed) {
   IbvWorld world(2);
   EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "aaaa"), Status::kNotReady);
   EXPECT_EQ(world[1].try_send(0, Lane::kRequest, 1, "bbbb"), Status::kNotReady);
@@ -198,7 +198,7 @@ TEST_F(IbvMessages, MessagesFlowWithMinimalResources) {
   EXPECT_GT(world[0].transport->counts().stalls, 0U);
 }
 
-TEST_F(IbvMessages, CellsRunOutAndComeBack) {
+TEST_F(IbvMessages, CellsAreLimitedAndReturned) {
   IbvWorld world(2);
   world.connect(0, 1);
   const uint32_t cells = IbvTransport::Options().cells;

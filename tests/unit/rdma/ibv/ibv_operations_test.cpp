@@ -67,7 +67,7 @@ TEST_F(IbvOperations, EveryLengthAndAlignmentMoves) {
   }
 }
 
-TEST_F(IbvOperations, LongerThanTheDeviceTakesAtOnceIsCut) {
+TEST_F(IbvOperations, OperationBeyondTheDevicesMessageIsSplit) {
   IbvWorld world(2);
   const size_t most = world[0].transport->port().max_message_bytes;
   const size_t bytes = std::min<size_t>(2 * most + 4097, 64 * kMiB);

@@ -84,7 +84,7 @@ TEST_F(IbvPortChoice, DistanceIsThatOfTheProcessors) {
 }
 
 // (No real machine reports this, but each processor counts on both nodes here.)
-TEST_F(IbvPortChoice, DistanceIsTheMeanWhereProcessorsAreOnSeveralNodes) {
+TEST_F(IbvPortChoice, DistanceIsTheMeanOverTheProcessors) {
   sys_.put("near0", 0);
   sys_.write("devices/system/node/node0/cpulist", "0-1023\n");
   sys_.write("devices/system/node/node1/cpulist", "0-1023\n");
@@ -158,7 +158,7 @@ TEST_F(IbvPortChoice, NetworksAreDistinguished) {
   EXPECT_FALSE(is_same_network(port({0xfe, 0x80}, false), port({0xfe, 0x80}, true)));
 }
 
-TEST_F(IbvPortChoice, NamesStandForAllThatTheyFit) {
+TEST_F(IbvPortChoice, NamesSelectAllMatchingPorts) {
   fake_verbs::add_device({.name = "a", .ports = 2});
   fake_verbs::add_device({.name = "b", .ports = 2, .gids = {ipv4_gid(3), ipv4_gid(4)}});
   EXPECT_EQ(open("a"), "a:1 a:2");

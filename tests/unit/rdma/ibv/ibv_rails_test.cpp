@@ -225,7 +225,7 @@ TEST_F(IbvRails, StripedPutsDoNotStarveMessages) {
   EXPECT_EQ(world[0].transport->counts().striped, before + 4);
 }
 
-TEST_F(IbvRails, MoreThanTheQueuesHoldWaits) {
+TEST_F(IbvRails, OperationsBeyondTheQueuesComplete) {
   add_devices(3, {.max_message = 4096});
   IbvTransport::Options options = rail_options();
   options.send_depth = 16;

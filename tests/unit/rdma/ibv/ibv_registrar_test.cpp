@@ -72,7 +72,7 @@ TEST_F(IbvRegistrarTest, NoVerbsInTheKernelIsUnsupportedWithAText) {
   EXPECT_THAT(last_error_text(), HasSubstr("cannot be listed: Function not implemented"));
 }
 
-TEST_F(IbvRegistrarTest, FirstDeviceThatOpensIsTaken) {
+TEST_F(IbvRegistrarTest, FirstUsableDeviceIsChosen) {
   fake_verbs::add_device({.name = "broken0"});
   fake_verbs::add_device({.name = "good0"});
   fake_verbs::fail_call(Call::kOpenDevice, EACCES);
@@ -250,7 +250,7 @@ TEST_F(IbvRegistrarTest, KernelErrorsMapToStatuses) {
   EXPECT_EQ(fake_verbs::live().mrs, 0U);
 }
 
-TEST_F(IbvRegistrarTest, EveryNthRegistrationMayFailAndTheOthersLive) {
+TEST_F(IbvRegistrarTest, FailedRegistrationsDoNotAffectOthers) {
   open();
   constexpr size_t kPins = 5;
   for (uint64_t nth = 1; nth <= kPins; ++nth) {

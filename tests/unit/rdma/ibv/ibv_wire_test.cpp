@@ -117,7 +117,7 @@ Handshake sample_of_rails(uint32_t rails) {
   return handshake;
 }
 
-TEST(IbvWire, RailsComeBackAsTheyWere) {
+TEST(IbvWire, RailsRoundTrip) {
   for (uint32_t rails = 0; rails < kMaxRails; ++rails) {
     std::byte bytes[handshake_bytes(kMaxRails - 1)];
     const Handshake made = sample_of_rails(rails);

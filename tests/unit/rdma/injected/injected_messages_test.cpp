@@ -66,7 +66,7 @@ TEST(InjectedMessages, BandwidthSpacesThem) {
   }
 }
 
-TEST(InjectedMessages, CreditsComeBackARoundTripLater) {
+TEST(InjectedMessages, CreditsReturnARoundTripLater) {
   InjectedNode node({.delay_ns = 1000, .credits = 2});
   ASSERT_EQ(node.send(1, Lane::kRequest, 1, 0), Status::kOk);
   ASSERT_EQ(node.send(1, Lane::kRequest, 1, 1), Status::kOk);
@@ -112,7 +112,7 @@ TEST(InjectedMessages, CellsAreCounted) {
   EXPECT_EQ(node.net->take_cell(1, Lane::kRequest, 10, &first), Status::kOk);
 }
 
-TEST(InjectedMessages, WaitWhereTheTransportInsideIsFull) {
+TEST(InjectedMessages, WaitWhileTheInnerTransportIsFull) {
   InjectedNode node({.delay_ns = 10, .credits = 4096});
   constexpr uint64_t kCount = 2000;  // the ring has 256 lines
   for (uint64_t i = 0; i < kCount; ++i) ASSERT_EQ(node.send(1, Lane::kRequest, 1, i), Status::kOk);

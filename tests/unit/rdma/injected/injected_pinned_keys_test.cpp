@@ -110,7 +110,7 @@ TEST(InjectedPinnedKeys, KeysGrantTheirRightsOnly) {
   }
 }
 
-TEST(InjectedPinnedKeys, EndWhereTheirPagesEnd) {
+TEST(InjectedPinnedKeys, CoverTheirPagesOnly) {
   PinnedNode node({.delay_ns = 1000});
   const uintptr_t last = at(node.theirs.data) + kPage - 1;
   const uintptr_t own_last = at(node.mine.data) + kPage - 1;

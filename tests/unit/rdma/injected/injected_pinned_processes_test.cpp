@@ -45,7 +45,7 @@ int own(int node, int in, int out) {
   return memory.is_untouched() ? 0 : 7;
 }
 
-TEST(InjectedPinnedProcesses, AreReachedByKeysThatLive) {
+TEST(InjectedPinnedProcesses, LiveKeysReachAnotherProcess) {
   NodeFile file(2);
   int to_child[2];
   int to_parent[2];

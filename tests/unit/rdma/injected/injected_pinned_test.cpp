@@ -20,7 +20,7 @@ TEST(InjectedPinned, ReportTheirCapabilities) {
   EXPECT_TRUE(node.theirs.is_untouched());
 }
 
-TEST(InjectedPinned, AreNotThereWithoutPinsOrOneSidedOnesInside) {
+TEST(InjectedPinned, AreUnsupportedWithoutPinsOrAnInnerOneSidedTransport) {
   InjectedNode plain({});
   EXPECT_EQ(plain.net->make_registrar(), nullptr);
   EXPECT_EQ(plain.net->pinned_inline_bytes(), 0u);

@@ -109,7 +109,7 @@ TEST(InjectedPins, HaveALimitInBytes) {
   EXPECT_EQ(registrar.unpin(memory.range(0, 2), two.data()), UnpinResult::kDone);
 }
 
-TEST(InjectedPins, AreSoManyAndNoMore) {
+TEST(InjectedPins, AreLimitedInNumber) {
   Adapter adapter;
   Registrar& registrar = *adapter.registrar;
   Pages memory(1);

@@ -28,7 +28,7 @@ bool reads(const Request& request, std::span<const std::byte> tail = {}) {
   return read_request(join(bytes_of(request), tail), &got, &rest);
 }
 
-TEST(Wire, RequestsAreReadBack) {
+TEST(Wire, RequestsRoundTrip) {
   Request request{.kind = RequestKind::kPut, .id = 7, .value_bytes = 3};
   ASSERT_TRUE(set_key("key", &request));
   const std::byte value[3] = {std::byte{1}, std::byte{2}, std::byte{3}};
@@ -68,7 +68,7 @@ TEST(Wire, EveryMalformedRequestIsRejected) {
   EXPECT_FALSE(reads(bad));
 }
 
-TEST(Wire, KeysHaveABound) {
+TEST(Wire, InvalidKeysAreRejected) {
   Request request;
   EXPECT_FALSE(set_key("", &request));
   EXPECT_FALSE(set_key(std::string(32, 'k'), &request));

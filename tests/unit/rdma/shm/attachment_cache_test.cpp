@@ -95,7 +95,7 @@ TEST(AttachmentCache, UnusedOnesStayWhileTheirFileIsInUseUpToABound) {
   EXPECT_EQ(mapped_here(file.blob().inode).times, 0);
 }
 
-TEST(AttachmentCache, MoreThanTheMostAreRefusedUntilSomeAreDropped) {
+TEST(AttachmentCache, AttachmentsBeyondTheLimitAreRefused) {
   const MemoryFile file((AttachmentCache::kMaxAttachments + 2) * AttachmentCache::kAttachmentBytes);
   AttachmentCache attachments;
   std::vector<AttachmentRef> refs(AttachmentCache::kMaxAttachments);
@@ -214,7 +214,7 @@ TEST(AttachmentCache, NothingIsLeftOpen) {
   attachments.drop(ref);
 }
 
-TEST(AttachmentCache, PlacesOfAnotherLifeHaveNoEffect) {
+TEST(AttachmentCache, DropOfAStaleReferenceHasNoEffect) {
   const MemoryFile file(kMiB);
   AttachmentCache attachments;
   AttachmentRef old;

@@ -35,7 +35,7 @@ TEST(ShmCells, CarryEverySizeInBothLanes) {
   }
 }
 
-TEST(ShmCells, RunOutAndComeBack) {
+TEST(ShmCells, AreLimitedAndReturned) {
   Pair pair;
   for (const auto& kind : kCellClasses) {
     for (uint32_t i = 0; i < kind.count; ++i) {
@@ -54,7 +54,7 @@ TEST(ShmCells, RunOutAndComeBack) {
 }
 
 // Cells with two readers, one of which takes its messages late: cells that the other one has read come back.
-TEST(ShmCells, ComeBackOutOfOrder) {
+TEST(ShmCells, ReturnOutOfOrder) {
   NodeFile file(3);
   NodeRank sender(file.fd, 0, 3);
   NodeRank slow(file.fd, 1, 3);

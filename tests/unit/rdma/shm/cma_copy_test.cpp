@@ -11,7 +11,7 @@ namespace {
 
 using Piece = Transport::Piece;
 
-TEST(ShmKernelCopy, PartialCopiesGoOnWhereTheyStopped) {
+TEST(ShmKernelCopy, PartialCopiesContinue) {
   Pair pair;
   for (int64_t most = 1; most < 40; ++most) {
     const Kernel kernel({most});
@@ -31,7 +31,7 @@ TEST(ShmKernelCopy, PartialCopiesGoOnWhereTheyStopped) {
 }
 
 // No such memory is touched: the fake kernel only counts.
-TEST(ShmKernelCopy, MoreBytesThanOneCallTakes) {
+TEST(ShmKernelCopy, BytesBeyondOneCallAreSplit) {
   Pair pair;
   const Kernel kernel({INT64_MAX, INT64_MAX, 4096, INT64_MAX}, false);
   constexpr size_t kBytes = (size_t{5} << 30) + 123;

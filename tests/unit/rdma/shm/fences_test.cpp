@@ -49,7 +49,7 @@ TEST(ShmFences, SendersOfAReaderWithoutMembarrierConfirm) {
             answer(kWrote));
 }
 
-TEST(ShmFences, SendersOfAReaderThatHasNotComeYetConfirm) {
+TEST(ShmFences, SendersToAnAbsentReaderConfirm) {
   EXPECT_EQ(run_ranks(1,
                       [](uint32_t) {
                         NodeFile file(2);

@@ -114,7 +114,7 @@ TEST(ShmOneSided, PiecesThatAreAllMappedNeedNoKernelAndNoneIsFine) {
   EXPECT_EQ(pair.a.transport->get_pieces(1, {}), Status::kOk);
 }
 
-TEST(ShmOneSided, MorePiecesThanOneCallTakes) {
+TEST(ShmOneSided, PiecesBeyondOneCallAreSplit) {
   Pair pair;
   const std::string source = pattern(3000);
   std::string target(3000, '.');

@@ -36,7 +36,7 @@ TEST(ShmRing, CarriesEveryLengthInBothLanes) {
   }
 }
 
-TEST(ShmRing, RefusesMoreThanFits) {
+TEST(ShmRing, InvalidReservationsAreRejected) {
   Pair pair;
   Outgoing room;
   EXPECT_EQ(
@@ -118,7 +118,7 @@ TEST(ShmRing, PayloadsThatImitateMessageWordsAreNotRead) {
 }
 
 // Exactly: a payload line that is a perfect message of the next lap, at the place where the reader waits.
-TEST(ShmRing, PayloadOfTheLastLapIsNoMessageOfThisOne) {
+TEST(ShmRing, PayloadOfTheLastLapIsNotReadAsAMessage) {
   Pair pair;
   // Two lines at 0; the second holds what a message at position 1 + 256 would begin with.
   std::byte two[120] = {};

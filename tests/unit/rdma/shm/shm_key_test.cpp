@@ -77,7 +77,7 @@ TEST(ShmKey, InvalidInputIsRejected) {
 }
 
 // Only the bytes that name the file and the offset may change and still decode.
-TEST(ShmKey, EveryFlippedBitOfTheFrameIsNoticed) {
+TEST(ShmKey, EveryFlippedBitOfTheFrameIsDetected) {
   std::byte blob[kShmBlobBytes];
   encode_shm_blob(some(), blob);
   for (size_t i = 0; i < kShmBlobBytes; ++i) {

@@ -42,7 +42,7 @@ TEST(ShmIdle, FewRingsArePolledForEver) {
   EXPECT_EQ(crowd.reader().counts().rings_retired, 0u);
 }
 
-TEST(ShmIdle, UnusedRingsRetireAndComeBack) {
+TEST(ShmIdle, UnusedRingsRetireAndAreReactivated) {
   Crowd crowd(70);  // doorbells in two words
   EXPECT_EQ(crowd.reader().active_rings(), 69u);
   for (uint32_t i = 0; i < 3 * kReviews; i += 100) {
@@ -264,7 +264,7 @@ TEST(ShmStress, ProcessesWithAndWithoutMembarrierLoseNothing) {
   stress(2, rounds_or(20000), Refused::kEverySecond);
   stress(5, rounds_or(8000), Refused::kEverySecond);
 }
-TEST(ShmStress, MembarrierTakenAwayLaterLosesNothing) {
+TEST(ShmStress, LateLossOfMembarrierLosesNothing) {
   stress(3, rounds_or(300), Refused::kEverySecondLater);
 }
 

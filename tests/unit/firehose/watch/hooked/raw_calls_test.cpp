@@ -79,7 +79,7 @@ TEST_F(RawCalls, ReplacedMappingIsNotHit) {
   EXPECT_EQ(coverage(kA), HYDRANT_COVERAGE_CHECKED);
 }
 
-TEST_F(RawCalls, MemoryEmptiedIsNotServedFromTheCache) {
+TEST_F(RawCalls, EmptiedMemoryIsNotHit) {
   const uint64_t first = use(kA);
   ASSERT_EQ(syscall(SYS_madvise, arena_.page(kA), kPage, MADV_DONTNEED), 0);
   EXPECT_GT(use(kA), first);
@@ -138,7 +138,7 @@ TEST_F(RawCalls, RegistrationInFlightIsOpenedForCheckedHits) {
 }
 
 // Threads that allocate are inside hooked calls all the time.
-TEST_F(RawCalls, AreNoticedBesideThreadsThatAllocate) {
+TEST_F(RawCalls, AreDetectedBesideAllocatingThreads) {
   std::atomic<bool> stop{false};
   Threads threads;
   for (int i = 0; i < 3; ++i) {
@@ -185,7 +185,7 @@ class SlowAnswer {
 };
 
 // Memory that a raw call has released is free for all before the reader has read that.
-TEST_F(RawCalls, MemoryThatAHookHandsOutMeanwhileIsNotServedFromTheCache) {
+TEST_F(RawCalls, MemoryThatAHookMapsMeanwhileIsNotHit) {
   destroy();
   SlowAnswer slow;  // subscribed first, so the reader calls it before the caches
   create(watching());
