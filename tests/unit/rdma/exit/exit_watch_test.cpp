@@ -73,7 +73,7 @@ class OtherRank final : public Bootstrap {
   }
   void leave(int, ExitReason, uint64_t) noexcept override {}
 
-  void speak() const { EXPECT_EQ(write(go_[1], "!", 1), 1); }
+  void announce_exit() const { EXPECT_EQ(write(go_[1], "!", 1), 1); }
   void end(int signal) {
     if (pid_ == 0) return;
     kill(pid_, signal);
@@ -176,44 +176,44 @@ TEST_F(ClosedDescriptors, LossOfARankIsReported) {
 class ClosedExitChannel : public ::testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_EQ(NodeExitChannel::open(rank_, in_20_seconds(), &words_), Status::kOk)
+    ASSERT_EQ(NodeExitChannel::open(rank_, in_20_seconds(), &channel_), Status::kOk)
         << last_error_text();
   }
   // Waits for an exit notification of rank 1; returns its code.
-  int hear() {
+  int read_exit() {
     Rank rank = kNoRank;
     int code = -1;
-    rank_.speak();
+    rank_.announce_exit();
     const uint64_t deadline = in_20_seconds();
-    while (!words_->read(&rank, &code) && now_ns() < deadline) pause_shortly();
+    while (!channel_->read(&rank, &code) && now_ns() < deadline) pause_shortly();
     return code;
   }
 
   OtherRank rank_;
   const OwnDescriptors own_;
-  std::unique_ptr<NodeExitChannel> words_;
+  std::unique_ptr<NodeExitChannel> channel_;
 };
 
 TEST_F(ClosedExitChannel, AreOpenedAgainUnderTheirName) {
-  EXPECT_FALSE(words_->repair());
-  EXPECT_EQ(hear(), 5);
-  EXPECT_FALSE(words_->lost_notices());
+  EXPECT_FALSE(channel_->repair());
+  EXPECT_EQ(read_exit(), 5);
+  EXPECT_FALSE(channel_->lost_notices());
   for (int times = 0; times < 2; ++times) {
     const std::vector<int> numbers = own_.others();
     ASSERT_EQ(numbers.size(), 2U);
     const ProgramsFiles program(numbers);
-    EXPECT_EQ(words_->fd(), -1);
+    EXPECT_EQ(channel_->fd(), -1);
     Rank rank = kNoRank;
     int code = -1;
-    EXPECT_FALSE(words_->read(&rank, &code));
-    words_->publish_exit(0, 7);  // by a socket for that alone
-    EXPECT_TRUE(words_->repair());
-    EXPECT_FALSE(words_->repair());
-    EXPECT_TRUE(words_->lost_notices());
-    EXPECT_GE(words_->fd(), 0);
-    EXPECT_EQ(hear(), 5);
-    EXPECT_GE(words_->peers()[0].pidfd.get(), 0);
-    EXPECT_FALSE(words_->peers()[0].is_gone);
+    EXPECT_FALSE(channel_->read(&rank, &code));
+    channel_->publish_exit(0, 7);  // by a socket for that alone
+    EXPECT_TRUE(channel_->repair());
+    EXPECT_FALSE(channel_->repair());
+    EXPECT_TRUE(channel_->lost_notices());
+    EXPECT_GE(channel_->fd(), 0);
+    EXPECT_EQ(read_exit(), 5);
+    EXPECT_GE(channel_->peers()[0].pidfd.get(), 0);
+    EXPECT_FALSE(channel_->peers()[0].is_gone);
     EXPECT_EQ(program.harm(), "");
   }
 }
@@ -221,22 +221,22 @@ TEST_F(ClosedExitChannel, AreOpenedAgainUnderTheirName) {
 TEST_F(ClosedExitChannel, RankThatExitedMeanwhileIsDetected) {
   const ProgramsFiles program(own_.others());
   rank_.end(SIGKILL);
-  EXPECT_TRUE(words_->repair());
-  EXPECT_TRUE(words_->peers()[0].is_gone);
-  EXPECT_EQ(words_->peers()[0].pidfd.number(), -1);
-  words_.reset();
+  EXPECT_TRUE(channel_->repair());
+  EXPECT_TRUE(channel_->peers()[0].is_gone);
+  EXPECT_EQ(channel_->peers()[0].pidfd.number(), -1);
+  channel_.reset();
   EXPECT_EQ(program.harm(), "");
 }
 
 TEST_F(ClosedExitChannel, ClaimsLeaveForeignDescriptorsAlone) {
-  EXPECT_TRUE(words_->claim_exit());
-  EXPECT_TRUE(words_->claim_wait());
-  EXPECT_TRUE(words_->claim(words_->peers()[0]));
+  EXPECT_TRUE(channel_->claim_exit());
+  EXPECT_TRUE(channel_->claim_wait());
+  EXPECT_TRUE(channel_->claim(channel_->peers()[0]));
   const std::vector<int> numbers = own_.others();
   EXPECT_EQ(numbers.size(), 5U);
   const ProgramsFiles program(numbers);
-  EXPECT_FALSE(words_->claim_wait()) << "claimed once";
-  words_.reset();
+  EXPECT_FALSE(channel_->claim_wait()) << "claimed once";
+  channel_.reset();
   EXPECT_EQ(program.harm(), "");
 }
 

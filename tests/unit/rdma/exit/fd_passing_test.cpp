@@ -25,7 +25,7 @@ namespace {
 constexpr uint32_t kSequence = 9;
 
 // The handshake: a constant, the rank, and the token of the first rank's entry.
-struct Said {
+struct SentHandshake {
   uint32_t magic = 0x48594e43;
   Rank rank = 0;
   RandomName token{};
@@ -78,7 +78,7 @@ class NodeBootstrap final : public Bootstrap {
 };
 
 // Connects to the first rank, and sends `bytes`.
-int say(const Record& entry, std::span<const std::byte> bytes) {
+int connect_and_send(const Record& entry, std::span<const std::byte> bytes) {
   const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   const AbstractAddress address = abstract_address(entry.name, kSequence);
   EXPECT_EQ(connect(fd, address.get(), address.bytes), 0);
@@ -87,9 +87,9 @@ int say(const Record& entry, std::span<const std::byte> bytes) {
 }
 
 std::vector<std::byte> handshake(const Record& entry, Rank rank) {
-  const Said said{.rank = rank, .token = entry.token};
-  std::vector<std::byte> bytes(sizeof said);
-  std::memcpy(bytes.data(), &said, sizeof said);
+  const SentHandshake message{.rank = rank, .token = entry.token};
+  std::vector<std::byte> bytes(sizeof message);
+  std::memcpy(bytes.data(), &message, sizeof message);
   return bytes;
 }
 
@@ -107,8 +107,9 @@ void expect_ignored(const std::function<std::vector<std::byte>(const Record&)>& 
   int fd_of_wrong = -1;
   std::vector<int> right;
   node.others = [&](const Record& entry) {
-    fd_of_wrong = say(entry, wrong(entry));
-    for (const Rank rank : {2U, 4U}) right.push_back(say(entry, handshake(entry, rank)));
+    fd_of_wrong = connect_and_send(entry, wrong(entry));
+    for (const Rank rank : {2U, 4U})
+      right.push_back(connect_and_send(entry, handshake(entry, rank)));
   };
   int ends[2] = {-1, -1};
   ASSERT_EQ(pipe(ends), 0);
@@ -147,7 +148,8 @@ TEST(FdPassing, RankGetsItsDescriptorOnce) {
   NodeBootstrap node(0);
   std::vector<int> fds;
   node.others = [&](const Record& entry) {
-    for (const Rank rank : {2U, 2U, 4U}) fds.push_back(say(entry, handshake(entry, rank)));
+    for (const Rank rank : {2U, 2U, 4U})
+      fds.push_back(connect_and_send(entry, handshake(entry, rank)));
   };
   int received = -1;
   EXPECT_EQ(share_fd(node, kSequence, Status::kOk, STDERR_FILENO, &received, soon()), Status::kOk);
@@ -183,7 +185,7 @@ std::vector<std::byte> record_of_refusal(Rank self, Status status, const char* t
 }
 
 // The status that rank 2 gets if rank 0 has published `entry`.
-Status told(std::span<const std::byte> entry) {
+Status status_at_rank_2(std::span<const std::byte> entry) {
   NodeBootstrap node(2);
   node.store.set(0, kKey, entry);
   int received = -1;
@@ -194,7 +196,7 @@ Status told(std::span<const std::byte> entry) {
 
 TEST(FdPassing, LeadersRefusalReachesAllRanks) {
   for (const Status status : {Status::kResource, Status::kBadArg}) {
-    EXPECT_EQ(told(record_of_refusal(0, status, "no room for a file")), status);
+    EXPECT_EQ(status_at_rank_2(record_of_refusal(0, status, "no room for a file")), status);
     EXPECT_STREQ(last_error_text(), "rank 0 refuses: no room for a file");
   }
 }
@@ -204,15 +206,15 @@ TEST(FdPassing, MalformedRefusalIsBroken) {
   for (const int32_t status : {to_c(Status::kOk), -1, 77777}) {
     std::vector<std::byte> entry = good;
     std::memcpy(entry.data() + sizeof(uint32_t), &status, sizeof status);
-    EXPECT_EQ(told(entry), Status::kBroken) << status;
+    EXPECT_EQ(status_at_rank_2(entry), Status::kBroken) << status;
   }
   std::vector<std::byte> endless = good;
   std::fill(endless.begin() + 8, endless.end(), std::byte{'x'});
-  EXPECT_EQ(told(endless), Status::kResource);
+  EXPECT_EQ(status_at_rank_2(endless), Status::kResource);
   std::vector<std::byte> other = good;
   other[0] = std::byte{0};
-  EXPECT_EQ(told(other), Status::kBroken);
-  EXPECT_EQ(told(std::span(good).first(good.size() - 1)), Status::kBroken);
+  EXPECT_EQ(status_at_rank_2(other), Status::kBroken);
+  EXPECT_EQ(status_at_rank_2(std::span(good).first(good.size() - 1)), Status::kBroken);
 }
 
 TEST(FdPassing, RefusingRankIsNotAwaited) {
@@ -220,7 +222,9 @@ TEST(FdPassing, RefusingRankIsNotAwaited) {
   node.store.set(2, kKey, record_of_refusal(2, Status::kResource, "no descriptor"));
   node.store.set(4, kKey, {});
   int right = -1;
-  node.others = [&right](const Record& entry) { right = say(entry, handshake(entry, 4)); };
+  node.others = [&right](const Record& entry) {
+    right = connect_and_send(entry, handshake(entry, 4));
+  };
   int received = -1;
   EXPECT_EQ(share_fd(node, kSequence, Status::kOk, STDERR_FILENO, &received, soon()), Status::kOk)
       << last_error_text();

@@ -35,7 +35,7 @@ class BootstrapServerTest : public ::testing::TestWithParam<Rank> {
     if (!key.empty()) {
       ASSERT_TRUE(set_key(key, &request));
     }
-    desk_.take(rank, request, std::as_bytes(std::span(value)), now_);
+    server_.take(rank, request, std::as_bytes(std::span(value)), now_);
   }
   bool answered(Rank rank) const { return ranks_.answers.count(rank) != 0; }
   Ranks::Answer take(Rank rank) {
@@ -45,7 +45,7 @@ class BootstrapServerTest : public ::testing::TestWithParam<Rank> {
   }
 
   Ranks ranks_;
-  BootstrapServer desk_{GetParam(), ranks_};
+  BootstrapServer server_{GetParam(), ranks_};
   uint64_t now_ = 1;
   uint32_t id_ = 0;
 };
@@ -56,7 +56,7 @@ TEST_P(BootstrapServerTest, FenceOpensWhenTheLastRankArrives) {
   ask(GetParam() - 1, RequestKind::kFence);
   EXPECT_EQ(ranks_.answers.size(), GetParam());
   EXPECT_EQ(take(0).status, Status::kOk);
-  EXPECT_EQ(desk_.next_ns(), UINT64_MAX);
+  EXPECT_EQ(server_.next_ns(), UINT64_MAX);
 }
 
 TEST_P(BootstrapServerTest, ValuesOfAllRanksAreServedOneAtATime) {
@@ -83,14 +83,14 @@ TEST_P(BootstrapServerTest, GetCompletesWhenTheValueIsPut) {
 
 TEST_P(BootstrapServerTest, DeadlineErrorNamesTheMissingRanks) {
   ask(0, RequestKind::kFence, "", 100);
-  EXPECT_EQ(desk_.next_ns(), 100u);
-  desk_.expire(99);
+  EXPECT_EQ(server_.next_ns(), 100u);
+  server_.expire(99);
   EXPECT_FALSE(answered(0));
-  desk_.expire(100);
+  server_.expire(100);
   const auto answer = take(0);
   EXPECT_EQ(answer.status, Status::kNotReady);
   EXPECT_EQ(answer.tail.substr(0, 10), GetParam() == 2 ? "rank 1 did" : "ranks 1, 2");
-  EXPECT_EQ(desk_.next_ns(), UINT64_MAX);
+  EXPECT_EQ(server_.next_ns(), UINT64_MAX);
   // It may repeat its call, and is counted once.
   for (Rank rank = 0; rank < GetParam(); ++rank) ask(rank, RequestKind::kFence);
   EXPECT_EQ(take(0).status, Status::kOk);
@@ -108,7 +108,7 @@ TEST_P(BootstrapServerTest, NewCallReplacesTheWaitingOne) {
 TEST_P(BootstrapServerTest, JobTerminationFailsAllWaiters) {
   ask(0, RequestKind::kFence);
   ask(1, RequestKind::kGet, "k", 100, 0);
-  desk_.end("rank 9 is gone");
+  server_.end("rank 9 is gone");
   for (const Rank rank : {0u, 1u}) {
     const auto answer = take(rank);
     EXPECT_EQ(answer.status, Status::kBroken);
@@ -121,10 +121,10 @@ TEST_P(BootstrapServerTest, JobTerminationFailsAllWaiters) {
 TEST_P(BootstrapServerTest, RankJoinsOnce) {
   ask(0, RequestKind::kHello);
   EXPECT_EQ(take(0).status, Status::kOk);
-  EXPECT_TRUE(desk_.joined(0));
+  EXPECT_TRUE(server_.joined(0));
   ask(0, RequestKind::kHello);
   EXPECT_EQ(take(0).status, Status::kBadArg);
-  EXPECT_EQ(desk_.joined_count(), 1u);
+  EXPECT_EQ(server_.joined_count(), 1u);
 }
 
 TEST_P(BootstrapServerTest, RankBeyondTheJobAndExcessValuesAreRejected) {
