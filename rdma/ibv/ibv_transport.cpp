@@ -104,7 +104,7 @@ Status IbvTransport::start_atomic(Rank rank, const Pinned& remote, const Pinned&
     return fail(
         Status::kUnsupported,
         "%s has no remote atomic operations, or another device of HYDRANT_IBV_PORTS has not "
-        "(ibv_devinfo -v: atomic_cap): send the owner of the word a message that asks for it",
+        "(ibv_devinfo -v: atomic_cap): send the owner of the word a request message instead",
         port_.name);
   if (remote.addr % sizeof(uint64_t) != 0)
     return fail(Status::kBadArg,
@@ -124,7 +124,7 @@ uint32_t IbvTransport::rails_with(Rank rank) const noexcept {
          static_cast<uint32_t>(std::popcount(peer->rails->usable.load(std::memory_order_relaxed)));
 }
 
-// A part of the locked-memory limit is kept back for peers that are contacted later.
+// The registrar leaves a part of the locked-memory limit to peers that are contacted later.
 std::unique_ptr<Registrar> IbvTransport::make_registrar() noexcept {
   const MachineLimits machine = read_machine_limits();
   const Needs needs = needs_of(options_, port_, rails());

@@ -1,12 +1,12 @@
 // Messages and one-sided operations between ranks by InfiniBand verbs: a reliable-connected queue pair per
-// pair of ranks, connected on first contact; one shared receive queue; one completion queue. docs/verbs.md
-// explains connection, credits, order and failure.
+// pair of ranks, connected on first contact; one shared receive queue; one completion queue for the first
+// port, and one for each rail. docs/verbs.md explains connection, credits, order and failure.
 //
 // The transport owns its parts and passes calls to them: Messages sends, Receiving delivers, Operations moves
 // pinned memory, Completions reads the completion queues, Handshakes connects, Disconnector ends connections.
 //
-// Threads: any number; a lock per peer while something is posted to it, one that is only tried around the
-// completion queue. Cost: no system call but at first contact and in sleep().
+// Threads: any number. Posting to a peer takes the lock of that peer. Reading a completion queue tries its
+// lock and returns if another thread holds it. Cost: no system call but at first contact and in sleep().
 #pragma once
 
 #include "rdma/bootstrap/bootstrap.hpp"
@@ -53,13 +53,13 @@ class IbvTransport final : public NetworkTransport {
     return ibv::needs_of(options, port, rails);
   }
   // The endpoint address that open() puts into `bootstrap`; messages may be sent after the fence that
-  // follows. The bootstrap must outlive the transport, which asks it at first contact, under its own lock.
+  // follows. The bootstrap must outlive the transport, which reads it at first contact, under its own lock.
   static constexpr const char* kEndpointKey = ibv::Handshakes::kEndpointKey;
 
   // Errors: kUnsupported: no usable port, with the reason; kBadArg: options; kResource; those of put().
   static Status open(Bootstrap& bootstrap, const Options& options,
                      std::unique_ptr<IbvTransport>* transport) noexcept;
-  // Registrars first. Operations and messages under way are given up; see flush().
+  // Registrars must be destroyed before. Operations and messages under way are abandoned; see flush().
   ~IbvTransport() override;
 
   const char* name() const noexcept override { return "ibv"; }
@@ -68,8 +68,8 @@ class IbvTransport final : public NetworkTransport {
 
   Status post(Rank peer, Lane lane, uint32_t tag, const void* head,
               uint32_t bytes) noexcept override;
-  // Also kNotReady: the peer is not connected yet, or a cell or a put before it waits for room. kBroken also
-  // when it has not answered for connect_ns.
+  // Also kNotReady: the peer is not connected yet, or an earlier message with a cell, or an earlier put,
+  // waits for room. kBroken also when the peer has not answered for connect_ns.
   Status reserve(Rank peer, Lane lane, uint32_t bytes, Outgoing* room) noexcept override;
   void commit(Outgoing& room, uint32_t tag) noexcept override;
   void commit_with_cell(Outgoing& room, uint32_t tag, const Cell& cell,
@@ -90,26 +90,26 @@ class IbvTransport final : public NetworkTransport {
   uint32_t depth() const noexcept override { return options_.operations; }
   std::unique_ptr<Registrar> make_registrar() noexcept override;
   uint32_t pinned_inline_bytes() const noexcept override { return options_.inline_bytes; }
-  // A key that the peer's adapter refuses is kRefused, and the end of the connection: kBroken from then on.
+  // kRefused: the peer's adapter refuses the key. That ends the connection: later operations are kBroken.
   Status put_pinned(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
                     Completion* completion) noexcept override;
   Status get_pinned(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
                     Completion* completion) noexcept override;
-  // As one list of work requests, of which the last is signalled, as far as there is room for them.
+  // Posts the operations that there is room for as one list of work requests; the last one is signalled.
   size_t put_pinned_list(Rank peer, std::span<const PinnedOperation> list) noexcept override;
   size_t get_pinned_list(Rank peer, std::span<const PinnedOperation> list) noexcept override;
-  // Null also: no contact with the peer yet, or more than one work request.
+  // Null also: there was no contact with the peer yet, or the operation needs more than one work request.
   std::unique_ptr<PersistentRequest> make_persistent_put(Rank peer, uintptr_t remote,
                                                          uintptr_t local,
                                                          size_t bytes) noexcept override;
   std::unique_ptr<PersistentRequest> make_persistent_get(Rank peer, uintptr_t remote,
                                                          uintptr_t local,
                                                          size_t bytes) noexcept override;
-  // By the first port. kBroken also: the adapter refused it.
+  // Uses the first port. kBroken also: the adapter refused the request.
   Status start_atomic(Rank peer, const Pinned& remote, const Pinned& local, const Atomic& what,
                       Completion* completion) noexcept override;
 
-  // Completions count as well.
+  // The result counts completed operations as well.
   uint32_t poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept override;
   using Transport::sleep;
   void sleep(uint64_t deadline_ns, const WakeCondition& check) noexcept override;
@@ -127,23 +127,24 @@ class IbvTransport final : public NetworkTransport {
 
   // ---- groups that meet (connection/joined_groups.hpp) ----
   static constexpr size_t kMaxGroupAddressBytes = ibv::kMaxGroupAddressBytes;
-  // What a process of another group needs to connect to this one, *bytes long; after the fence. The
-  // application carries it. Any thread. Errors: kBadArg: no room; those of Bootstrap::get().
+  // Writes the address, *bytes long, by which a process of another group connects to this one; after the
+  // fence. The application carries it. Any thread. Errors: kBadArg: no room; those of Bootstrap::get().
   Status group_address(std::span<std::byte> blob, size_t* bytes) noexcept {
     return handshakes_.group_address(blob, bytes);
   }
-  // numbers[i]: by which the process of endpoint addresses[i] is a peer of this one from now on, behind the
-  // own ranks; a process that was joined before keeps its number. Both sides join: a handshake of a process
-  // that is not joined here is not answered, and repeated for connect_ns. disconnect() leaves one; its number
-  // stays taken. Any thread. On failure no process is joined. Errors: kBadArg: no such endpoint address, or
-  // one of this group; kBroken: other settings, as at first contact; kResource: more than
-  // Options::max_joined; those of Bootstrap::get().
+  // Makes the processes of `endpoints`, which are group addresses, peers of this one: numbers[i] is the
+  // number of the process of endpoints[i], and follows those of the own ranks. A process that was joined
+  // before keeps its number. Both sides join: a process that is not joined here gets no reply to its
+  // handshake, and repeats it for connect_ns. disconnect() ends a joined connection; the number is not used
+  // again. Any thread. On failure no process is joined. Errors: kBadArg: an invalid address, or one of this
+  // group; kBroken: other settings, as at first contact; kResource: more than Options::max_joined; those of
+  // Bootstrap::get().
   Status join(std::span<const std::span<const std::byte>> endpoints,
               std::span<Rank> numbers) noexcept {
     return handshakes_.join(endpoints, numbers);
   }
 
-  // Work off the fast paths, for tests and statistics.
+  // Counts events off the fast paths, for tests and statistics.
   struct Counts {
     uint64_t connected = 0;
     uint64_t handshakes = 0;  // sent
@@ -190,7 +191,7 @@ class IbvTransport final : public NetworkTransport {
   Options options_;
   ibv::Ports ports_;  // all, open
   ibv::Port& port_ = ports_.all[0];
-  bool has_atomics_ = false;  // all devices have: memory is registered with each of them
+  bool has_atomics_ = false;  // every device has them: memory is registered with each device
 
   // ---- parts: each uses only those above it ----
   ibv::Counters counters_;

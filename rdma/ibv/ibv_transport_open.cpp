@@ -18,7 +18,7 @@ namespace {
 constexpr uint64_t kMinStallNs = 60'000'000'000;
 // Completion queues start with room for this number of peers.
 constexpr uint32_t kPeersAtFirst = 8;
-constexpr size_t kMinStripe = 65536;  // no stripe is empty, or could do without a key
+constexpr size_t kMinStripe = 65536;  // long enough that no stripe is empty or sent without a key
 
 }  // namespace
 
@@ -71,7 +71,7 @@ Status IbvTransport::open_parts() noexcept {
 Status IbvTransport::open_ports() noexcept {
   if (options_.timeout == 0)
     options_.timeout = static_cast<uint8_t>(knob_number(JobKnob::kIbvTimeout));
-  // An adapter may take four times the timeout before it sends a packet again.
+  // An adapter may wait for four times the timeout before it sends a packet again.
   if (options_.stall_timeout_ns == 0)
     options_.stall_timeout_ns = std::max(
         kMinStallNs, uint64_t{4} * (ibv::kRetries + 1) * (uint64_t{4096} << options_.timeout));
@@ -109,7 +109,8 @@ Status IbvTransport::open_queues() noexcept {
   return measure_inline();
 }
 
-// A device shows what it copies into a request only when a queue pair is created.
+// Only the creation of a queue pair shows how many inline bytes a device accepts, so smaller sizes are tried
+// until one succeeds.
 Status IbvTransport::measure_inline() noexcept {
   int error = 0;
   for (uint32_t bytes = std::min(options_.inline_bytes, options_.message_bytes());;
@@ -130,16 +131,18 @@ Status IbvTransport::measure_inline() noexcept {
     error = errno;
     if (bytes == 0) break;
   }
-  return fail(Status::kResource,
-              "%s gives no queue pair with %u sends: %s (memlock? ulimit -l; or others use all %u)",
-              port_.name, options_.send_depth, errno_text(error), port_.max_queue_pairs);
+  return fail(
+      Status::kResource,
+      "%s: cannot create a queue pair with %u sends: %s (memlock: ulimit -l; the device has "
+      "%u queue pairs)",
+      port_.name, options_.send_depth, errno_text(error), port_.max_queue_pairs);
 }
 
 void IbvTransport::open_rails() noexcept {
   if (options_.stripe_bytes == 0) options_.stripe_bytes = knob_number(JobKnob::kIbvStripeMin);
   options_.stripe_bytes = std::max(options_.stripe_bytes, kMinStripe);
   if (operation_pool_.open_stripes() != Status::kOk) {
-    log_warning("no memory for several verbs ports: one is used");
+    log_warning("verbs: no memory for stripes: only the first port is used");
     return;
   }
   const uint32_t others = std::max(peers_.places(), 2u) - 1;
@@ -167,7 +170,7 @@ void IbvTransport::log_ports() const noexcept {
 IbvTransport::~IbvTransport() {
   (void)ports_.keep_descriptors();
   (void)sleeper_.has_channel();
-  // The adapter's accesses end before the memory that they go to.
+  // Closing the queue pairs ends the adapter's accesses, before the memory that they go to is freed.
   peers_.for_each([](ibv::Peer& peer) {
     peer.send.close();
     peer.rails.reset();

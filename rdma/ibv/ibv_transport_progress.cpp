@@ -53,7 +53,7 @@ uint32_t IbvTransport::run_deferred() noexcept {
   return ended;
 }
 
-// True: no work is left for the peer. Shares on rails are work until they have ended.
+// True: no work is left for the peer. Stripes on rails count as work until they have ended.
 bool IbvTransport::advance(Peer& peer) noexcept {
   if (peer.state.is_refused()) disconnector_.disconnect(peer, peer.state.refusal());
   const ibv::SpinGuard guard(peer.lock, !options_.single_threaded);
@@ -76,7 +76,7 @@ void IbvTransport::sleep(uint64_t deadline_ns, const WakeCondition& check) noexc
   sleeper_.leave();
 }
 
-// Requests a report of the next completion, then looks for earlier ones. False: there is work to do.
+// Requests a report of the next completion, then polls for earlier ones. False: there is work to do.
 bool IbvTransport::prepare_to_wait() noexcept {
   // The channel does not report completions of rails.
   if (peers_.has_new_dead() || !striping_.is_idle()) return false;
@@ -85,7 +85,7 @@ bool IbvTransport::prepare_to_wait() noexcept {
       (!completions_.queue().request_notice() || !handshakes_.request_notice()))
     return false;
   uint32_t ended = 0;
-  // This thread may wait for any of them: credits and room in a queue have no other report.
+  // The caller may wait for any completion or handshake: nothing else reports credits or room in a queue.
   if (completions_.poll(&ended) != 0 || handshakes_.poll() != 0) return false;
   return !receiving_.has_undelivered() && deferred_.is_empty() && !receiving_.has_unposted();
 }
@@ -109,7 +109,8 @@ bool IbvTransport::arm_events() noexcept {
 
 // ---- the end ----
 
-// Whether all that was committed to the peer has arrived, as far as the adapter reports; requests a report.
+// Whether the adapter has acknowledged everything that was committed to the peer. If the last request is not
+// signalled, posts one that is, so that its completion reports the requests before it.
 bool IbvTransport::is_quiet(Peer& peer) noexcept HYDRANT_NO_TSA {
   const bool threaded = !options_.single_threaded;
   if (threaded && !peer.lock.try_lock()) return false;
@@ -131,7 +132,7 @@ void IbvTransport::flush(uint64_t deadline_ns) noexcept HYDRANT_NO_TSA {
     bool is_held = false;
     peers_.for_each([&](Peer& peer) HYDRANT_NO_TSA {
       if (!is_quiet(peer)) quiet = false;
-      // A thread between reserve() and commit() may never come back, and is not waited for.
+      // A thread between reserve() and commit() may never continue, so flush() does not wait for its lock.
       if (threaded && !peer.lock.try_lock()) {
         is_held = true;
       } else if (threaded) {

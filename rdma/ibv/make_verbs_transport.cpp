@@ -1,5 +1,5 @@
-// Opens the verbs transport with the options that the knobs give. make_transport.cpp calls it; a library
-// without verbs has rdma/make_no_verbs_transport.cpp instead.
+// Opens the verbs transport with the options that the knobs set. make_transport.cpp calls it; a library
+// built without verbs has rdma/make_no_verbs_transport.cpp instead.
 #include "rdma/ibv/ibv_transport.hpp"
 #include "rdma/make_transport.hpp"
 
