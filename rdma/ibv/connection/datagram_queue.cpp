@@ -21,8 +21,8 @@ Status DatagramQueue::open(const Port& port, ibv_comp_channel* channel, uint32_t
   completions_.reset(
       ibv_create_cq(port.device.context, kDatagramReceives + kDatagramSends, nullptr, channel, 0));
   if (completions_ == nullptr)
-    return fail(Status::kResource, "%s gives no handshake completion queue: %s", port.name,
-                errno_text(errno));
+    return fail(Status::kResource, "%s: cannot create the handshake completion queue: %s",
+                port.name, errno_text(errno));
   ibv_qp_init_attr attributes{};
   attributes.send_cq = attributes.recv_cq = completions_.get();
   attributes.qp_type = IBV_QPT_UD;
@@ -32,7 +32,7 @@ Status DatagramQueue::open(const Port& port, ibv_comp_channel* channel, uint32_t
   attributes.sq_sig_all = 1;
   pair_.reset(ibv_create_qp(port.device.pd, &attributes));
   if (pair_ == nullptr)
-    return fail(Status::kResource, "%s gives no handshake queue pair: %s", port.name,
+    return fail(Status::kResource, "%s: cannot create the handshake queue pair: %s", port.name,
                 errno_text(errno));
   return start();
 }
@@ -56,7 +56,7 @@ Status DatagramQueue::start() noexcept {
     error = ibv_modify_qp(pair_.get(), &state, IBV_QP_STATE | IBV_QP_SQ_PSN);
   }
   if (error == 0) return Status::kOk;
-  return fail(Status::kResource, "%s port %u: the handshake queue pair does not start: %s",
+  return fail(Status::kResource, "%s port %u: cannot start the handshake queue pair: %s",
               port_->name, port_->number, errno_text(error));
 }
 
@@ -87,7 +87,7 @@ bool DatagramQueue::send(const Handshake& handshake, ibv_ah* address, uint32_t n
   ibv_send_wr* bad = nullptr;
   if (const int error = ibv_post_send(pair_.get(), &request, &bad); error != 0) {
     static RateLimit limit(RateLimit::kSecond);
-    log_warning(limit, "%s: a handshake to %s cannot be sent: %s; trying again", port_->name, name,
+    log_warning(limit, "%s: cannot send a handshake to %s: %s; trying again", port_->name, name,
                 errno_text(error));
     return false;
   }
@@ -106,11 +106,11 @@ Status DatagramQueue::post_receive(uint32_t index) noexcept {
   ibv_recv_wr* bad = nullptr;
   const int error = ibv_post_recv(pair_.get(), &request, &bad);
   if (error == 0) return Status::kOk;
-  return fail(Status::kResource, "%s: a buffer for handshakes cannot be posted: %s", port_->name,
+  return fail(Status::kResource, "%s: cannot post a buffer for handshakes: %s", port_->name,
               errno_text(error));
 }
 
-// Decodes the datagram, and posts its buffer again.
+// Decodes a received datagram and posts its buffer again; for a send completion only frees its entry.
 DatagramQueue::Kind DatagramQueue::take(const ibv_wc& completion, Handshake* handshake) noexcept {
   if (completion.wr_id >= kDatagramReceives) {
     --sends_;

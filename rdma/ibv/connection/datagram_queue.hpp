@@ -1,7 +1,7 @@
 // Sends and receives handshakes as datagrams. A datagram may be lost; the sender repeats it.
 //
-// Invariant: each receive buffer is with the adapter, but while poll() looks at it. At most kDatagramSends
-// sends are under way, and each has a buffer of its own.
+// Invariant: each receive buffer is posted to the adapter except while poll() decodes it. At most
+// kDatagramSends sends are under way, and each has a buffer of its own.
 //
 // Threads: under the contact lock.
 #pragma once
@@ -18,27 +18,28 @@ namespace hydrant::ibv {
 
 class DatagramQueue {
  public:
-  // In a process with so many rails. `port` outlives the queue. Errors: kResource.
+  // `rails`: the rails of this process, which set the size of a buffer. `port` outlives the queue. Errors:
+  // kResource.
   Status open(const Port& port, ibv_comp_channel* channel, uint32_t rails) noexcept;
   void close() noexcept;
   uint32_t number() const noexcept { return pair_->qp_num; }
-  // False: it cannot be.
+  // Requests an event on the channel for the next completion. False: the adapter refuses.
   bool request_notice() noexcept { return ibv_req_notify_cq(completions_.get(), 0) == 0; }
 
-  // To the queue pair `number` of the process at `address`. False: there is no room now, or the adapter
-  // refuses it; `name` of the peer is for the log.
+  // Sends to the queue pair `number` of the process at `address`; `name` of the peer is for the log. False:
+  // there is no room now, or the adapter refuses the request.
   bool send(const Handshake& handshake, ibv_ah* address, uint32_t number,
             const char* name) noexcept;
-  // Calls answer(handshake) for each handshake that has arrived, with null for any other datagram. Returns
-  // the number of completions.
-  template <typename Answer>
-  uint32_t poll(Answer&& answer) noexcept {
+  // Calls receive(handshake) for each handshake that has arrived, and receive(null) for any other datagram.
+  // Returns the number of completions.
+  template <typename Receive>
+  uint32_t poll(Receive&& receive) noexcept {
     ibv_wc completions[kBatch];
     const int count = ibv_poll_cq(completions_.get(), kBatch, completions);
     for (int i = 0; i < count; ++i) {
       Handshake handshake;
       const Kind kind = take(completions[i], &handshake);
-      if (kind != Kind::kSent) answer(kind == Kind::kHandshake ? &handshake : nullptr);
+      if (kind != Kind::kSent) receive(kind == Kind::kHandshake ? &handshake : nullptr);
     }
     return count > 0 ? static_cast<uint32_t>(count) : 0;
   }

@@ -1,5 +1,5 @@
-// Reads the asynchronous events of devices. Tour "a rank dies": a device reports here that a queue pair has
-// failed, if its completions do not.
+// Reads the asynchronous events of devices. Tour "a rank dies": some devices report a failed queue pair here,
+// and not by its completions.
 #include "rdma/ibv/connection/device_events.hpp"
 
 #include "firehose/base/cancellation.hpp"
@@ -26,7 +26,7 @@ void DeviceEvents::read_from(const Port& port) noexcept {
   }
 }
 
-// Of the device of `port`.
+// Handles an event of the device of `port`.
 void DeviceEvents::handle(const Port& port, const ibv_async_event& event) noexcept {
   const char* const text = ibv_event_type_str(event.event_type);
   switch (event.event_type) {

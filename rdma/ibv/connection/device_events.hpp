@@ -10,7 +10,7 @@ class DeviceEvents {
  public:
   DeviceEvents(const Ports& ports, Disconnector& disconnector) noexcept
       : ports_(ports), disconnector_(disconnector) {}
-  // Disconnects the peers that they concern, and logs the others.
+  // Reads the events that have arrived: disconnects the peers that they concern, and logs the others.
   void read() noexcept;
 
  private:

@@ -60,7 +60,7 @@ Status Handshakes::start_connection(Rank number) noexcept {
     return fail(Status::kBadArg, "rank %u does not exist; the job has %u, and %u have been joined",
                 number, own.ranks(), groups_.count());
   if (parts_.peers.is_dead(number))
-    return fail(Status::kBroken, "%s %u is gone: the job has buried it",
+    return fail(Status::kBroken, "%s %u is gone: the job has declared it dead",
                 number < own.ranks() ? "rank" : "peer", number);
   if (parts_.peers.find(number) != nullptr) return Status::kNotReady;
   Peer* peer = nullptr;
@@ -125,7 +125,8 @@ void Handshakes::repeat(uint64_t now) noexcept {
   next_ns_.store(next_ns, std::memory_order_relaxed);
 }
 
-// No further handshake is sent to the peer. A silent rank of the job is warned of, and handshakes go on.
+// True: no further handshake is sent to the peer. For a silent rank of the job it logs a warning and returns
+// false, so handshakes continue, unless Options::abandons_silent_ranks is set.
 bool Handshakes::has_timed_out(Peer& peer, uint64_t now) noexcept {
   PeerConnection& connection = peer.connection;
   const bool is_late = now >= connection.gives_up_ns;
@@ -138,12 +139,12 @@ bool Handshakes::has_timed_out(Peer& peer, uint64_t now) noexcept {
               name_of(peer).text, text_of(peer.endpoint.address).text,
               static_cast<unsigned long long>((now - connection.handshake_since_ns) / 1'000'000),
               port.name, port.number, peer.endpoint.address.datagram_queue,
-              goes_on ? "; it computes, is stopped, or cannot be reached: asking on" : "");
+              goes_on ? "; it is computing, stopped or unreachable: handshakes continue" : "");
   if (goes_on) {
     connection.gives_up_ns = now + parts_.options.connect_ns;
     return false;
   }
-  parts_.disconnector.disconnect(peer, "it has not answered when it was to be connected");
+  parts_.disconnector.disconnect(peer, "it has not answered the handshakes");
   return true;
 }
 
@@ -166,12 +167,11 @@ void Handshakes::receive(const Handshake* handshake) noexcept {
     return;
   }
   parts_.counters.strangers.add();
-  if (log_enabled(LogLevel::kDebug))
-    log_debug("verbs: a datagram is ignored: %s", last_error_text());
+  if (log_enabled(LogLevel::kDebug)) log_debug("verbs: ignored a datagram: %s", last_error_text());
 }
 
-// The number of the sender here; kNoRank, with an error text: it is no peer. A process that is not joined yet
-// gets no answer, and repeats its handshake.
+// Returns the number of the sender in this process; kNoRank, with an error text, if the sender is no peer. A
+// process that is not joined yet gets no reply, and repeats its handshake.
 Rank Handshakes::sender_of(const Handshake& handshake) noexcept {
   const OwnEndpoint& own = parts_.own;
   const uint64_t group = handshake.endpoint.group;
@@ -238,7 +238,7 @@ Status Handshakes::find_own_group() noexcept {
   if (parts_.own.self() != 0) {
     EndpointAddress endpoint;
     if (const Status status = read_endpoint(0, &endpoint); status != Status::kOk)
-      return add_context(status, "to find the name of this group");
+      return add_context(status, "cannot find the name of this group");
     nonce = endpoint.address.nonce;
   }
   if (nonce == 0) return fail(Status::kBroken, "the endpoint address of rank 0 names no process");
@@ -250,7 +250,7 @@ Status Handshakes::group_address(std::span<std::byte> blob, size_t* bytes) noexc
   const size_t needed = group_address_bytes(parts_.rails.count());
   if (blob.size() < needed)
     return fail(Status::kBadArg,
-                "the group address has %zu bytes, there is room for %zu: %zu are enough", needed,
+                "the group address has %zu bytes, the buffer %zu: pass one of %zu bytes", needed,
                 blob.size(), kMaxGroupAddressBytes);
   const MutexLock lock(mu_);
   if (const Status status = find_own_group(); status != Status::kOk) return status;

@@ -1,10 +1,10 @@
 // First contact and handshakes. Each side repeats its handshake until it knows that the other can receive.
 // Both sides may begin: each has one queue pair for the other, so crossing handshakes make one connection.
 //
-// Invariant: a peer is in the list of connecting_ from its creation until it is settled, disconnected, or
-// given up; connecting_count_ is the length of the list.
+// Invariant: a peer is in the list of connecting_ from its creation until its handshake is done, or it is
+// disconnected or has timed out; connecting_count_ is the length of the list.
 //
-// Threads: any; everything but the hints is under the contact lock, which the methods take.
+// Threads: any. The methods take the contact lock, which guards everything but the hints.
 #pragma once
 
 #include "firehose/base/thread.hpp"
@@ -51,13 +51,13 @@ class Handshakes {
   Status open(ibv_comp_channel* channel) noexcept HYDRANT_EXCLUDES(mu_);
   void close() noexcept HYDRANT_EXCLUDES(mu_);
 
-  // Starts to connect the peer, unless it is a peer already. Always an error: kNotReady: it is connecting;
-  // kBadArg: no such peer; kBroken; kResource.
+  // Creates the peer and starts its handshake, unless it exists already. Never returns kOk. kNotReady: the
+  // peer is connecting; kBadArg: no such peer; kBroken; kResource.
   [[gnu::cold]] Status start_connection(Rank number) noexcept HYDRANT_EXCLUDES(mu_);
-  // Answers handshakes that have arrived, and repeats own ones that are due. Returns how many arrived.
-  // Nothing if another thread does.
+  // Replies to handshakes that have arrived, and repeats own ones that are due. Returns the number of
+  // completions; 0 at once if another thread holds the lock.
   uint32_t poll() noexcept HYDRANT_EXCLUDES(mu_);
-  // Hints without the lock.
+  // Hints, read without the lock.
   bool is_connecting() const noexcept {
     return connecting_count_.load(std::memory_order_relaxed) != 0;
   }

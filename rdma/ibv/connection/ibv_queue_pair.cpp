@@ -10,10 +10,10 @@
 namespace hydrant::ibv {
 namespace {
 
-// For ever: credits see to it that this never happens.
+// 7 means: retry for ever. Credits ensure that the receiver always has a buffer.
 constexpr uint8_t kReceiverRetries = 7;
 constexpr uint8_t kReceiverTimer = 12;  // 0.64 ms
-// Under way at once, atomics among them: adapters keep to it by themselves.
+// RDMA reads and atomics under way at once; the adapter itself delays further ones.
 constexpr uint32_t kReads = 16;
 
 }  // namespace
@@ -29,8 +29,7 @@ Status start_queue_pair(ibv_qp* queue, const Port& port) noexcept {
   const int error = ibv_modify_qp(
       queue, &state, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
   if (error == 0) return Status::kOk;
-  return fail(Status::kResource, "%s: a queue pair does not start: %s", port.name,
-              errno_text(error));
+  return fail(Status::kResource, "%s: cannot start a queue pair: %s", port.name, errno_text(error));
 }
 
 Status connect_queue_pair(const QueuePairConnection& connection) noexcept {

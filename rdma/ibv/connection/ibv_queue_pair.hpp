@@ -1,4 +1,4 @@
-// Starting a reliable queue pair on a port, and connecting it with a peer's.
+// Starts a reliable queue pair on a port, and connects it with a peer's.
 #pragma once
 
 #include "firehose/base/status.hpp"
@@ -11,16 +11,18 @@
 
 namespace hydrant::ibv {
 
-// A packet is sent again six times: a peer whose machine is gone is known to be after half a second, or a few
-// where an adapter waits longer than it is told. Not seven: to rxe of Linux 6.1 that means for ever.
+// The adapter sends a packet again six times: the failure of a peer's machine is detected after half a
+// second, or a few seconds with an adapter that waits longer than its timeout. Not seven: rxe of Linux 6.1
+// takes that as for ever.
 inline constexpr uint8_t kRetries = 6;
-// Of routed packets.
+// Hop limit of routed packets.
 inline constexpr uint8_t kHops = 64;
 
-// Of the first packet: drawn, so that packets of a connection before are not taken for this one's.
+// A sequence number for the first packet of a connection. It differs each time, so that late packets of an
+// earlier connection are not taken for this one's.
 uint32_t draw_sequence() noexcept;
 
-// From here on it can be connected. Errors: kResource.
+// Takes the queue pair to INIT, so that it can be connected. Errors: kResource.
 Status start_queue_pair(ibv_qp* queue, const Port& port) noexcept;
 
 // Both ends of a connection.
@@ -29,14 +31,14 @@ struct QueuePairConnection {
   const Port* port = nullptr;
   uint32_t own_sequence = 0;
   uint8_t timeout = 0;    // as in IbvTransport::Options
-  const char* peer = "";  // what people call it
-  ibv_gid gid = {};       // theirs, as all that follows
+  const char* peer = "";  // its name, for errors
+  ibv_gid gid = {};       // this and all below: the peer's
   uint16_t lid = 0;
   uint8_t mtu = 0;
   uint32_t number = 0;
   uint32_t sequence = 0;
 };
-// Can receive and send. Errors: kBroken.
+// Takes the queue pair to RTS, so that it can receive and send. Errors: kBroken.
 Status connect_queue_pair(const QueuePairConnection& connection) noexcept;
 
 }  // namespace hydrant::ibv

@@ -12,7 +12,7 @@ Status JoinedGroups::open(uint32_t most) noexcept {
   return fail(Status::kResource, "no memory for %u processes of other groups", most);
 }
 
-// Among the first `count` joined processes.
+// Searches the first `count` joined processes.
 Rank JoinedGroups::number_of(uint64_t group, Rank rank, uint32_t count) const noexcept {
   for (uint32_t i = 0; i < count; ++i) {
     if (joined_[i].endpoint.group == group && joined_[i].rank == rank) return own_.ranks() + i;
@@ -20,7 +20,7 @@ Rank JoinedGroups::number_of(uint64_t group, Rank rank, uint32_t count) const no
   return kNoRank;
 }
 
-// The process's number: the next one, *count, unless it has one.
+// Sets the process's number: the one that it has, or else the next, which *count counts.
 Status JoinedGroups::admit(std::span<const std::byte> blob, uint32_t* count,
                            Rank* number) noexcept {
   GroupAddress address;
@@ -28,17 +28,19 @@ Status JoinedGroups::admit(std::span<const std::byte> blob, uint32_t* count,
     return status;
   const uint64_t group = address.endpoint.group;
   if (group == own_group_)
-    return fail(Status::kBadArg,
-                "the endpoint address of rank %u of this group: own ranks are peers by their rank, "
-                "leave it out",
-                address.rank);
+    return fail(
+        Status::kBadArg,
+        "the endpoint address of rank %u of this group: own ranks are peers already, leave it "
+        "out",
+        address.rank);
   *number = number_of(group, address.rank, *count);
   if (*number != kNoRank) {
     if (at(*number).endpoint.address.nonce == address.endpoint.address.nonce) return Status::kOk;
-    return fail(Status::kBadArg,
-                "rank %u of group %016llx is joined by another endpoint address: a group has one "
-                "process of a rank in all its life",
-                address.rank, static_cast<unsigned long long>(group));
+    return fail(
+        Status::kBadArg,
+        "rank %u of group %016llx was joined by another endpoint address: a group never has "
+        "two processes of one rank",
+        address.rank, static_cast<unsigned long long>(group));
   }
   const PeerName name = name_of(own_.ranks() + *count, address.rank, group);
   if (const Status status = factory_.check_settings(name, address.endpoint); status != Status::kOk)
@@ -55,11 +57,11 @@ Status JoinedGroups::admit(std::span<const std::byte> blob, uint32_t* count,
 
 Status JoinedGroups::join(std::span<const std::span<const std::byte>> blobs,
                           std::span<Rank> numbers) noexcept {
-  // Places behind count_ are not read until it is moved.
+  // Other threads read no place behind count_ until the store below.
   uint32_t count = count_.load(std::memory_order_relaxed);
   for (size_t i = 0; i < blobs.size(); ++i) {
     if (const Status status = admit(blobs[i], &count, &numbers[i]); status != Status::kOk)
-      return add_context(status, "endpoint address %zu of %zu, nobody is joined", i + 1,
+      return add_context(status, "endpoint address %zu of %zu, no process is joined", i + 1,
                          blobs.size());
   }
   count_.store(count, std::memory_order_release);

@@ -1,6 +1,6 @@
-// Processes of other groups, started apart from this one, that are peers by their group addresses:
-// docs/verbs.md, "Groups that meet". The application carries the addresses, because a launcher knows its own
-// group only.
+// The processes of other, separately started groups that this process has joined as peers: docs/verbs.md,
+// "Groups that meet". The application carries their group addresses, because a launcher knows its own group
+// only.
 //
 // Invariant: the first count() places are constant. A process keeps its number for the life of the transport.
 //
@@ -28,15 +28,15 @@ class JoinedGroups {
   Status open(uint32_t most) noexcept;
 
   uint32_t count() const noexcept { return count_.load(std::memory_order_acquire); }
-  // Of the joined process with this number, which is at least own_.ranks().
+  // The address of the joined process with this number, which is at least own_.ranks().
   const GroupAddress& at(Rank number) const noexcept { return joined_[number - own_.ranks()]; }
 
   // This process's group: the nonce of its rank 0, which all its ranks can read. 0: not known yet.
   uint64_t own_group() const noexcept { return own_group_; }
   void set_own_group(uint64_t group) noexcept { own_group_ = group; }
 
-  // numbers[i]: of the process of blobs[i] from now on. On failure no process is joined. Errors: those of
-  // IbvTransport::join().
+  // Joins the processes of `blobs`, their group addresses; numbers[i] is the number of the process of
+  // blobs[i]. On failure no process is joined. Errors: those of IbvTransport::join().
   Status join(std::span<const std::span<const std::byte>> blobs, std::span<Rank> numbers) noexcept;
   // kNoRank: rank `rank` of that group is not joined.
   Rank number_of(uint64_t group, Rank rank) const noexcept {

@@ -14,7 +14,7 @@ class OwnEndpoint {
  public:
   OwnEndpoint(const Options& options, const Port& port, const Rails& rails) noexcept
       : options_(options), port_(port), rails_(rails) {}
-  // Draws a nonce.
+  // Draws the nonce.
   void open(Rank self, Rank ranks) noexcept;
   void set_datagram_queue(uint32_t number) noexcept { datagram_queue_ = number; }
 
@@ -23,7 +23,7 @@ class OwnEndpoint {
   // Differs between processes, and between runs.
   uint64_t nonce() const noexcept { return nonce_; }
   ConnectionParameters connection_parameters() const noexcept;
-  // With the first `rails` of the rails.
+  // The address with the first `rails` rails only.
   EndpointAddress address(uint32_t rails) const noexcept;
   EndpointAddress address() const noexcept { return address(rails_.count()); }
 

@@ -1,5 +1,5 @@
-// Connects a peer's queue pairs with those that its handshake names. Tour "first contact": the peer's
-// handshake makes the connection here.
+// Connects this side's queue pairs with those that the peer's handshake names. Tour "first contact": the
+// peer's handshake leads to the connection here.
 #include "rdma/ibv/connection/peer_connector.hpp"
 
 #include "firehose/base/log.hpp"

@@ -1,5 +1,5 @@
-// Connects the queue pairs of a peer with those that its handshake names, and describes this side's in
-// handshakes to it.
+// Connects this side's queue pairs for a peer with those that its handshake names, and describes them in
+// handshakes to that peer.
 //
 // Threads: under the contact lock.
 #pragma once
@@ -19,13 +19,14 @@ class PeerConnector {
                 const Rails& rails) noexcept
       : options_(options), ports_(ports), own_(own), rails_(rails) {}
 
-  // To the queue pairs in `handshake`. A rail that cannot be connected is left out. Errors: kBroken.
+  // Connects with the queue pairs in `handshake`. A rail that cannot be connected is left out. Errors:
+  // kBroken.
   Status connect(Peer& peer, const Handshake& handshake) noexcept;
-  // A handshake to the peer. `group`: of this process, for a peer of another one.
+  // Builds a handshake to the peer. `group`: this process's group, used for a peer of another group.
   Handshake describe(const Peer& peer, uint64_t group) const noexcept;
-  // Which rails can be used: those that both sides have connected.
+  // Records which rails can be used: those that both sides have connected.
   void learn_rails(Peer& peer, const Handshake& handshake) noexcept;
-  // No more handshakes are needed from the peer.
+  // True: this side needs no more handshakes from the peer.
   static bool is_handshake_done(const Peer& peer) noexcept {
     return peer.state.is_open() && (peer.rails == nullptr || peer.rails->is_known);
   }

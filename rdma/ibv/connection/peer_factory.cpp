@@ -51,7 +51,7 @@ Status PeerFactory::make(Rank rank, Rank their_rank, const EndpointAddress& endp
   if (status != Status::kOk) return status;
   open_rails(*peer);
 
-  // Posted buffers receive messages of any peer: from here on the peer stays.
+  // Posted buffers receive messages of any peer, so from here on the peer is never removed.
   ++count_;
   completions_.count_peer();
   Peer& published = peers_.publish(std::move(peer));
@@ -132,8 +132,8 @@ Status PeerFactory::open_queue(Peer& peer) noexcept {
   return start_queue_pair(peer.send.pair(), port());
 }
 
-// As many rails as both processes have. Rail i reaches rail i: the order of the ports says which reach each
-// other. A rail that cannot be opened is left out.
+// Opens as many rails as both processes have. Rail i is connected with rail i of the peer, so ports that
+// reach each other must have the same place in HYDRANT_IBV_PORTS. A rail that cannot be opened is left out.
 void PeerFactory::open_rails(Peer& peer) noexcept {
   const uint32_t both = std::min(rails_.count(), peer.endpoint.rail_count);
   if (both == 0) return;

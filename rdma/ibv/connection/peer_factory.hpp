@@ -34,7 +34,7 @@ class PeerFactory {
   // Whether the settings of the process agree with this one's. Errors: kBroken.
   Status check_settings(const PeerName& name, const EndpointAddress& endpoint) const noexcept;
   // Creates and publishes a peer, not connected yet. Errors: those of check_settings(); kResource; kBroken:
-  // the program has closed the device. On failure nothing is kept.
+  // the program has closed the device. A failure leaves no trace.
   Status make(Rank rank, Rank their_rank, const EndpointAddress& endpoint, Peer** made) noexcept;
 
  private:

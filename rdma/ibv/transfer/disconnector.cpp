@@ -65,7 +65,7 @@ void Disconnector::disconnect_all(const char* reason) noexcept {
 void Disconnector::disconnect_dead() noexcept {
   if (!peers_.take_new_dead()) return;
   peers_.for_each([&](Peer& peer) {
-    if (peers_.is_dead(peer.rank)) disconnect(peer, "the job has buried it");
+    if (peers_.is_dead(peer.rank)) disconnect(peer, "the job has declared it dead");
   });
 }
 

@@ -154,7 +154,7 @@ TEST_F(IbvFailures, PeerFailureCompletesEverythingInFlight) {
   for (uint32_t i = 0; i < IbvTransport::Options().cells; ++i)
     EXPECT_EQ(world[0].transport->take_cell(1, Lane::kRequest, 8, &cell), Status::kOk);
   world[0].transport->flush(testing::in_seconds(10));
-  // Why it is gone is still said when the job has buried it.
+  // Why it is gone is still said when the job has declared it dead.
   world[0].transport->disconnect(1);
   world[0].poll();
   EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kBroken);
@@ -322,7 +322,7 @@ TEST_F(IbvFailures, DisconnectedPeersDeliverNothing) {
   ASSERT_EQ(world[0].inbox.count, 1U);
   EXPECT_EQ(world[0].inbox.letters[0].from, 2U);
   EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kBroken);
-  EXPECT_THAT(last_error_text(), HasSubstr("buried"));
+  EXPECT_THAT(last_error_text(), HasSubstr("declared it dead"));
 }
 
 TEST_F(IbvFailures, DisconnectedPeerIsNeverConnected) {

@@ -254,7 +254,7 @@ TEST_F(IbvGroups, DisconnectedMemberDeliversNothing) {
   here.poll();
   for (const Rank peer : {2U, 3U}) {
     EXPECT_EQ(here.try_send(peer, Lane::kRequest, 1, "a"), Status::kBroken);
-    EXPECT_THAT(last_error_text(), HasSubstr("buried"));
+    EXPECT_THAT(last_error_text(), HasSubstr("declared it dead"));
   }
   (void)meeting.b[1].try_send(meeting.from_b(0), Lane::kRequest, 1, "a");
   for (int i = 0; i < 100; ++i) meeting.poll_all();

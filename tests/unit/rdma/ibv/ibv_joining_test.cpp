@@ -81,7 +81,8 @@ TEST_F(IbvJoining, OwnAddressesAreRejected) {
     EXPECT_THAT(
         last_error_text(),
         AllOf(HasSubstr("endpoint address of rank " + std::to_string(rank) + " of this group"),
-              HasSubstr("leave it out"), HasSubstr("endpoint address 2 of 2, nobody is joined")));
+              HasSubstr("leave it out"),
+              HasSubstr("endpoint address 2 of 2, no process is joined")));
   }
   // No process was joined: the first number is still free.
   ASSERT_EQ(join(meeting.a[1], {others[1]}, &numbers), Status::kOk);
@@ -97,7 +98,7 @@ TEST_F(IbvJoining, JoinBeyondTheLimitIsRejected) {
   EXPECT_EQ(join(meeting.a[0], {group_address_of(meeting.b[1]), more}, &numbers),
             Status::kResource);
   EXPECT_THAT(last_error_text(), AllOf(HasSubstr("more than 2 processes"), HasSubstr("max_joined"),
-                                       HasSubstr("endpoint address 2 of 2, nobody is joined")));
+                                       HasSubstr("endpoint address 2 of 2, no process is joined")));
   ASSERT_EQ(meeting.a[0].try_send(3, Lane::kRequest, 1, "a"), Status::kBadArg);
   EXPECT_THAT(last_error_text(), HasSubstr("the job has 2, and 1 have been joined"));
   ASSERT_EQ(join(meeting.a[0], {more}, &numbers), Status::kOk) << last_error_text();
