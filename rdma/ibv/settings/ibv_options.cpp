@@ -51,7 +51,7 @@ Status check_options(const Options& o) noexcept {
                 o.eager_bytes, Transport::kMaxHeadBytes, UINT16_MAX - 7);
   if (o.cell_bytes == 0 || o.cell_bytes % kLineBytes != 0)
     return fail(Status::kBadArg, "cells of %u bytes: a multiple of %u", o.cell_bytes, kLineBytes);
-  // Half of the credits come back at once, and control messages need room beside messages and cells.
+  // A report returns half of the credits together, and control messages need room beside messages and cells.
   if (o.credits < 4 || o.credits > 4096 || o.receive_slots < 2 || o.receive_slots > 256 ||
       o.cells == 0 || o.cells > 4096 || o.send_depth < 16 || o.send_depth > 16384 ||
       o.operations == 0)

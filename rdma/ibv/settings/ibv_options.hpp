@@ -21,20 +21,23 @@ struct Options {
   uint32_t send_depth = 64;     // entries of a peer's send queue
   uint32_t inline_bytes = 256;  // copied into the request, if the adapter can
   uint32_t operations = 256;    // puts and gets under way that wait, or are longer than one message
-  // After this time without an answer to handshakes there is a warning, and a peer of another group is
-  // disconnected. A rank of the job may be computing or stopped: handshakes to it go on, unless:
+  // After this time without a reply to handshakes a warning is logged, and a peer of another group is
+  // disconnected. A rank of the job may be computing or stopped: handshakes to it continue, unless
+  // abandons_silent_ranks is set.
   uint64_t connect_ns = 60'000'000'000;
   bool abandons_silent_ranks = false;
   uint64_t probe_ns = 2'000'000'000;  // between probes of an idle peer; 0: none
-  // An adapter without any completion for this time hangs. 0: a minute, or longer than its retries take.
+  // An adapter that reports no completion for this time is taken to hang. 0: a minute, or four times the time
+  // of its retries if that is longer.
   uint64_t stall_timeout_ns = 0;
   uint64_t handshake_ns = 20'000'000;  // until the first handshake is repeated
-  // 4.096 us << timeout until a packet is sent again. 0: HYDRANT_IBV_TIMEOUT, 14 (67 ms) by default.
+  // A packet is sent again after 4.096 us << timeout. 0: HYDRANT_IBV_TIMEOUT, 14 (67 ms) by default.
   uint8_t timeout = 0;
-  // Puts and gets from this length on are cut over the rails, 64 KiB at least. 0: HYDRANT_IBV_STRIPE_MIN.
+  // Puts and gets of this length or longer are cut over the rails; at least 64 KiB. 0:
+  // HYDRANT_IBV_STRIPE_MIN.
   size_t stripe_bytes = 0;
   bool has_channel = true;  // sleep() waits in the kernel; otherwise it naps
-  // Processes of other groups that can be joined in the transport's life: each has a place in tables, and
+  // Processes of other groups that can be joined in the transport's life. Each has a place in tables, and
   // room in the shared receive queue.
   uint32_t max_joined = 0;
 
@@ -42,10 +45,10 @@ struct Options {
   uint32_t receives_per_peer() const noexcept;
   uint32_t completions_per_peer() const noexcept { return receives_per_peer() + send_depth; }
   uint32_t message_bytes() const noexcept;
-  // Of a message's buffer: whole cache lines.
+  // Bytes of a message's buffer: whole cache lines.
   uint32_t slot_bytes() const noexcept;
-  // Buffers that messages to one peer are built in. One may be reserved, and one of each lane may wait for a
-  // receive slot, beside those of the send queue.
+  // Buffers that messages to one peer are built in: one for each entry of the send queue, one that is
+  // reserved, and one of each lane that waits for a receive slot.
   uint32_t send_slots() const noexcept { return send_depth + kLaneCount + 1; }
 };
 
@@ -58,23 +61,23 @@ Status check_options(const Options& options) noexcept;
 inline constexpr uint32_t kDatagramReceives = 128;
 inline constexpr uint32_t kDatagramSends = 32;
 inline constexpr uint32_t kGrhBytes = 40;  // precede a datagram in its buffer
-// Of a datagram's buffer in a process with so many rails; a peer's handshake names no more.
+// Bytes of a datagram's buffer in a process with `rails` rails; a peer's handshake names no more of them.
 uint32_t datagram_bytes(uint32_t rails) noexcept;
 
-// What a process needs of a port.
+// Resources of a port that a process needs.
 struct Needs {
   uint64_t bytes_at_start = 0;  // registered
   uint64_t bytes_per_peer = 0;  // registered, at first contact
   uint32_t max_peers = 0;       // limit of the port's queues
 
-  // How many peers are possible if `limit` bytes may be registered. A part is kept for memory of puts and
-  // gets (kPartForPins).
+  // How many peers are possible if `limit` bytes may be registered. A part of `limit` (kPartForPins) is left
+  // to the memory of puts and gets.
   uint64_t peers_within(uint64_t limit) const noexcept;
-  // How much of `limit` is to be kept for so many peers.
+  // How much of `limit` the transport keeps for `peers` peers.
   uint64_t kept_of(uint64_t limit, uint32_t peers) const noexcept;
   static constexpr uint64_t kPartForPins = 8;  // an eighth
 };
-// With `ports` ports in all, of which `port` is the first.
+// Computes the needs of a process with `ports` ports in all, of which `port` is the first.
 Needs needs_of(const Options& options, const Port& port, uint32_t ports = 1) noexcept;
 
 }  // namespace hydrant::ibv
