@@ -34,8 +34,8 @@ Status open_one(ibv_device* device, OpenDevice* opened) noexcept {
   if (pd == nullptr) {
     const int error = errno;
     ibv_close_device(context);
-    return fail(Status::kUnsupported, "verbs device %s gives no protection domain: %s", name,
-                errno_text(error));
+    return fail(Status::kUnsupported, "verbs device %s: cannot allocate a protection domain: %s",
+                name, errno_text(error));
   }
   *opened = {context, pd};
   return Status::kOk;
@@ -76,9 +76,8 @@ void close_ibv_device(const OpenDevice& opened) noexcept {
   const char* name = ibv_get_device_name(opened.context->device);
   const int pd_error = ibv_dealloc_pd(opened.pd);
   if (pd_error != 0) {
-    log_warning(
-        "%s: the protection domain could not be given back: %s (registrations still alive?)", name,
-        errno_text(pd_error));
+    log_warning("%s: the protection domain could not be released: %s (registrations still alive?)",
+                name, errno_text(pd_error));
   }
   if (ibv_close_device(opened.context) != 0)
     log_warning("%s: the device could not be closed", name);
@@ -93,15 +92,15 @@ void DeviceDescriptors::note(const ibv_context& context) noexcept {
 bool DeviceDescriptors::keep_ours(ibv_context* context) const noexcept {
   if (!is_noted_) return true;
   bool all = true;
-  const auto look = [&](int& number, const FileIdentity& identity) {
-    // Others may look at the same time.
+  const auto check = [&](int& number, const FileIdentity& identity) {
+    // Other threads may check at the same time.
     const std::atomic_ref<int> fd(number);
     if (identity.is(fd.load(std::memory_order_relaxed))) return;
     fd.store(-1, std::memory_order_relaxed);
     all = false;
   };
-  look(context->cmd_fd, commands_);
-  look(context->async_fd, events_);
+  check(context->cmd_fd, commands_);
+  check(context->async_fd, events_);
   return all;
 }
 
@@ -111,10 +110,11 @@ void DeviceDescriptors::close_in_child(const ibv_context& context) const noexcep
 }
 
 Status device_is_closed(const char* name) noexcept {
-  return fail(Status::kBroken,
-              "verbs device %s takes no commands any more: the program has closed its descriptors, "
-              "which libibverbs opened; close only descriptors that the program has opened",
-              name);
+  return fail(
+      Status::kBroken,
+      "verbs device %s is unusable: the program has closed its descriptors, which libibverbs "
+      "opened; close only descriptors that the program has opened",
+      name);
 }
 
 Status query_ibv_device(ibv_context* context, DeviceAttributes* found) noexcept {
@@ -122,7 +122,7 @@ Status query_ibv_device(ibv_context* context, DeviceAttributes* found) noexcept 
   ibv_device_attr_ex attributes{};
   const int error = ibv_query_device_ex(context, nullptr, &attributes);
   if (error != 0) {
-    return fail(Status::kUnsupported, "verbs device %s does not answer ibv_query_device: %s", name,
+    return fail(Status::kUnsupported, "verbs device %s: ibv_query_device failed: %s", name,
                 errno_text(error));
   }
   const ibv_device_attr& basic = attributes.orig_attr;

@@ -1,4 +1,4 @@
-// Finding and opening a verbs device, and the few attributes of it that a registrar needs.
+// Finds and opens a verbs device, and reads the few attributes of it that a registrar needs.
 #pragma once
 
 #include "firehose/base/machine/file_identity.hpp"
@@ -17,23 +17,24 @@ struct OpenDevice {
   ibv_pd* pd = nullptr;
 };
 
-// Opens the named device and allocates a protection domain on it; with "" the first device where both
-// work. Errors: kUnsupported, with a text that says for the last device tried what failed, or why there is
-// none at all. *opened is unchanged on failure.
+// Opens the named device and allocates a protection domain on it; with "", uses the first device on which
+// both succeed. Errors: kUnsupported, with the cause for the last device tried, or the reason why there is no
+// device. *opened is unchanged on failure.
 Status open_ibv_device(const char* wanted, OpenDevice* opened) noexcept;
-// Gives both back; reports what could not be undone (registrations that are still there).
+// Releases both; logs a failure, for example because registrations remain.
 void close_ibv_device(const OpenDevice& opened) noexcept;
 
-// The descriptors of an open device are libibverbs' own, and it uses them by number. Before calls of it that
-// do, the numbers are looked at: one that the program has closed is taken out of the context.
+// Guards against a program that closes the descriptors of an open device. libibverbs owns them and uses them
+// by number, and the number may be another file of the program by now. So keep_ours() runs before each such
+// call: it removes a descriptor from the context if its number no longer is the file that libibverbs opened.
 class DeviceDescriptors {
  public:
-  // `context` has just been opened.
+  // Remembers the descriptors of `context`, which has just been opened.
   void note(const ibv_context& context) noexcept;
-  // False if one is lost: libibverbs' calls answer EBADF from then on, and touch no file of the program's.
-  // Any thread. Cost: four system calls, 0.45 us.
+  // False if one was closed: libibverbs' calls fail with EBADF from then on, and touch no file of the
+  // program. Any thread. Cost: four system calls, 0.45 us.
   bool keep_ours(ibv_context* context) const noexcept;
-  // In the child of a fork: closes those that are still the device's.
+  // In the child of a fork: closes the descriptors that still are the device's.
   void close_in_child(const ibv_context& context) const noexcept;
 
  private:
@@ -42,7 +43,7 @@ class DeviceDescriptors {
   FileIdentity events_;
 };
 
-// kBroken, and the text for it.
+// Sets the error text for a device whose descriptors were closed. Returns kBroken.
 Status device_is_closed(const char* name) noexcept;
 
 struct DeviceAttributes {
@@ -54,7 +55,7 @@ struct DeviceAttributes {
       false;  // one registration can stand for all of memory, for writes and reads (RC)
 };
 
-// Errors: kUnsupported (the device does not answer).
+// Errors: kUnsupported: the query failed.
 Status query_ibv_device(ibv_context* context, DeviceAttributes* found) noexcept;
 
 }  // namespace hydrant

@@ -13,7 +13,7 @@
 namespace hydrant::ibv {
 namespace {
 
-// What the kernel's software devices say of themselves.
+// Vendor ids of the kernel's software devices.
 constexpr uint32_t kVendorOfRxe = 0xffffff;
 constexpr uint32_t kVendorOfSiw = 0x626d74;
 
@@ -22,7 +22,7 @@ bool is_zero(const ibv_gid& gid) noexcept {
   return std::memcmp(&gid, &kZero, sizeof gid) == 0;
 }
 
-// The wanted GID, or the best.
+// Chooses the GID at the index `wanted`, or with kAny the one that rate_gid() rates best.
 Status choose_gid(const ibv_port_attr& attributes, uint32_t wanted, Port* port) noexcept {
   const auto count = static_cast<uint32_t>(std::max(attributes.gid_tbl_len, 0));
   uint32_t best = 0;
@@ -79,7 +79,7 @@ Status open_port_device(const char* name, Port* port, uint32_t* ports) noexcept 
   ibv_device_attr device{};
   if (const int error = ibv_query_device(port->device.context, &device); error != 0) {
     close_ibv_device(std::exchange(port->device, {}));
-    return fail(Status::kUnsupported, "verbs device %s does not answer ibv_query_device: %s", name,
+    return fail(Status::kUnsupported, "verbs device %s: ibv_query_device failed: %s", name,
                 errno_text(error));
   }
   port->max_completions = positive(device.max_cqe);
@@ -101,7 +101,7 @@ Status read_port(uint32_t number, uint32_t gid_index, Port* port) noexcept {
   port->gid = {};
   const int error = ibv_query_port(port->device.context, port->number, &attributes);
   if (error != 0)
-    return fail(Status::kUnsupported, "%s does not tell of its port %u: %s", port->name, number,
+    return fail(Status::kUnsupported, "%s port %u: ibv_query_port failed: %s", port->name, number,
                 errno_text(error));
   if (attributes.state != IBV_PORT_ACTIVE)
     return fail(Status::kUnsupported, "%s port %u is %s (cable, switch, 'ip link set ... up')",

@@ -1,5 +1,5 @@
-// A device, a port of it and the port's address (GID), and what that port can do. Which ports a process
-// takes of those that there are: ibv_port_choice.hpp.
+// An open device, one of its ports with its address (GID), and the limits of both. ibv_port_choice.hpp says
+// which of the machine's ports a process uses.
 #pragma once
 
 #include "firehose/base/cancellation.hpp"
@@ -18,14 +18,14 @@ struct Port {
   char name[64] = "";
   uint8_t number = 0;
   bool is_ethernet = false;  // RoCE: addressed by GID alone
-  // Software below libibverbs, rxe and siw: requests are handed over by write(2).
+  // rxe and siw, which are software below libibverbs: ibv_post_send() makes a system call, write(2).
   bool posts_by_call = false;
   uint16_t lid = 0;
   uint8_t gid_index = 0;
   ibv_gid gid = {};
   ibv_mtu mtu = IBV_MTU_256;
   uint32_t max_message_bytes = 0;
-  // Of the device.
+  // Limits of the device:
   uint32_t max_completions = 0;  // entries of one completion queue
   uint32_t max_receives = 0;     // entries of one shared receive queue
   uint32_t max_sends = 0;        // entries of one send queue
@@ -36,17 +36,18 @@ struct Port {
 };
 
 inline constexpr uint32_t kAny = UINT32_MAX;
-// So many ports are used at once, at most.
+// A process uses at most this number of ports at once.
 inline constexpr uint32_t kMaxRails = 4;
 
-// Opens a device and asks it what all its ports have in common, and how many these are. Errors:
-// kUnsupported, with the reason.
+// Opens a device and reads what all its ports have in common. *ports: their number. Errors: kUnsupported,
+// with the reason.
 Status open_port_device(const char* name, Port* port, uint32_t* ports) noexcept;
-// Port `number` of the open device, by the GID `gid_index` or, with kAny, the best. Errors: kUnsupported,
-// with the reason why it cannot be talked by; what is known of it is in *port all the same.
+// Reads port `number` of the open device, with the GID at `gid_index` or, with kAny, the best one. Errors:
+// kUnsupported, with the reason why the port cannot be used; *port has what could be read nevertheless.
 Status read_port(uint32_t number, uint32_t gid_index, Port* port) noexcept;
 
-// ibv_post_send(). Where that is a system call a thread could be cancelled in it, with the queue's lock held.
+// Calls ibv_post_send(). Where that makes a system call, cancellation is disabled: a thread that is cancelled
+// in it would keep the lock of the queue.
 inline int post_send(const Port& port, ibv_qp* queue, ibv_send_wr* first,
                      ibv_send_wr** bad) noexcept {
   if (!port.posts_by_call) [[likely]]
@@ -56,8 +57,9 @@ inline int post_send(const Port& port, ibv_qp* queue, ibv_send_wr* first,
   return ibv_post_send(queue, first, bad);
 }
 
-// For RoCE: how good a GID is, 0 for none. Version 2 (routable, by UDP) before version 1; an IPv4 address
-// before a global one of IPv6 before a link-local one, which needs more than an address to be reached.
+// Rates a GID for RoCE: higher is better, and 0 means unusable. Version 2 (routable, over UDP) is better than
+// version 1. An IPv4 address is better than a global IPv6 address, and that better than a link-local one,
+// which is not reachable without an interface index.
 uint32_t rate_gid(const ibv_gid& gid, bool is_version_2) noexcept;
 
 }  // namespace hydrant::ibv

@@ -15,7 +15,7 @@
 namespace hydrant::ibv {
 namespace {
 
-// One item of HYDRANT_IBV_PORTS.
+// An item of HYDRANT_IBV_PORTS.
 struct WantedPorts {
   std::string_view device = "*";
   uint32_t port = kAny;
@@ -59,7 +59,7 @@ Status read_wanted(std::string_view item, WantedPorts* wanted) noexcept {
       static_cast<int>(item.size()), item.data());
 }
 
-// The devices that there are, as long as it lives.
+// The list of all verbs devices, which it frees at its end.
 struct Devices {
   ~Devices() {
     if (list != nullptr) ibv_free_device_list(list);
@@ -90,8 +90,8 @@ const Port* find(const Ports& ports, const char* device, uint32_t number) noexce
   return nullptr;
 }
 
-// Takes those ports of the device that `wanted` names, that can be used, that go with the first, and that
-// `fits` is content with. One that is open already is not opened again. kOk: some are taken now, or were.
+// Adds to *ports those ports of the device that `wanted` names, that can be used, and that `fits` accepts. A
+// device that is open already is not opened again. Returns kOk if a port was added now or earlier.
 template <typename Fits>
 Status take_of_device(const WantedPorts& wanted, const char* name, uint32_t most, Ports* ports,
                       const Fits& fits) noexcept {
@@ -140,8 +140,8 @@ Status take_item(const WantedPorts& wanted, const Devices& devices, uint32_t mos
               static_cast<int>(wanted.device.size()), wanted.device.data(), devices.count);
 }
 
-// In place of the first that can be used the nearest on its network. Devices that are no nearer are not
-// opened.
+// Replaces the first usable port in *ports by the nearest port on its network. Devices that are no nearer are
+// not opened.
 void take_nearest(const Devices& devices, const char* root, Ports* ports) noexcept {
   constexpr int kNone = -1;
   uint32_t limit = distance_to(ports->all[0].name, root);
@@ -156,7 +156,7 @@ void take_nearest(const Devices& devices, const char* root, Ports* ports) noexce
       nearest = i;
     }
     if (nearest == kNone) return;
-    // All that are so far, in their order.
+    // Tries all devices at this distance, in the order of the list.
     for (int i = nearest; i < devices.count; ++i) {
       if (distance_to(devices.name(i), root) != least) continue;
       Ports nearer;
@@ -172,7 +172,7 @@ void take_nearest(const Devices& devices, const char* root, Ports* ports) noexce
   }
 }
 
-// ---- for people ----
+// ---- reports for hydrant-info ----
 
 std::string named(const Port& port) {
   return std::string(port.name) + ":" + std::to_string(port.number);
@@ -195,7 +195,7 @@ bool is_named(std::string_view wanted, const Port& port) {
   return false;
 }
 
-// Items by which alone there would be no port.
+// Returns the items that, alone, would find no port.
 std::vector<PortReports::PassedBy> find_passed_by(std::string_view wanted, const char* root) {
   std::vector<PortReports::PassedBy> passed_by;
   while (!wanted.empty()) {
@@ -210,7 +210,7 @@ std::vector<PortReports::PassedBy> find_passed_by(std::string_view wanted, const
   return passed_by;
 }
 
-// Of a port that can be used, and is not chosen.
+// Says why a port is not chosen although it can be used.
 std::string why_left_out(const PortReport& report, const char* wanted, uint32_t most,
                          const PortReport& first_usable, const PortReports& reports,
                          const Ports& chosen, uint32_t chosen_distance) {
@@ -219,8 +219,9 @@ std::string why_left_out(const PortReport& report, const char* wanted, uint32_t 
     if (!is_named(wanted, report.port)) return "HYDRANT_IBV_PORTS does not name it";
     if (report.port.is_ethernet != first.is_ethernet)
       return "its link is of another kind than that of " + named(first);
-    for (const PortReports::PassedBy& one : reports.passed_by) {
-      if (names(one.item, report.port)) return "not as '" + one.item + "': " + one.reason;
+    for (const PortReports::PassedBy& skipped : reports.passed_by) {
+      if (names(skipped.item, report.port))
+        return "not as '" + skipped.item + "': " + skipped.reason;
     }
     if (chosen.count < most) return "it could not be opened when it was to be chosen";
     return "HYDRANT_IBV_PORTS names " + std::to_string(most) +
@@ -334,7 +335,7 @@ PortReports report_ports(const char* wanted, uint32_t most, const char* root) {
     report.reason.clear();
     report.place = static_cast<uint32_t>(port - chosen.all);
     if (report.place == 0) distance = report.distance;
-    // The knob may ask for another address than the best.
+    // The knob may name another GID than the best one.
     report.port = *port;
     report.port.device = {};
   }

@@ -1,12 +1,13 @@
-// Which ports a process talks by.
+// Chooses the ports that a process uses.
 //
-// HYDRANT_IBV_PORTS names what may be taken, in this order: DEVICE[:PORT[:GID]], several separated by commas,
-// "*" for any device; what stands for several ports stands for all of them. Ports that cannot be used are
-// passed by.
+// HYDRANT_IBV_PORTS names the ports to use, in order of preference: items DEVICE[:PORT[:GID]] separated by
+// commas, "*" for any device. An item that matches several ports stands for all of them. Ports that cannot be
+// used are skipped.
 //
-// Without it: one port, the nearest to the processors that this process may run on, of those on the same
-// network as the first that can be used; of equally near ones the first. So all ranks of a node that are
-// bound alike use one port, and no rank is given a port from which it is not known that others are reached.
+// Without the knob a process uses one port. Candidates are the usable ports on the same network as the first
+// usable one; the port nearest to the processors that this process may run on is chosen, and the first of
+// equally near ones. So all ranks of a node with the same binding use the same port, and no rank uses a port
+// from which its peers might be unreachable.
 #pragma once
 
 #include "firehose/base/status.hpp"
@@ -18,12 +19,12 @@
 
 namespace hydrant::ibv {
 
-// Those of one device share its context and protection domain.
+// The chosen ports. Ports of one device share its context and protection domain.
 struct Ports {
   Port all[kMaxRails];
   uint32_t count = 0;
 
-  // Before calls of libibverbs that use descriptors. False: the program has closed one; see
+  // Must precede calls of libibverbs that use descriptors. False: the program has closed a descriptor; see
   // DeviceDescriptors.
   bool keep_descriptors() const noexcept {
     bool all_kept = true;
@@ -33,18 +34,20 @@ struct Ports {
   }
 };
 
-// Opens what `wanted` names, at most `most` ports, all with the link layer of the first; "" is the nearest.
-// Errors: kUnsupported: nothing that it names can be used, with the reason for the last one tried; kBadArg:
-// `wanted` makes no sense. *ports is unchanged on failure. `root` is put before /sys, for tests.
+// Opens the ports that `wanted` names, at most `most`, all with the link layer of the first; "" means the
+// nearest one. Errors: kUnsupported: none of them can be used, with the reason for the last one tried;
+// kBadArg: `wanted` has the wrong syntax. *ports is unchanged on failure. `root` is put before /sys, for
+// tests.
 Status open_ports(const char* wanted, uint32_t most, Ports* ports, const char* root = "") noexcept;
-// The first of these.
+// Opens the first port that open_ports() would open.
 Status open_port(const char* wanted, Port* port, const char* root = "") noexcept;
-// Each device once.
+// Closes the device of each port, once per device.
 void close_ports(const Ports& ports) noexcept;
 
-// Every port of every device, for people, and what open_ports() makes of it. Their devices are closed again.
+// Reports every port of every device for hydrant-info, and whether open_ports() chooses it. The devices are
+// closed again.
 struct PortReport {
-  Port port;  // without an open device; as far as it could be asked
+  Port port;  // without an open device; as far as it could be read
   bool is_usable = false;
   std::string reason;      // why it is not
   uint32_t distance = 0;   // kUnknownDistance: not known
@@ -54,7 +57,7 @@ struct PortReport {
   std::string left_out;  // why it is not chosen although it can be used
 };
 struct PortReports {
-  // An item of the knob by which no port can be had.
+  // An item of the knob that finds no port.
   struct PassedBy {
     std::string item;
     std::string reason;

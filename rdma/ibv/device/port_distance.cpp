@@ -18,9 +18,9 @@ namespace hydrant::ibv {
 namespace {
 
 constexpr size_t kTextBytes = 8192;
-constexpr uint32_t kNetmaskOfNobody = 0xffffff00;
+constexpr uint32_t kDefaultNetmask = 0xffffff00;
 
-// A small file of /sys as text; "" if it cannot be read.
+// Reads a small file of /sys into `text`; "" if that fails.
 const char* read_text(const char* root, const char* path, char (&text)[kTextBytes]) noexcept {
   char whole[512];
   text[0] = '\0';
@@ -34,7 +34,7 @@ const char* read_text(const char* root, const char* path, char (&text)[kTextByte
   return text;
 }
 
-// "0-3,8": numbers beyond the set's are left out.
+// Parses a list such as "0-3,8"; numbers beyond the set's size are left out.
 cpu_set_t read_list(const char* text) noexcept {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -50,7 +50,7 @@ cpu_set_t read_list(const char* text) noexcept {
   }
 }
 
-// So many of `cpus` are on the node.
+// Returns how many of `cpus` are on the node.
 uint64_t count_on_node(const char* root, unsigned node, const cpu_set_t& cpus) noexcept {
   char path[64];
   char text[kTextBytes];
@@ -72,19 +72,19 @@ uint32_t ipv4_of(const ibv_gid& gid) noexcept {
   return ntohl(address);
 }
 
-// Of the interface that has the address; of 24 bits if none has.
+// Returns the netmask of the interface that has the address; one of 24 bits if none has it.
 uint32_t netmask_of(uint32_t address) noexcept {
   ifaddrs* all = nullptr;
-  uint32_t mask = kNetmaskOfNobody;
+  uint32_t mask = kDefaultNetmask;
   if (getifaddrs(&all) != 0) return mask;
-  for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
-    if (one->ifa_addr == nullptr || one->ifa_netmask == nullptr ||
-        one->ifa_addr->sa_family != AF_INET)
+  for (const ifaddrs* entry = all; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr || entry->ifa_netmask == nullptr ||
+        entry->ifa_addr->sa_family != AF_INET)
       continue;
     sockaddr_in own{};
     sockaddr_in bits{};
-    std::memcpy(&own, one->ifa_addr, sizeof own);
-    std::memcpy(&bits, one->ifa_netmask, sizeof bits);
+    std::memcpy(&own, entry->ifa_addr, sizeof own);
+    std::memcpy(&bits, entry->ifa_netmask, sizeof bits);
     if (ntohl(own.sin_addr.s_addr) == address) mask = ntohl(bits.sin_addr.s_addr);
   }
   freeifaddrs(all);
@@ -103,7 +103,7 @@ uint32_t distance_to(const char* device, const char* root) noexcept {
   if (end == text || home < 0 || sched_getaffinity(0, sizeof cpus, &cpus) != 0)
     return kUnknownDistance;
   const cpu_set_t nodes = read_list(read_text(root, "devices/system/node/online", text));
-  // A number for each node that is online, in their order.
+  // The file has a number for each node that is online, in their order.
   std::snprintf(path, sizeof path, "devices/system/node/node%ld/distance", home);
   const char* rest = read_text(root, path, text);
   uint64_t sum = 0;

@@ -1,8 +1,8 @@
-// How far a verbs device is from the processors of this process, and whether two ports are on one network:
-// what a port is chosen by where nobody has named one.
+// Measures how far a verbs device is from the processors of this process, and finds whether two ports are on
+// one network. Both decide the choice of a port where HYDRANT_IBV_PORTS names none.
 //
-// The distance is the machine's own measure between memory nodes (ACPI's: 10 is the same node), as the kernel
-// tells it in /sys; nothing else is linked for it.
+// The distance is that of ACPI between NUMA nodes (10: the same node), which the kernel shows in /sys. So no
+// further library is needed.
 #pragma once
 
 #include "rdma/ibv/device/ibv_port.hpp"
@@ -13,13 +13,13 @@ namespace hydrant::ibv {
 
 inline constexpr uint32_t kUnknownDistance = UINT32_MAX;
 
-// The mean over the processors that the calling thread may run on, rounded; kUnknownDistance where the kernel
-// does not say where the device or the processors are. `root` is put before /sys, for tests.
-// Cost: some small files.
+// Returns the mean over the processors that the calling thread may run on, rounded; kUnknownDistance if the
+// kernel does not show the node of the device or of the processors. `root` is put before /sys, for tests.
+// Cost: reads some small files.
 uint32_t distance_to(const char* device, const char* root) noexcept;
 
-// As far as can be told without asking the network: the same kind of link; on InfiniBand the same subnet
-// prefix; on Ethernet addresses of one kind in the same network, by the interface's netmask.
+// Whether two ports seem to be on one network, without sending anything: the same link layer; on InfiniBand
+// the same subnet prefix; on Ethernet addresses of one kind in the same network, by the interface's netmask.
 bool is_same_network(const Port& one, const Port& other) noexcept;
 
 }  // namespace hydrant::ibv

@@ -1,4 +1,4 @@
-// Owners of verbs objects: each is given back when its owner goes, and what cannot be given back is said.
+// Owning pointers to verbs objects. A failure to release an object is logged.
 #pragma once
 
 #include "firehose/base/errno_text.hpp"
@@ -17,7 +17,7 @@ struct VerbsDeleter {
   void operator()(Object* object) const noexcept {
     const int error = kDestroy(object);
     if (error != 0) {
-      log_warning("a verbs object could not be given back: %s",
+      log_warning("a verbs object could not be released: %s",
                   errno_text(error > 0 ? error : errno));
     }
   }

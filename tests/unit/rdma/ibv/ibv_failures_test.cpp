@@ -116,7 +116,7 @@ TEST_F(IbvFailures, FailedDestroyIsLogged) {
     fake_verbs::fail_call(call, EIO);
     ::testing::internal::CaptureStderr();
     world.ranks.clear();
-    EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("could not be given back"));
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("could not be released"));
     fake_verbs::forget_all();
   }
 }

@@ -100,8 +100,8 @@ TEST_F(IbvRegistrarTest, EachOpeningStepMayFail) {
     const char* text;
   } steps[] = {
       {Call::kOpenDevice, EACCES, "cannot be opened: Permission denied"},
-      {Call::kAllocPd, ENOMEM, "gives no protection domain: Cannot allocate memory"},
-      {Call::kQueryDevice, EIO, "does not answer ibv_query_device: Input/output error"},
+      {Call::kAllocPd, ENOMEM, "cannot allocate a protection domain: Cannot allocate memory"},
+      {Call::kQueryDevice, EIO, "ibv_query_device failed: Input/output error"},
   };
   fake_verbs::add_device({});
   for (const auto& step : steps) {
@@ -331,7 +331,7 @@ TEST_F(IbvRegistrarTest, FailuresAtTheEndAreReportedNotFatal) {
   ::testing::internal::CaptureStderr();
   registrar_.reset();
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr("protection domain could not be given back"));
+              HasSubstr("protection domain could not be released"));
   EXPECT_EQ(fake_verbs::live().pds, 1U);
   EXPECT_EQ(ibv_dealloc_pd(pd), 0);
 }
@@ -434,7 +434,7 @@ TEST_F(IbvRegistrarTest, ImplicitRegistrationThatStaysIsReported) {
   registrar_.reset();
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
               AllOf(HasSubstr("implicit registration could not be undone"),
-                    HasSubstr("protection domain could not be given back")));
+                    HasSubstr("protection domain could not be released")));
   fake_verbs::drop_registrations();
   EXPECT_EQ(ibv_dealloc_pd(pd), 0);
 }
