@@ -55,7 +55,7 @@ class CellPool {
   std::unique_ptr<uint16_t[]> free_;
 };
 
-// One pool for each lane, so that requests cannot take the cells of replies.
+// The pools, one for each lane, so that requests cannot take the cells of replies.
 using LaneCells = std::array<CellPool, kLaneCount>;
 
 }  // namespace hydrant::ibv

@@ -1,5 +1,5 @@
-// Operations that have ended under a lock. Their completions are called after the lock is released, because a
-// completion may query the transport.
+// Collects operations that end while a lock is held. Their completions are called after the lock is released,
+// because a completion may call the transport.
 //
 // Invariant: at most kCapacity entries; notify() empties the batch before it calls the first completion.
 #pragma once
@@ -21,7 +21,7 @@ class CompletionBatch {
   void add(Transport::Completion* completion, Status status) noexcept {
     entries_[count_++] = {completion, status};
   }
-  // Without locks. Returns the number of operations.
+  // Calls the completions; the caller holds no lock. Returns the number of operations.
   uint32_t notify() noexcept {
     const uint32_t count = std::exchange(count_, 0);
     for (uint32_t i = 0; i < count; ++i) {

@@ -24,8 +24,8 @@ Status GrowingCompletionQueue::open(const Config& config) noexcept {
   queue_.reset(ibv_create_cq(port_->device.context, static_cast<int>(capacity_), nullptr,
                              config.channel, 0));
   if (queue_ != nullptr) return Status::kOk;
-  return fail(Status::kResource, "%s gives no completion queue of %u entries: %s", port_->name,
-              capacity_, errno_text(errno));
+  return fail(Status::kResource, "%s: cannot create a completion queue of %u entries: %s",
+              port_->name, capacity_, errno_text(errno));
 }
 
 Status GrowingCompletionQueue::make_room() noexcept HYDRANT_NO_TSA {

@@ -31,20 +31,20 @@ class GrowingCompletionQueue {
   bool is_open() const noexcept { return queue_ != nullptr; }
   ibv_cq* get() const noexcept { return queue_.get(); }
 
-  // Before a peer is made: room for one more. Errors: kResource.
+  // Makes room for one more peer, before it is created. Errors: kResource.
   Status make_room() noexcept;
-  // The peer exists: its room is used.
+  // Counts the peer that now exists and uses that room.
   void count_peer() noexcept { ++peers_; }
 
   bool try_lock() noexcept HYDRANT_NO_TSA { return !threaded_ || lock_.try_lock(); }
   void unlock() noexcept HYDRANT_NO_TSA {
     if (threaded_) lock_.unlock();
   }
-  // Less than 0: the queue cannot be read.
+  // As ibv_poll_cq(). Less than 0: the queue cannot be read.
   int poll(ibv_wc* completions, int most) noexcept {
     return ibv_poll_cq(queue_.get(), most, completions);
   }
-  // The next completion is reported on the channel. False: it cannot be.
+  // Requests an event on the channel for the next completion. False: the adapter refuses.
   bool request_notice() noexcept { return ibv_req_notify_cq(queue_.get(), 0) == 0; }
 
  private:

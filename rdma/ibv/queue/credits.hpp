@@ -1,8 +1,8 @@
 // Flow control with one peer. A sender has a credit for each receive buffer that the peer has posted for it,
-// and an order of receive slots that payloads are written into. docs/verbs.md has the arithmetic.
+// and writes payloads into the peer's receive slots in turn. docs/verbs.md has the arithmetic.
 //
-// Counters are those of requests, replies and control messages, in this order. All count up for ever; on the
-// wire they are modulo 2^16, which is enough because fewer than 2^15 messages are under way.
+// There is a counter for requests, one for replies and one for control messages, in this order. All count up
+// for ever; on the wire they are modulo 2^16, which is enough because fewer than 2^15 messages are under way.
 //
 // Invariant: acknowledged <= sent and sent - acknowledged <= the limit of the counter; reported <= taken.
 //
@@ -41,11 +41,11 @@ class Credits {
   bool has_credit(Lane lane) const noexcept {
     return under_way(static_cast<uint32_t>(lane)) < credits_;
   }
-  // The last two credits are for answers to control messages: if both sides have much to report, neither
+  // The last two credits are for replies to control messages: if both sides have much to report, neither
   // waits for ever.
   bool has_control_credit() const noexcept {
-    const bool is_answer = unreported(kControl) >= kControlCredits / 2;
-    return under_way(kControl) < (is_answer ? kControlCredits : kControlCredits - 2);
+    const bool is_reply = unreported(kControl) >= kControlCredits / 2;
+    return under_way(kControl) < (is_reply ? kControlCredits : kControlCredits - 2);
   }
   void count_sent(uint32_t counter) noexcept { ++sent_[counter]; }
   void count_sent(Lane lane) noexcept { ++sent_[static_cast<uint32_t>(lane)]; }
@@ -66,10 +66,12 @@ class Credits {
     return slot;
   }
 
-  // Writes into an outgoing header how many messages of the peer are done with, and counts that as reported.
+  // Writes into an outgoing header how many messages of the peer have been processed, and counts them as
+  // reported.
   void report(WireCounts& counts) noexcept {
     for (std::atomic<uint32_t>& freed : freed_slots_) {
-      // Before the counters are read, and add_freed_slots() comes after add_taken(): no slot is forgotten.
+      // Cleared before the counters are read; pairs with the order of add_taken() before add_freed_slots(): a
+      // slot freed meanwhile is reported with the next header.
       if (freed.load(std::memory_order_relaxed) != 0) freed.exchange(0, std::memory_order_acq_rel);
     }
     for (uint32_t i = 0; i < kCounters; ++i) {
@@ -89,11 +91,11 @@ class Credits {
         acknowledged_[i].store(known + static_cast<uint64_t>(more), std::memory_order_release);
     }
   }
-  // The buffers of so many messages of the peer are posted again.
+  // Counts messages of the peer whose buffers are posted again.
   void add_taken(uint32_t counter, uint64_t count) noexcept {
     taken_[counter].fetch_add(count, std::memory_order_release);
   }
-  // So many of these messages had a payload in a receive slot.
+  // Counts those of these messages that had a payload in a receive slot.
   void add_freed_slots(Lane lane, uint32_t count) noexcept {
     freed_slots_[static_cast<uint32_t>(lane)].fetch_add(count, std::memory_order_release);
   }

@@ -1,5 +1,5 @@
-// Peers with work that could not be done at once: it waits for credits, for room in a queue, or for a lock.
-// Each poll that finds the list not empty runs it.
+// The list of peers with work that could not be done at once: it waits for credits, for room in a queue, or
+// for a lock. Each poll runs the list if it is not empty.
 //
 // Invariant: an item is in the list at most once; add() between run()'s unmarking of an item and its return
 // lists the item again, so that no work is lost.

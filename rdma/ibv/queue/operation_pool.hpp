@@ -1,8 +1,8 @@
-// Puts and gets that need more than one work request, or wait for room, and the stripes of those that are cut
-// over several ports.
+// The state of puts and gets that need more than one work request, or wait for room, and of the stripes of
+// those that are cut over several ports.
 //
 // Invariant: an operation is either free or taken. A taken operation becomes free exactly once: when it is
-// fully posted (or given up) and none of its parts is under way; its completion is then in the batch.
+// fully posted (or abandoned) and none of its parts is under way; its completion is then in the batch.
 //
 // Threads: take() and the end of an operation lock the pool; the fields of an operation belong to the lock of
 // its peer.
@@ -36,7 +36,7 @@ struct Operation {
 };
 
 // The part of a long put or get that one further port carries. It ends when the last request posted for it
-// ends: for a put that is a fence, an RDMA read of eight bytes. The answer of the fence shows that the data
+// ends: for a put that is a fence, an RDMA read of eight bytes. The response to the fence shows that the data
 // has reached memory, whichever adapter a later message arrives by.
 struct Stripe {
   Operation* operation = nullptr;
@@ -52,23 +52,23 @@ class OperationPool {
  public:
   static constexpr uint32_t kStripesEach = kMaxRails - 1;
 
-  // Room for `count` operations, with or without stripes. Errors: kResource.
+  // Makes room for `count` operations; open_stripes() adds room for their stripes. Errors: kResource.
   Status open(uint32_t count, bool threaded) noexcept;
   Status open_stripes() noexcept;
 
-  // A default operation; null if all are taken.
+  // Takes a default-initialized operation; null if all are taken.
   Operation* take() noexcept;
-  // kStripesEach of them.
+  // The kStripesEach stripes of the operation.
   Stripe* stripes_of(const Operation& operation) noexcept {
     return &stripes_[static_cast<size_t>(&operation - operations_.get()) * kStripesEach];
   }
-  // One part of the operation has ended. The first error becomes the status of the whole. The batch has room.
+  // A part of the operation has ended. The first error becomes the status of the whole. The batch has room.
   void end_part(Operation& operation, Status status, CompletionBatch* batch) noexcept {
     --operation.under_way;
     if (operation.status == Status::kOk) operation.status = status;
     if (operation.is_posted && operation.under_way == 0) end(operation, batch);
   }
-  // Nothing more is posted for the operation: it fails with kBroken when its parts under way have ended.
+  // Abandons the operation: it fails with kBroken when its parts under way have ended.
   void give_up(Operation& operation, CompletionBatch* batch) noexcept {
     operation.is_posted = true;
     operation.status = Status::kBroken;
@@ -86,11 +86,11 @@ class OperationPool {
   Operation* free_ = nullptr;
 };
 
-// What of one peer's puts and gets delays its messages: a message must not overtake a put that was started
+// Tracks the puts and gets that delay messages to a peer: a message must not overtake a put that was started
 // before it. Under the lock of the peer.
 //
-// Invariant: at most one operation waits; delays_messages() is true while one waits or a stripe of a put is
-// under way.
+// Invariant: at most one operation waits; delays_messages() is true while an operation waits or a stripe of a
+// put is under way.
 class PendingOperations {
  public:
   Operation* waiting() const noexcept { return waiting_; }

@@ -40,7 +40,7 @@ Status Rails::open_one(Rail& rail, uint32_t send_depth, uint32_t peers_at_first,
   if (rail.depth < kMinDepth)
     return fail(Status::kResource, "its send queues have %u entries, %u are the least", rail.depth,
                 kMinDepth);
-  // A request without a completion of its own can still complete, failed: room for each entry.
+  // An unsignalled request that fails completes nevertheless, so the queue needs room for each entry.
   if (const Status status = rail.completions.open({.port = &port,
                                                    .channel = nullptr,
                                                    .entries_per_peer = rail.depth,

@@ -1,8 +1,8 @@
-// The ports of this process beside its first one. Long puts and gets use them as well; docs/verbs.md,
+// Rails: the ports of this process beside its first one. Long puts and gets use them as well; docs/verbs.md,
 // "Rails".
 //
-// Invariant: rail i keeps its place whether it could be opened or not, because the peers' rail i is its other
-// end. A rail that is not open is never used. Constant after open(), but for the completion queues.
+// Invariant: rail i keeps its place whether it could be opened or not, because it is connected with the rail
+// i of each peer. A rail that is not open is never used. Constant after open(), except the completion queues.
 #pragma once
 
 #include "firehose/base/status.hpp"
@@ -27,11 +27,11 @@ class Rails {
  public:
   static constexpr uint32_t kMax = kMaxRails - 1;
 
-  // One for each of `ports`. Send queues of at most `send_depth`; completion queues for `peers_at_first`
-  // peers. Logs a rail that cannot be opened.
+  // Opens a rail for each of `ports`, with send queues of at most `send_depth` entries and a completion queue
+  // for `peers_at_first` peers. Logs a rail that cannot be opened.
   void open(std::span<const Port> ports, uint32_t send_depth, uint32_t peers_at_first,
             bool threaded) noexcept;
-  // After the queue pairs on them are gone.
+  // The queue pairs on the rails must be destroyed before.
   void close() noexcept;
   uint32_t count() const noexcept { return count_; }
   Rail& operator[](uint32_t index) noexcept { return rails_[index]; }

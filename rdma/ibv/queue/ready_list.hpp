@@ -1,6 +1,6 @@
-// Messages that have arrived and wait for delivery, in a queue per peer and lane, and the list of the queues
-// that have some. One thread at a time delivers from a queue, so that a lane keeps its order; other threads,
-// and polls inside a handler, deliver from other queues meanwhile.
+// Queues of messages that have arrived and wait for delivery, one per peer and lane, and the list of the
+// queues that are not empty. A single thread at a time delivers from a queue, so that a lane keeps its order.
+// Other threads, and polls inside a handler, deliver from other queues meanwhile.
 //
 // Invariant of a queue: it is claimed exactly while it is in the ready list or a thread delivers from it. An
 // unclaimed queue is empty.
@@ -33,7 +33,7 @@ class DeliveryQueue {
     is_claimed_ = true;
     return true;
   }
-  // Moves what has been appended to the front, if that is empty. False: there is nothing at all.
+  // Moves the appended messages to the front, if that is empty. False: the queue is empty.
   bool refill() noexcept {
     if (batch_ == nullptr) {
       batch_ = first_;
@@ -79,8 +79,8 @@ class ReadyList {
     (void)queue->refill();
     return queue;
   }
-  // The caller has emptied front(), or may deliver no more. True: it goes on with the same queue. Otherwise
-  // the queue is no longer its own: it is unclaimed if it is empty, else ready again, behind the others.
+  // The caller has emptied front(), or has used up its budget (may_go_on is false). True: it continues with
+  // the same queue. False: its claim has ended; an empty queue is unclaimed, another is ready again, last.
   bool end_turn(DeliveryQueue& queue, bool may_go_on) noexcept {
     const SpinGuard guard(lock_, threaded_);
     const bool has_more = queue.refill();

@@ -1,5 +1,5 @@
-// Creates the shared receive queue and its buffers, and returns buffers that the adapter refused for another
-// try.
+// Creates the shared receive queue, and keeps the buffers that the adapter refused until they are posted
+// again.
 #include "rdma/ibv/queue/receive_pool.hpp"
 
 #include "firehose/base/errno_text.hpp"
@@ -20,13 +20,13 @@ Status ReceivePool::open(const Port& port, uint32_t capacity, bool threaded) noe
   errno = 0;
   queue_.reset(ibv_create_srq(port.device.pd, &attributes));
   if (queue_ != nullptr) return Status::kOk;
-  return fail(Status::kResource, "%s gives no shared receive queue of %u buffers: %s", port.name,
-              capacity, errno_text(errno));
+  return fail(Status::kResource, "%s: cannot create a shared receive queue of %u buffers: %s",
+              port.name, capacity, errno_text(errno));
 }
 
 [[gnu::noinline]] uint32_t ReceivePool::keep_unposted(ibv_recv_wr* first, int error) noexcept {
   static RateLimit limit(RateLimit::kSecond);
-  log_warning(limit, "%s: receive buffers cannot be posted: %s; trying again", device_,
+  log_warning(limit, "%s: cannot post receive buffers: %s; trying again", device_,
               errno_text(error));
   const SpinGuard guard(unposted_lock_, threaded_);
   uint32_t count = 0;

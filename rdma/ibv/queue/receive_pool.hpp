@@ -1,5 +1,5 @@
-// The buffers of the shared receive queue. A buffer is with the adapter, with a message that has arrived, or
-// unposted because the adapter refused it. The pool keeps unposted buffers and offers them for another try.
+// The buffers of the shared receive queue. A buffer is posted to the adapter, or holds a message that has
+// arrived, or is unposted because the adapter refused it. The pool keeps unposted buffers until a retry.
 //
 // Invariant: a buffer is in unposted_ exactly while the adapter has refused it. Threads: any.
 #pragma once
@@ -20,7 +20,7 @@ struct Peer;
 
 // A receive buffer, and the message in it.
 struct ReceiveBuffer {
-  // Prebuilt: posts it again.
+  // Prebuilt request that posts the buffer again.
   ibv_recv_wr work = {};
   ibv_sge piece = {};
   std::byte* data = nullptr;
@@ -29,7 +29,7 @@ struct ReceiveBuffer {
       nullptr;  // the sender of the last message in it, which gets the credit back; null: none does
   uint32_t counter = 0;  // which of its credits
 
-  // An empty buffer of `bytes` at `memory`.
+  // Makes this an empty buffer of `bytes` at `memory`.
   void set(std::byte* memory, uint32_t bytes, uint32_t lkey) noexcept {
     data = memory;
     piece = {reinterpret_cast<uintptr_t>(memory), bytes, lkey};
@@ -43,7 +43,7 @@ class ReceivePool {
  public:
   // A shared receive queue for `capacity` buffers. Errors: kResource.
   Status open(const Port& port, uint32_t capacity, bool threaded) noexcept;
-  // After the queue pairs that receive from it are gone.
+  // The queue pairs that receive from it must be destroyed before.
   void close() noexcept { queue_.reset(); }
   ibv_srq* queue() const noexcept { return queue_.get(); }
   uint32_t capacity() const noexcept { return capacity_; }

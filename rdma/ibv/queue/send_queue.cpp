@@ -1,4 +1,4 @@
-// Sets up a send queue, and empties it after a failure; posting and completion are inline in the header.
+// Sets up a send queue, and shuts it down after a failure; posting and completion are inline in the header.
 // Tours "an Active Message" and "a put" pass here where a request goes to the adapter.
 #include "rdma/ibv/queue/send_queue.hpp"
 
@@ -35,8 +35,8 @@ Status SendQueue::open(const Config& config) noexcept {
   pair_.reset(ibv_create_qp(port_->device.pd, &attributes));
   if (pair_ != nullptr) return Status::kOk;
   return fail(Status::kResource,
-              "%s gives no queue pair: %s (it has %u in all; memlock: ulimit -l)", port_->name,
-              errno_text(errno), port_->max_queue_pairs);
+              "%s: cannot create a queue pair: %s (it has %u in all; memlock: ulimit -l)",
+              port_->name, errno_text(errno), port_->max_queue_pairs);
 }
 
 void SendQueue::shut(const char* peer_name) noexcept {
@@ -44,7 +44,7 @@ void SendQueue::shut(const char* peer_name) noexcept {
   ibv_qp_attr state{};
   state.qp_state = IBV_QPS_ERR;
   if (const int error = ibv_modify_qp(pair_.get(), &state, IBV_QP_STATE); error != 0)
-    log_warning("%s port %u: the queue pair to %s cannot be shut: %s", port_->name, port_->number,
+    log_warning("%s port %u: cannot shut the queue pair to %s: %s", port_->name, port_->number,
                 peer_name, errno_text(error));
 }
 

@@ -1,11 +1,10 @@
-// The send queue of a connected queue pair: which request stands at which position, how many positions are
-// used, and which of them get a completion. The first port's queue pair and those of rails are the same
-// class.
+// The send queue of a queue pair: which request has which position, how many positions are used, and which of
+// them get a completion. The queue pairs of the first port and those of rails use the same class.
 //
 // Invariant: completed() <= signalled_ <= posted_, posted_ - completed() <= depth, and records_ holds a
 // record for each position between them. A completion ends its own position and all before it.
 //
-// Threads: everything under the lock of the peer, but where it says otherwise.
+// Threads: everything under the lock of the peer, except where a comment says otherwise.
 #pragma once
 
 #include "firehose/base/status.hpp"
@@ -25,11 +24,11 @@ namespace hydrant::ibv {
 struct Peer;
 class SendQueue;
 
-// Entries of a send queue that operations leave to messages: a message with a cell takes two, a report of
-// credits one.
+// Entries of a send queue that operations leave free for messages: a message with a cell takes two, a report
+// of credits takes one.
 inline constexpr uint32_t kEntriesForMessages = 3;
 
-// A request at a position of a send queue, and what its end releases.
+// A request at a position of a send queue, and the resources that its completion releases.
 struct SendRecord {
   static constexpr uint16_t kNone = UINT16_MAX;
   enum class Holds : uint8_t {
@@ -54,7 +53,8 @@ struct SendRecord {
 };
 static_assert(sizeof(SendRecord) == 32);
 
-// A work request with its one piece of memory. Prebuilt, because consecutive requests differ in few fields.
+// A work request with its scatter-gather element. Prebuilt, because consecutive requests differ in few
+// fields.
 struct SendRequest {
   ibv_sge piece = {};
   ibv_send_wr work = {};
@@ -75,9 +75,9 @@ class SendQueue {
     uint32_t depth = 0;
     uint32_t inline_bytes = 0;
   };
-  // Creates records and queue pair, which can then be connected. Errors: kResource.
+  // Creates the records and the queue pair, which can then be connected. Errors: kResource.
   Status open(const Config& config) noexcept;
-  // Ends what the adapter does for this queue pair. Any thread, once.
+  // Destroys the queue pair, which ends the adapter's work for it. Any thread, once.
   void close() noexcept { pair_.reset(); }
   bool is_open() const noexcept { return pair_ != nullptr; }
   // Moves the queue pair to the error state: all requests complete, failed. Logs a failure. Without the lock.
@@ -97,7 +97,7 @@ class SendQueue {
   }
   uint32_t room() const noexcept { return depth_ - static_cast<uint32_t>(used()); }
 
-  // The record of the next position, for `request`. Not signalled; its `holds` is the caller's to set.
+  // Adds `request` at the next position and returns its record. Not signalled; the caller sets `holds`.
   SendRecord& add(ibv_send_wr& request) noexcept {
     SendRecord& record = records_[posted_ & mask_];
     record.position = posted_;
@@ -105,7 +105,8 @@ class SendQueue {
     request.wr_id = reinterpret_cast<uintptr_t>(&record) | kSendTag;
     return record;
   }
-  // The same for a request that holds nothing yet; signalled if `signal`, or if many before it are not.
+  // The same for a request that holds nothing yet; signalled if `signal` is set, or if a quarter of the queue
+  // before it is not signalled.
   SendRecord& add(ibv_send_wr& request, bool signal) noexcept {
     SendRecord& record = add(request);
     record.holds = SendRecord::Holds::kNothing;
@@ -117,25 +118,25 @@ class SendQueue {
     request.send_flags |= IBV_SEND_SIGNALED;
     signalled_ = posted_;
   }
-  // Requests that were added last are signalled, as their flags say already.
+  // The request that was added last is signalled already, by its flags.
   void note_signalled() noexcept { signalled_ = posted_; }
   bool is_last_signalled() const noexcept { return signalled_ == posted_; }
 
-  // Hands the list of added requests to the adapter. Returns 0, or the error and *bad, the first one refused.
+  // Posts the list of added requests. Returns 0, or the error with *bad, the first refused request.
   int post(ibv_send_wr* first, ibv_send_wr** bad) noexcept {
     if (!posts_by_call_) [[likely]]
       return ibv_post_send(pair_.get(), first, bad);
     return post_send(*port_, pair_.get(), first, bad);
   }
-  // Takes back the request that was added last: the adapter refused it.
+  // Removes the request that was added last, because the adapter refused it.
   SendRecord& undo_unposted() noexcept {
     SendRecord& record = records_[--posted_ & mask_];
     if (signalled_ > posted_) signalled_ = posted_;
     return record;
   }
-  // Of the next position: as it was added, if its request was taken back.
+  // The record of the next position; unchanged if undo_unposted() has just removed its request.
   const SendRecord& next_record() const noexcept { return records_[posted_ & mask_]; }
-  // Nothing posted will be reported any more.
+  // Ends all posted requests here, because the adapter will report none of them.
   void abandon() noexcept { completed_.store(posted_, std::memory_order_release); }
 
   // ---- completions ----
@@ -147,22 +148,23 @@ class SendQueue {
     return *reinterpret_cast<SendRecord*>(completion.wr_id - kSendTag);
   }
   SendRecord& record_at(uint64_t position) noexcept { return records_[position & mask_]; }
-  // Positions below this one have ended. complete(): by the thread that reads the completion queue; without
-  // the lock only if the position itself ends.
+  // Positions below completed() have ended. Only the thread that reads the completion queue calls complete();
+  // it needs no lock if just one position ends.
   uint64_t completed() const noexcept { return completed_.load(std::memory_order_relaxed); }
   void complete(uint64_t end) noexcept { completed_.store(end, std::memory_order_release); }
 
   // ---- failure ----
-  // The first call returns true.
+  // Marks the queue as failed. True: this is the first failure.
   bool note_failed() noexcept {
     const bool is_first = !has_failed_;
     has_failed_ = true;
     return is_first;
   }
   bool has_failed() const noexcept { return has_failed_; }
-  // Why the peer is disconnected because of this queue. The first text stays, for the life of the queue.
+  // Builds the reason for disconnecting the peer because of this queue. The text of the first call stays, for
+  // the life of the queue.
   const char* describe_failure(const char* text) noexcept;
-  // One more check for progress: whether more than `patience` in a row found none.
+  // Checks for progress. True: more than `patience` checks in a row found none.
   bool is_stalled(uint64_t patience) noexcept {
     const uint64_t end = completed();
     return stall_.check(signalled_ > end, end) > patience;
@@ -171,7 +173,7 @@ class SendQueue {
  private:
   Peer* peer_ = nullptr;
   std::unique_ptr<SendRecord[]> records_;
-  uint32_t mask_ = 0;  // of a position: which record
+  uint32_t mask_ = 0;  // position & mask_: index of its record
   uint32_t depth_ = 0;
   uint64_t posted_ = 0;  // positions, ever
   std::atomic<uint64_t> completed_{0};
@@ -181,7 +183,7 @@ class SendQueue {
   bool has_failed_ = false;
   StallDetector stall_;
   char failure_[160] = "";
-  // Last: its end is the end of what the adapter does with the members above.
+  // Last, so that it is destroyed first: until then the adapter uses the members above.
   QueuePair pair_;
 };
 

@@ -16,7 +16,7 @@ namespace hydrant::ibv {
 
 class SendSlots {
  public:
-  // `count` slots of `bytes` from `memory` on. Errors: kResource.
+  // Makes `count` slots of `bytes` each, from `memory` on. Errors: kResource.
   Status open(std::byte* memory, uint32_t bytes, uint32_t count) noexcept {
     free_.reset(new (std::nothrow) uint16_t[count]);
     if (free_ == nullptr) return fail(Status::kResource, "no memory for %u send slots", count);
@@ -26,7 +26,7 @@ class SendSlots {
     return Status::kOk;
   }
   bool is_empty() const noexcept { return free_count_ == 0; }
-  // With a free slot.
+  // next() and take() require a free slot.
   uint32_t next() const noexcept { return free_[free_count_ - 1]; }
   uint32_t take() noexcept { return free_[--free_count_]; }
   void release(uint32_t slot) noexcept { free_[free_count_++] = static_cast<uint16_t>(slot); }

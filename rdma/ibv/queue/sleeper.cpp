@@ -17,11 +17,11 @@ namespace hydrant::ibv {
 
 namespace {
 
-// Wakes of all sleepers of this process; and those that the calling thread has seen.
+// g_wakes counts the wakes of all sleepers of this process, t_wakes_seen those that this thread has seen.
 std::atomic<uint64_t> g_wakes{0};
 thread_local uint64_t t_wakes_seen = 0;
 
-// Without a completion channel messages are not reported.
+// The longest wait without a completion channel, which alone reports messages.
 constexpr uint64_t kNapNs = 100'000;
 
 }  // namespace
@@ -29,12 +29,13 @@ constexpr uint64_t kNapNs = 100'000;
 Status Sleeper::open(const Port& port, bool wants_channel) noexcept {
   wake_fd_.keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (wake_fd_.get() < 0)
-    return fail(Status::kResource, "no descriptor to wake sleepers by: %s", errno_text(errno));
+    return fail(Status::kResource, "cannot create the eventfd that wakes sleepers: %s",
+                errno_text(errno));
   if (!wants_channel) return Status::kOk;
   channel_.reset(ibv_create_comp_channel(port.device.context));
   if (channel_ == nullptr ||
       fcntl(channel_->fd, F_SETFL, fcntl(channel_->fd, F_GETFL) | O_NONBLOCK) != 0)
-    return fail(Status::kResource, "%s gives no completion channel: %s", port.name,
+    return fail(Status::kResource, "%s: cannot create the completion channel: %s", port.name,
                 errno_text(errno));
   channel_identity_.note(channel_->fd);
   return Status::kOk;
@@ -71,8 +72,8 @@ bool Sleeper::enter() noexcept {
   return true;
 }
 
-// A later wake() sees the sleeper, an earlier one is seen here. The thread has seen the wakes that enter()
-// saw.
+// A wake() after enter() sees the sleeper; one before this load is seen here. Both use sequentially
+// consistent order, so none is lost. Wakes before enter() are in t_wakes_seen.
 bool Sleeper::was_woken() const noexcept {
   return g_wakes.load(std::memory_order_seq_cst) != t_wakes_seen;
 }
@@ -95,7 +96,8 @@ Sleeper::Outcome Sleeper::wait(uint64_t until_ns, std::span<const int> event_fds
   sleeps_.fetch_add(1, std::memory_order_relaxed);
   if (ppoll(fds, count, &left, nullptr) <= 0) return outcome;
   for (nfds_t i = 2; i < count; ++i) outcome.has_event |= fds[i].revents != 0;
-  // This thread may have other work now: other sleepers must request notice themselves.
+  // The report is consumed, and this thread may have other work now: it wakes the other sleepers, which
+  // request the next one.
   if (fds[1].revents != 0 && take_notices() && sleepers_.load(std::memory_order_seq_cst) > 1) {
     const uint64_t one = 1;
     (void)!::write(wake_fd_.get(), &one, sizeof one);

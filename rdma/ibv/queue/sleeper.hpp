@@ -1,5 +1,5 @@
-// Sleeping in the kernel until a completion is reported, wake() is called, a device has an event, or a
-// deadline is reached; and the completion channel that reports completions.
+// Sleeps in the kernel until a completion is reported, wake() is called, a device has an event, or a deadline
+// is reached. Owns the completion channel that reports completions.
 //
 // Invariant: a wake() after enter() is not lost. Either the thread sees it in was_woken(), or wake() sees the
 // sleeper and writes to the descriptor that the thread waits for.
@@ -24,7 +24,7 @@ class Sleeper {
  public:
   static constexpr uint32_t kMaxEventFds = kMaxRails;
 
-  // Without a channel sleeps are short naps. Errors: kResource.
+  // Without a channel, sleeps last 0.1 ms at most. Errors: kResource.
   Status open(const Port& port, bool wants_channel) noexcept;
   void close() noexcept { channel_.reset(); }
 
@@ -32,13 +32,14 @@ class Sleeper {
   ibv_comp_channel* channel() const noexcept { return channel_.get(); }
   // False also if the program has closed the channel's descriptor.
   bool has_channel() const noexcept;
-  // Readable when a completion was reported; -1: there is none.
+  // A descriptor that is readable when a completion was reported; -1: there is no channel.
   int notice_fd() const noexcept { return has_channel() ? channel_->fd : -1; }
   // Reads the reports. False: there were none.
   bool take_notices() noexcept;
 
   // ---- sleeping ----
-  // False: there was a wake() since the thread's last call; it does not sleep. Otherwise leave() follows.
+  // False: a wake() came since the thread's last call, so the thread must not sleep. True: leave() must
+  // follow.
   bool enter() noexcept;
   bool was_woken() const noexcept;
   struct Outcome {
@@ -48,14 +49,14 @@ class Sleeper {
   // Between enter() and leave(). `event_fds`: at most kMaxEventFds.
   Outcome wait(uint64_t until_ns, std::span<const int> event_fds) noexcept;
   void leave() noexcept;
-  // Waits, ever.
+  // The number of waits so far.
   uint64_t sleeps() const noexcept { return sleeps_.load(std::memory_order_relaxed); }
   void wake() noexcept;
 
  private:
   Channel channel_;
   FileIdentity channel_identity_;
-  Mutex mu_;  // of enter() and leave()
+  Mutex mu_;  // no thread enters while the last sleeper, in leave(), clears wake_fd_
   std::atomic<uint32_t> sleepers_{0};
   std::atomic<uint64_t> sleeps_{0};
   KeptDescriptor wake_fd_;

@@ -1,4 +1,4 @@
-// Holds a SpinLock for a scope. In the mode for one thread it takes no lock.
+// Holds a SpinLock for a scope. In single-threaded mode it takes no lock.
 #pragma once
 
 #include "rdma/spin_lock.hpp"

@@ -2,7 +2,7 @@
 // up after its retries and reports that; one that hangs produces no completion at all.
 //
 // Invariant: checks_ is the number of checks in a row that found a completion outstanding and no progress
-// since the check before. Checks are counted and not time, because a stopped process makes no checks.
+// since the check before. Checks are counted instead of time, because a stopped process makes no checks.
 #pragma once
 
 #include <cstdint>
