@@ -1,9 +1,9 @@
-// Reads the completion queues: ends posted requests, and passes on messages that have arrived. A send
+// Reads the completion queues: ends posted requests, and passes arrived messages to Receiving. A send
 // completion ends its own request and all before it on the same queue pair.
 //
 // Invariant: positions of a send queue end in order, each once.
 //
-// Threads: any; one at a time reads a queue, others return at once.
+// Threads: any. A single thread at a time reads a queue; others return at once.
 #pragma once
 
 #include "rdma/ibv/queue/completion_batch.hpp"
@@ -36,9 +36,9 @@ class Completions {
     threaded_ = config.threaded;
     return queue_.open(config);
   }
-  // After the queue pairs on it are gone.
+  // The queue pairs on the queue must be destroyed before.
   void close() noexcept { queue_.close(); }
-  // Of the first port.
+  // The queue of the first port.
   GrowingCompletionQueue& queue() noexcept { return queue_; }
 
   // Reads a batch from the queue of the first port. Returns the number of completions; less than 0: another

@@ -1,5 +1,5 @@
-// Ends connections, and all that waits for them. Tour "a rank dies": a failed completion, a silent peer or a
-// buried rank comes here.
+// Ends connections, and the operations and messages that wait for them. Tour "a rank dies": a failed
+// completion, a silent peer and a rank that the job has declared dead lead here.
 #include "rdma/ibv/transfer/disconnector.hpp"
 
 #include "firehose/base/cancellation.hpp"
@@ -28,22 +28,22 @@ void Disconnector::disconnect(Peer& peer, const char* reason) noexcept {
   }
   (void)batch.notify();
   (void)fail_stripes(peer);
-  // The job knows already that a buried rank is gone.
+  // The job itself has declared a dead rank dead, so it needs no callback.
   if (peer_failed_ != nullptr && !peers_.is_dead(peer.rank)) {
     (void)disconnect_error(peer);
     peer_failed_(peer.rank, last_error_text());
   }
 }
 
-// The adapter reports no success of a request without a completion of its own. The last request gets one, and
-// ends all before it.
+// Posts a signalled last request. The adapter reports no success of unsignalled requests before it; the
+// completion of the last one ends them all.
 bool Disconnector::post_tail(Peer& peer) noexcept {
   if (peer.has_tail || peer.send.used() == 0) return true;
   if (peer.send.room() == 0) {
     deferred_.add(peer);
     return false;
   }
-  // A refused one is not tried again.
+  // A refused last request is not tried again.
   peer.has_tail = true;
   poster_.post_tail(peer);
   return true;

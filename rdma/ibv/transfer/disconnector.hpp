@@ -1,7 +1,9 @@
-// Ends connections: the queue pairs of the peer fail, and everything that waits for them is given up.
+// Ends connections: moves the queue pairs of the peer to the error state, and abandons everything that waits
+// for them.
 //
-// Invariant: after disconnect() each operation and message of the peer ends: posted ones by a completion,
-// which the adapter reports as failed or a last request brings; the others at once.
+// Invariant: after disconnect() each operation and message of the peer ends. A posted one ends by a
+// completion: its own failed one, or that of the last request, which is posted for this. The others end at
+// once.
 //
 // Threads: any thread that polls, without the lock of the peer.
 #pragma once
@@ -30,20 +32,21 @@ class Disconnector {
         deferred_(deferred),
         counters_(counters) {}
   void open(bool threaded) noexcept { threaded_ = threaded; }
-  // `lost` is called for each peer that is disconnected and not buried.
+  // The callback is called for each disconnected peer that the job has not declared dead.
   void set_peer_failed_callback(Transport::PeerFailedFn callback) noexcept {
     peer_failed_ = callback;
   }
 
-  // `reason`, for the error of later calls, is kept by reference. Only the first call for a peer counts.
+  // Later calls for the peer report `reason`, which is kept by reference. Only the first call for a peer
+  // counts.
   void disconnect(Peer& peer, const char* reason) noexcept;
   void disconnect_all(const char* reason) noexcept;
-  // Those that were buried since the last call.
+  // Disconnects the peers that the job has declared dead since the last call.
   [[gnu::cold]] void disconnect_dead() noexcept;
-  // Posts the last request of a disconnected peer, if it still has to be. True: it is posted. Under the lock
-  // of the peer.
+  // Posts the last request of a disconnected peer, unless that was done or nothing is under way. False: the
+  // send queue has no room yet. Under the lock of the peer.
   bool post_tail(Peer& peer) noexcept;
-  // Gives up stripes whose rail has nothing under way any more. Returns the number of operations that ended.
+  // Abandons stripes whose rail has nothing under way any more. Returns the number of operations that ended.
   uint32_t fail_stripes(Peer& peer) noexcept;
 
  private:

@@ -36,7 +36,8 @@ void Liveness::check() noexcept HYDRANT_NO_TSA {
   });
 }
 
-// A request under way whose completion is due is a probe itself.
+// Probes the peer if nothing was posted since the last check. A signalled request under way serves as a
+// probe.
 void Liveness::probe(Peer& peer) noexcept {
   const bool is_due = peer.send.is_last_signalled() && peer.send.used() != 0;
   if (peer.state.is_open() && peer.send.posted() == peer.probed && !is_due) {

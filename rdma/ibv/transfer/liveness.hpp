@@ -1,8 +1,9 @@
-// Finds peers that are gone, and adapters that hang. Only a sender notices that a peer is gone, by missing
-// acknowledgements: so an idle peer is probed with an empty write. The adapter answers for a stopped process.
-// An adapter that hangs reports nothing at all: checks without progress are counted.
+// Detects peers that have died, and adapters that hang. Only a sender notices a dead peer, by missing
+// acknowledgements, so an idle peer is probed with an empty write. The adapter of a stopped process still
+// acknowledges the write. An adapter that hangs reports nothing at all, so checks without progress are
+// counted.
 //
-// Invariant: of all threads one checks in each interval.
+// Invariant: a single thread checks in each interval.
 //
 // Threads: any, without the lock of a peer.
 #pragma once
@@ -25,7 +26,7 @@ class Liveness {
       : peers_(peers), poster_(poster), deferred_(deferred), counters_(counters) {}
   void open(const Options& options) noexcept;
 
-  // Checks all peers if it is time.
+  // Checks all peers if the interval has passed.
   void check() noexcept;
   uint64_t next_check_ns() const noexcept { return next_ns_.load(std::memory_order_relaxed); }
 

@@ -16,7 +16,8 @@ void Messages::open(const Options& options) noexcept {
   return peer.state.is_disconnected() ? disconnect_error(peer) : Status::kNotReady;
 }
 
-// A message that waits for a put in stripes has its turn before further such puts; see Striping::rails_for().
+// Delays a message behind earlier puts. If a striped put is among them, notes that further puts must not be
+// striped until the message is sent; see Striping::usable_rails().
 [[gnu::noinline]] Status Messages::delay(Peer& peer) noexcept {
   if (peer.pending.has_put_stripes()) {
     peer.rails->unstriped = PeerRails::kUnstriped;
@@ -37,7 +38,7 @@ void Messages::send(Peer& peer, Lane lane, uint32_t slot, uint32_t word, uint32_
   }
   SendRecord& record = peer.send.add(peer.requests.message.work, cell != nullptr);
   if (cell == nullptr && bytes <= inline_bytes_) {
-    // The adapter copies it at once.
+    // The adapter copies the message while it is posted, so the slot is free already.
     peer.slots.release(slot);
   } else {
     hold(record, lane, slot, cell);
@@ -45,7 +46,7 @@ void Messages::send(Peer& peer, Lane lane, uint32_t slot, uint32_t word, uint32_
   (void)poster_.post(peer, first, count);
 }
 
-// Completes the message in `slot`, and points the prebuilt request at it. Returns its bytes.
+// Writes the header of the message in `slot`, and points the prebuilt request at it. Returns its bytes.
 inline uint32_t Messages::prepare(Peer& peer, uint32_t slot, uint32_t word,
                                   uint32_t head_bytes) noexcept {
   write_header(peer, peer.slots.at(slot), word, head_bytes);
@@ -94,7 +95,7 @@ bool Messages::advance(Peer& peer) noexcept {
   return is_done;
 }
 
-// A message of a header alone. False: there is no room now.
+// Sends a control message, which is a header alone. False: there is no room now.
 bool Messages::send_report(Peer& peer) noexcept {
   if (!peer.credits.has_control_credit() || peer.send.room() == 0 || peer.slots.is_empty())
     return false;

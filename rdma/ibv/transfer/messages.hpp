@@ -5,7 +5,8 @@
 // A lane keeps its order: while a message of it is stalled, no later one is reserved. Messages do not
 // overtake puts that were started before them (PendingOperations::delays_messages()).
 //
-// Threads: any. reserve() takes the lock of the peer, commit() releases it; the others say what they need.
+// Threads: any. reserve() takes the lock of the peer, commit() releases it. Comments say which methods need
+// it.
 #pragma once
 
 #include "rdma/ibv/queue/counters.hpp"
@@ -27,7 +28,7 @@ class Messages {
       : poster_(poster), deferred_(deferred), cells_(cells), counters_(counters) {}
   void open(const Options& options) noexcept;
 
-  // Errors: kNotReady: a credit, room in the queue or a put is waited for; kBroken.
+  // Errors: kNotReady: no credit, no room in the queue, or an earlier put or message must go first; kBroken.
   Status reserve(Peer& peer, Lane lane, uint32_t bytes, Outgoing* room) noexcept;
   void commit(Outgoing& room, uint32_t tag, const Cell* cell, uint32_t cell_bytes) noexcept;
   // Whether post() takes a message: the adapter copies it at once, so it needs no slot.
@@ -37,10 +38,10 @@ class Messages {
   Status post(Peer& peer, Lane lane, uint32_t tag, const void* head, uint32_t bytes) noexcept;
 
   // ---- under the lock of the peer ----
-  // Sends stalled messages that have a receive slot now, and a report of credits if one is due. True: nothing
+  // Sends stalled messages that have a receive slot now, and a report of credits if it is due. True: nothing
   // is left.
   bool advance(Peer& peer) noexcept;
-  // Gives up the stalled messages of a disconnected peer.
+  // Drops the stalled messages of a disconnected peer.
   void abandon(Peer& peer) noexcept;
 
  private:
@@ -114,7 +115,8 @@ inline void Messages::write_header(Peer& peer, std::byte* message, uint32_t word
   return Status::kOk;
 }
 
-// A message that the adapter copies at once leaves its slot at once: none is taken.
+// The adapter copies the message while it is posted, so it is built in the next free slot without taking
+// that.
 [[gnu::always_inline]] inline Status Messages::post(Peer& peer, Lane lane, uint32_t tag,
                                                     const void* head,
                                                     uint32_t bytes) noexcept HYDRANT_NO_TSA {

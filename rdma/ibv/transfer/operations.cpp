@@ -41,7 +41,7 @@ void Operations::open(const Options& options, uint32_t max_piece, size_t max_at_
   return Status::kOk;
 }
 
-// The operation as the one that waits; null: the pool is empty.
+// Takes an operation from the pool and makes it the one that waits; null: the pool is empty.
 Operation* Operations::wait(Peer& peer, bool is_put, const Pinned& remote, const Pinned& local,
                             size_t bytes, Completion* completion) noexcept {
   Operation* const operation = pool_.take();
@@ -57,8 +57,8 @@ Operation* Operations::wait(Peer& peer, bool is_put, const Pinned& remote, const
   return operation;
 }
 
-// The operation that the adapter has refused last waits, and ends when its peer is disconnected, which is
-// soon.
+// Makes the operation that the adapter has just refused the one that waits. It ends when its peer is
+// disconnected, by the next poll.
 [[gnu::noinline, gnu::cold]] Status Operations::hold_refused(Peer& peer,
                                                              const SendRequest& request) noexcept {
   Operation* const operation = pool_.take();
@@ -74,7 +74,7 @@ Operation* Operations::wait(Peer& peer, bool is_put, const Pinned& remote, const
   return Status::kOk;
 }
 
-// True: all of it is posted.
+// Posts pieces of the operation while there is room. True: all of it is posted.
 bool Operations::post_pieces(Peer& peer, Operation& operation) noexcept {
   SendRequest& request = peer.requests.operation;
   do {
@@ -112,7 +112,7 @@ void Operations::fail_waiting(Peer& peer, CompletionBatch* batch) noexcept {
   pool_.give_up(*operation, batch);
 }
 
-// ---- atomics: one work request each, which the adapter counts among reads ----
+// ---- atomics: one work request each, which counts against the adapter's limit of RDMA reads ----
 
 Status Operations::begin_atomic(Peer& peer, const Pinned& remote, const Pinned& local,
                                 const Transport::Atomic& what, Completion* completion) noexcept {
@@ -142,8 +142,9 @@ Status Operations::begin_atomic(Peer& peer, const Pinned& remote, const Pinned& 
 
 // ---- prepared operations ----
 
-// A put or get whose request is built once. Each start sets the record and the keys. Keys are always written,
-// not compared with the last ones: that costs the same, and memory may have been registered anew.
+// A put or get whose request is built once. Each start sets the record and the keys. The keys are written
+// each time, since memory may have been registered again; comparing them with the last ones would cost the
+// same.
 class Operations::IbvPersistentRequest final : public Transport::PersistentRequest {
  public:
   IbvPersistentRequest(Operations& operations, Peer& peer, bool is_put, uintptr_t remote,
@@ -160,7 +161,7 @@ class Operations::IbvPersistentRequest final : public Transport::PersistentReque
     request_.work.wr.rdma.remote_addr = remote;
   }
 
-  // Without a lock.
+  // The caller holds no lock.
   Status start(const std::byte* remote_key, const std::byte* local_key,
                Completion* completion) noexcept override {
     if (remote_key == nullptr || (local_key == nullptr && needs_local_key_)) [[unlikely]]

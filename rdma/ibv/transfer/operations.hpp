@@ -5,7 +5,7 @@
 // Invariant: at most one operation of a peer waits, and no other is posted to that peer meanwhile, so that
 // operations keep their order. Each completion is called once, without the lock of the peer.
 //
-// Threads: any; the methods take the lock of the peer, but where it says otherwise.
+// Threads: any. The methods take the lock of the peer, except where a comment says otherwise.
 #pragma once
 
 #include "rdma/ibv/queue/deferred_work.hpp"
@@ -36,22 +36,22 @@ class Operations {
   Operations(OperationPool& pool, Striping& striping, const Poster& poster,
              DeferredWork& deferred) noexcept
       : pool_(pool), striping_(striping), poster_(poster), deferred_(deferred) {}
-  // `max_at_once`: bytes of an operation that is one work request; not more than `max_piece`, the adapter's
-  // limit.
+  // `max_piece`: the adapter's limit for a work request. `max_at_once`, at most that: longer operations go
+  // through the pool.
   void open(const Options& options, uint32_t max_piece, size_t max_at_once) noexcept;
 
   // As Transport::put_pinned() (kIsPut) and get_pinned().
   template <bool kIsPut>
   Status begin(Peer& peer, const Pinned& remote, const Pinned& local, size_t bytes,
                Completion* completion) noexcept;
-  // As Transport::put_pinned_list() and get_pinned_list(): the operations at the front that are one work
-  // request each, as one list. Returns their number.
+  // As Transport::put_pinned_list() and get_pinned_list(). Posts the leading operations that are one work
+  // request each as one list. Returns their number.
   template <bool kIsPut>
   size_t begin_list(Peer& peer, std::span<const PinnedOperation> list) noexcept;
   // As Transport::start_atomic().
   Status begin_atomic(Peer& peer, const Pinned& remote, const Pinned& local,
                       const Transport::Atomic& what, Completion* completion) noexcept;
-  // Null: it is more than one work request, or memory is short.
+  // Null: the operation needs more than one work request, or there is no memory.
   std::unique_ptr<Transport::PersistentRequest> prepare(bool is_put, Peer& peer, uintptr_t remote,
                                                         uintptr_t local, size_t bytes) noexcept;
 
@@ -101,7 +101,7 @@ class Operations {
 
 // ---- the fast paths, inline in the transport's calls ----
 
-// Adds the request, with these send flags, to the send queue.
+// Fills in the request for the operation, with the send flags `flags`, and adds it to the send queue.
 template <bool kIsPut>
 inline void Operations::prepare_request(Peer& peer, SendRequest& request,
                                         const PinnedOperation& operation, uint32_t flags) noexcept {
@@ -143,18 +143,19 @@ inline size_t Operations::begin_list(Peer& peer, std::span<const PinnedOperation
   const uint64_t before = peer.send.posted();
   uint32_t count = 0;
   for (; count < std::min<size_t>(list.size(), CompletionBatch::kCapacity); ++count) {
-    const PinnedOperation& one = list[count];
-    if (one.remote.key == nullptr || (one.local.key == nullptr && !is_copied<kIsPut>(one.bytes)) ||
-        one.bytes > max_at_once_ || !is_ready(peer))
+    const PinnedOperation& next = list[count];
+    if (next.remote.key == nullptr ||
+        (next.local.key == nullptr && !is_copied<kIsPut>(next.bytes)) ||
+        next.bytes > max_at_once_ || !is_ready(peer))
       break;
     SendRequest& request = requests[count];
     request.work.sg_list = &request.piece;
-    prepare_request<kIsPut>(peer, request, one, 0);
+    prepare_request<kIsPut>(peer, request, next, 0);
     if (count != 0) requests[count - 1].work.next = &request.work;
   }
   if (count == 0) return 0;
   peer.send.set_signalled(requests[count - 1].work);
-  // Accepted requests of a list that is refused in part end when the peer is disconnected, which is soon.
+  // If the adapter refuses a part of the list, the next poll disconnects the peer, which ends the rest.
   (void)poster_.post(peer, &requests[0].work, count);
   return static_cast<size_t>(peer.send.posted() - before);
 }

@@ -1,5 +1,5 @@
-// One peer: its connection, its send queue, and the messages that have arrived from it. Made at first
-// contact, kept for the life of the transport.
+// The state of a peer: its connection, its send queue, and the messages that have arrived from it. It is
+// created at first contact, and kept for the life of the transport.
 #pragma once
 
 #include "rdma/ibv/device/verbs_objects.hpp"
@@ -46,8 +46,8 @@ struct PeerConnection {
   Peer* next_connecting = nullptr;
 };
 
-// Registered memory for messages with one peer. Constant once the peer is published, but for the peer's own
-// addresses, which the handshake brings.
+// Registered memory for messages with a peer. Constant once the peer is published, except peer_slots and
+// peer_slot_key, which the peer's handshake sets.
 struct PeerMemory {
   VerbsMemory buffers;        // send slots, then receive buffers
   VerbsMemory receive_slots;  // the peer writes cells here: for requests, then for replies
@@ -75,22 +75,22 @@ struct Peer : DeferredItem {
   // ---- sending: under `lock` ----
   SpinLock lock;
   bool has_tail = false;  // a last request was posted after the disconnection
-  uint64_t probed = 0;    // positions posted when the peer was last probed, or was too busy to be
+  uint64_t probed = 0;    // positions posted at the last check, probe included
   PeerRequests requests;
   SendSlots slots;
   std::array<StalledMessage, kLaneCount> stalled;
   PendingOperations pending;
-  std::unique_ptr<PeerRails> rails;  // null: one port, or one of the two processes has one
+  std::unique_ptr<PeerRails> rails;  // null: this process or the peer has only one port
   Credits credits;
 
   // ---- receiving ----
   std::array<DeliveryQueue, kLaneCount> delivery_queues;
 
-  // Last: its end is the end of the adapter's access to the memory above.
+  // Last, so that it is destroyed first: until then the adapter accesses the memory above.
   SendQueue send;
 };
 
-// A peer's name in messages: "rank 1", or for one of another group "peer 5 (rank 1 of group 1f00...)".
+// A peer's name for logs and errors: "rank 1", or in another group "peer 5 (rank 1 of group 1f00...)".
 struct PeerName {
   char text[64] = "";
 };
@@ -98,7 +98,7 @@ PeerName name_of(Rank number, Rank their_rank, uint64_t group) noexcept;
 inline PeerName name_of(const Peer& peer) noexcept {
   return name_of(peer.rank, peer.connection.their_rank, peer.endpoint.group);
 }
-// kBroken, with the name of the disconnected peer, the reason and its address.
+// Sets the error text: the name of the disconnected peer, the reason and its address. Returns kBroken.
 Status disconnect_error(const Peer& peer) noexcept;
 
 }  // namespace hydrant::ibv

@@ -1,4 +1,4 @@
-// The connections to one peer by the ports beside the first one.
+// The connections to a peer by the rails: the ports beside the first one.
 #pragma once
 
 #include "rdma/ibv/queue/operation_pool.hpp"
@@ -21,14 +21,14 @@ struct PeerRail {
   SendQueue send;             // not open: there is no connection
 };
 
-// Of one peer. Made with it, if both processes have rails.
+// The rails of a peer. Created with the peer, if both processes have rails.
 struct PeerRails {
-  bool is_known = false;  // the peer has named its ends that can receive; under the contact lock
+  bool is_known = false;  // a handshake has named the peer's usable rails; under the contact lock
   // Bit i: rail i is usable in both directions. Written under the lock of the peer.
   std::atomic<uint32_t> usable{0};
   uint32_t stripes = 0;  // under way
-  // A message was refused because of a put in stripes; `messages` had been sent then. The next long puts, so
-  // many, use the first port alone, where messages may follow them at once.
+  // Set when a message was refused because of a striped put. The next `unstriped` long puts use the first
+  // port alone, where messages may follow them at once. `messages`: the number of messages sent at that time.
   static constexpr uint32_t kUnstriped = 16;
   uint32_t unstriped = 0;
   uint64_t messages = 0;

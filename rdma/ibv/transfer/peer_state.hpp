@@ -32,8 +32,8 @@ class PeerState {
   // Why the peer is disconnected.
   const char* reason() const noexcept { return reason_.load(std::memory_order_relaxed); }
 
-  // The adapter refuses requests for the peer: the next poll disconnects it. Under the lock of the peer.
-  // `refusal` is kept by reference; null: a queue pair takes nothing more.
+  // Notes that the adapter refuses requests for the peer, or hangs: the next poll disconnects the peer. Under
+  // the lock of the peer. `refusal`, the reason, is kept by reference; null: a queue pair takes nothing more.
   void refuse(const char* refusal = nullptr) noexcept {
     if (refusal != nullptr) refusal_ = refusal;
     is_refused_.store(true, std::memory_order_release);

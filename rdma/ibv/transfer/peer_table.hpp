@@ -22,7 +22,7 @@ class PeerTable {
   PeerTable& operator=(const PeerTable&) = delete;
   ~PeerTable() { clear(); }
 
-  // For `places` peers. Errors: kResource.
+  // Makes room for `places` peers. Errors: kResource.
   Status open(uint32_t places) noexcept {
     places_ = places;
     peers_.reset(new (std::nothrow) std::atomic<Peer*>[places] {});
@@ -35,7 +35,7 @@ class PeerTable {
   Peer* find(Rank number) const noexcept {
     return number < places_ ? peers_[number].load(std::memory_order_acquire) : nullptr;
   }
-  // For errors only: compares all. Null: the queue pair is of no peer.
+  // Searches all peers, so only error paths use it. Null: no peer has this queue pair.
   Peer* find_queue_pair(uint32_t queue_pair) const noexcept {
     for (uint32_t i = 0; i < places_; ++i) {
       Peer* const peer = find(i);
@@ -55,7 +55,7 @@ class PeerTable {
     peers_[published.rank].store(&published, std::memory_order_release);
     return published;
   }
-  // After the queue pairs are closed.
+  // Deletes the peers, whose queue pairs are closed already.
   void clear() noexcept {
     for (uint32_t i = 0; i < places_; ++i)
       delete peers_[i].exchange(nullptr, std::memory_order_acquire);
@@ -68,7 +68,7 @@ class PeerTable {
     has_new_dead_.store(true, std::memory_order_release);
   }
   bool is_dead(Rank number) const noexcept { return dead_[number].load(std::memory_order_acquire); }
-  // Some were buried since take_new_dead(). A hint.
+  // Whether a peer was marked since take_new_dead(): a hint.
   bool has_new_dead() const noexcept { return has_new_dead_.load(std::memory_order_relaxed); }
   bool take_new_dead() noexcept { return has_new_dead_.exchange(false, std::memory_order_acq_rel); }
 

@@ -9,7 +9,7 @@
 
 namespace hydrant::ibv {
 
-// The adapter refused the requests from `bad` on: a queue pair that refuses one takes no later ones.
+// The adapter refused the requests from `bad` on: a queue pair that refuses a request accepts no later ones.
 [[gnu::noinline]] void Poster::undo_unposted(Peer& peer, const ibv_send_wr* bad, uint32_t count,
                                              int error) noexcept {
   uint32_t refused = 0;

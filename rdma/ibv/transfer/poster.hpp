@@ -1,9 +1,9 @@
-// Hands prepared requests to the adapter, and undoes those that it refuses.
+// Posts prepared requests, and undoes those that the adapter refuses.
 //
-// Invariant: a refused request is as if it had not been added to the send queue; its peer is refused from
-// then on, and disconnected by the next poll.
+// Invariant: a refused request leaves no trace in the send queue; PeerState::is_refused() is true from then
+// on, and the next poll disconnects the peer.
 //
-// Threads: everything under the lock of the peer. A copy is as good as the original: it has no state.
+// Threads: everything under the lock of the peer. Copies are interchangeable: a Poster has no state.
 #pragma once
 
 #include "rdma/ibv/queue/cell_pool.hpp"
@@ -18,7 +18,7 @@ class Poster {
  public:
   Poster(DeferredWork& deferred, LaneCells& cells) noexcept : deferred_(deferred), cells_(cells) {}
 
-  // The last `count` requests added to the send queue of the peer. False: not all were accepted.
+  // Posts the last `count` requests added to the send queue of the peer. False: not all were accepted.
   bool post(Peer& peer, ibv_send_wr* first, uint32_t count) noexcept {
     ibv_send_wr* bad = nullptr;
     const int error = peer.send.post(first, &bad);
@@ -27,10 +27,10 @@ class Poster {
     undo_unposted(peer, bad != nullptr ? bad : first, count, error);
     return false;
   }
-  // An empty write with a completion: its end is the end of all requests before it. Nothing if the queue is
-  // full.
+  // Posts an empty signalled write, whose completion ends all requests before it. Does nothing if the queue
+  // is full.
   void post_tail(Peer& peer) noexcept;
-  // What the record of a message holds: its slot, and its cell if it has one.
+  // Releases the slot of a message, and its cell if it has one.
   void release_message(Peer& peer, const SendRecord& record) noexcept {
     peer.slots.release(record.slot);
     if (record.cell != SendRecord::kNone) cells_[record.lane].release(record.cell);

@@ -35,8 +35,8 @@ void Receiving::post_unposted() noexcept {
   });
 }
 
-// Replies first, because requests may wait for what they free. Requests keep a quarter of the budget; of a
-// budget too small to be shared they get every fourth.
+// Replies come first, because requests may wait for what they free. A quarter of the budget is kept for
+// requests. A budget below 4 cannot be shared: it goes to requests in every fourth round.
 uint32_t Receiving::deliver(Receiver& receiver, uint32_t budget, bool replies_only,
                             uint32_t round) noexcept {
   const uint32_t kept =
@@ -59,7 +59,7 @@ uint32_t Receiving::deliver_lane(Lane lane, Receiver& receiver, uint32_t budget)
   return done;
 }
 
-// By the thread that claimed the queue. Other threads, and polls of this one inside a handler, skip it.
+// Delivers from a queue that this thread has claimed. Other threads, and polls inside a handler, skip it.
 uint32_t Receiving::deliver_from(DeliveryQueue& queue, Lane lane, Receiver& receiver,
                                  uint32_t budget) noexcept {
   Peer& peer = *queue.peer();

@@ -2,8 +2,8 @@
 // posts their buffers again. A thread that takes replies only, or is inside a handler, delays no other thread
 // and breaks no lane's order.
 //
-// Invariant: a buffer is with the adapter, in a delivery queue, in delivery, or unposted. It is posted again
-// after its message was delivered; then the peer's credit for it is counted.
+// Invariant: a buffer is posted to the adapter, in a delivery queue, in delivery, or unposted. It is posted
+// again after its message was delivered; then the peer's credit for it is counted.
 //
 // Threads: accept() by the thread that reads the completion queue; the others by any.
 #pragma once
@@ -30,7 +30,7 @@ class Receiving {
       : peers_(peers), deferred_(deferred), disconnector_(disconnector), counters_(counters) {}
   // `receives`: buffers of the shared receive queue. Errors: kResource.
   Status open(const Options& options, const Port& port, uint32_t receives) noexcept;
-  // After the queue pairs that receive are gone.
+  // The queue pairs that receive must be destroyed before.
   void close() noexcept { pool_.close(); }
   ibv_srq* queue() const noexcept { return pool_.queue(); }
   // Buffers of the shared receive queue.
@@ -46,7 +46,7 @@ class Receiving {
   bool has_undelivered() const noexcept { return ready_[0].size() != 0 || ready_[1].size() != 0; }
   // As Transport::poll(). `round` numbers the calls.
   uint32_t deliver(Receiver& receiver, uint32_t budget, bool replies_only, uint32_t round) noexcept;
-  // Buffers that the adapter refused: tried again.
+  // post_unposted() posts the buffers again that the adapter has refused.
   bool has_unposted() const noexcept { return pool_.has_unposted(); }
   void post_unposted() noexcept;
 

@@ -18,7 +18,7 @@ namespace {
 constexpr uint32_t kFenceBytes = 8;
 // An entry of each rail's send queue is kept for the request that post_tails() posts.
 constexpr uint32_t kKeptEntries = 1;
-// Shares begin at multiples of this in the target's memory, so that no two adapters write to one cache line.
+// Stripes begin at multiples of this in the target's memory, so that no two adapters write to one cache line.
 constexpr uintptr_t kCut = 4096;
 
 IbvKey key_at(const std::byte* keys, uint32_t port) noexcept {
@@ -31,9 +31,9 @@ bool is_in(uint32_t rails, uint32_t index) noexcept { return (rails >> index & 1
 
 }  // namespace
 
-// Messages wait until a put in stripes has ended. A message that was refused because of one must not wait
-// behind an endless series of them: the next puts use the first port, whose order holds, until a message has
-// been sent, or for kUnstriped puts.
+// Messages wait until a striped put has ended. A message that was refused because of such a put must not wait
+// behind an endless series of them. So the next puts use the first port alone, where messages may follow at
+// once, until a message has been sent or kUnstriped puts have been posted.
 uint32_t Striping::usable_rails(Peer& peer, bool is_put) noexcept {
   PeerRails& rails = *peer.rails;
   if (is_put && rails.unstriped != 0) {
@@ -92,7 +92,7 @@ void Striping::advance(Peer& peer) noexcept {
   }
 }
 
-// True: the stripe is all posted.
+// Posts requests of the waiting stripe, and for a put the fence. True: all are posted.
 bool Striping::advance_rail(Peer& peer, uint32_t index) noexcept {
   const Rail& rail = rails_[index];
   PeerRail& end = peer.rails->rails[index];
@@ -158,7 +158,8 @@ void Striping::fail_waiting(Peer& peer, CompletionBatch* batch) noexcept {
   }
 }
 
-// The adapter reports no success of a request without a completion of its own. A failed request is reported.
+// Ends the unsignalled requests of each rail, whose success the adapter does not report: a signalled last
+// request completes and ends them.
 void Striping::post_tails(Peer& peer) noexcept {
   if (peer.rails == nullptr) return;
   for (PeerRail& end : peer.rails->rails) {
@@ -168,7 +169,7 @@ void Striping::post_tails(Peer& peer) noexcept {
     (void)end.send.add(request, true);
     ibv_send_wr* bad = nullptr;
     if (end.send.post(&request, &bad) == 0) continue;
-    // Completions of what was posted may never come, and are not waited for.
+    // The posted requests may never complete, so they are taken to have ended.
     (void)end.send.undo_unposted();
     end.send.abandon();
   }

@@ -5,7 +5,7 @@
 // Invariant: stripes_in_flight_ is the number of stripes that were started and have not ended, over all
 // peers. A rail of a peer has at most one stripe that is not all posted.
 //
-// Threads: everything under the lock of the peer, but where it says otherwise.
+// Threads: everything under the lock of the peer, except where a comment says otherwise.
 #pragma once
 
 #include "rdma/ibv/queue/completion_batch.hpp"
@@ -30,9 +30,10 @@ class Striping {
     return bytes >= stripe_bytes_ && peer.rails != nullptr ? usable_rails(peer, is_put) : 0;
   }
   void open(size_t stripe_bytes) noexcept { stripe_bytes_ = stripe_bytes; }
-  // A stripe on one of these rails is not all posted yet.
+  // True: a stripe on one of these rails is not fully posted yet.
   static bool is_busy(const Peer& peer, uint32_t rails) noexcept;
-  // Cuts the operation into equal stripes. The operation itself keeps the first, which its caller posts.
+  // Cuts the operation into stripes of about the same length. The operation itself keeps the first, which the
+  // caller posts.
   void begin(Peer& peer, Operation& operation, uint32_t rails, const Transport::Pinned& remote,
              const Transport::Pinned& local) noexcept;
   // Posts as much of the waiting stripes as there is room for.
@@ -40,15 +41,15 @@ class Striping {
   // The last request of the stripe has completed.
   void complete_stripe(Peer& peer, const Stripe& stripe, Status status,
                        CompletionBatch* batch) noexcept;
-  // Of a disconnected peer: ends waiting stripes whose rail has nothing under way.
+  // For a disconnected peer: ends waiting stripes whose rail has nothing under way.
   void fail_waiting(Peer& peer, CompletionBatch* batch) noexcept;
-  // Of a disconnected peer: posts a last request on each rail, whose end is the end of all before it.
+  // For a disconnected peer: posts a last request on each rail, whose completion ends all before it.
   void post_tails(Peer& peer) noexcept;
 
   static bool has_stripes(const Peer& peer) noexcept {
     return peer.rails != nullptr && peer.rails->stripes != 0;
   }
-  // Of all peers. Any thread, without a lock.
+  // Whether no peer has a stripe under way. Any thread, without a lock.
   bool is_idle() const noexcept { return stripes_in_flight_.load(std::memory_order_relaxed) == 0; }
 
  private:
