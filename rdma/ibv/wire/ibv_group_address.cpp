@@ -3,10 +3,10 @@
 //
 //     0  magic "HYIM"
 //     4  version, 1
-//     6  bytes in all
-//     8  rank, ranks of the group
+//     6  length of the group address
+//     8  rank, number of ranks of the group
 //    16  endpoint address of verbs (64, and 24 for each rail; ibv_wire.cpp)
-//        checksum of all before it (8)
+//        checksum of all bytes before it (8)
 #include "rdma/ibv/wire/ibv_group_address.hpp"
 
 #include "rdma/little_endian.hpp"
@@ -22,19 +22,19 @@ constexpr size_t kSumBytes = 8;
 using little_endian::get;
 using little_endian::put;
 
-// FNV-1a: finds damage, keeps nobody out.
+// FNV-1a: detects damage, but not a forged address.
 uint64_t sum_of(std::span<const std::byte> bytes) noexcept {
   uint64_t sum = 0xcbf29ce484222325;
-  for (const std::byte one : bytes) sum = (sum ^ std::to_integer<uint64_t>(one)) * 0x100000001b3;
+  for (const std::byte byte : bytes) sum = (sum ^ std::to_integer<uint64_t>(byte)) * 0x100000001b3;
   return sum;
 }
 
-// What begins as it should, ends where it should, and has not changed on its way.
+// Checks the magic number, the version, the length and the checksum.
 Status check_frame(std::span<const std::byte> in) noexcept {
   if (in.size() < group_address_bytes(0))
     return fail(Status::kBadArg,
-                "a group address has %zu to %zu bytes, this one %zu: hand on all of "
-                "what group_address() gave",
+                "a group address has %zu to %zu bytes, this one %zu: pass all bytes that "
+                "group_address() returned",
                 group_address_bytes(0), kMaxGroupAddressBytes, in.size());
   if (get(in.data(), 4) != kGroupMagic)
     return fail(Status::kBadArg, "not a group address of verbs: wrong magic number %#x",
@@ -50,13 +50,13 @@ Status check_frame(std::span<const std::byte> in) noexcept {
   if (bytes != in.size())
     return fail(
         Status::kBadArg,
-        "a group address of %zu bytes in %zu: hand on all of what group_address() gave, and "
-        "nothing more",
+        "a group address of %zu bytes in %zu: pass all bytes that group_address() returned, and no "
+        "more",
         static_cast<size_t>(bytes), in.size());
   const size_t summed = in.size() - kSumBytes;
   if (get(in.data() + summed, kSumBytes) != sum_of(in.first(summed)))
     return fail(Status::kBadArg,
-                "a group address of %zu bytes whose checksum is wrong: it was changed on its way",
+                "a group address of %zu bytes with a wrong checksum: it was changed in transit",
                 in.size());
   return Status::kOk;
 }
@@ -86,7 +86,7 @@ Status decode_group_address(std::span<const std::byte> in, GroupAddress* endpoin
       in.subspan(kEndpointAt, in.size() - kEndpointAt - kSumBytes);
   if (const Status status = decode_endpoint(inner, &read.endpoint); status != Status::kOk)
     return status;
-  // A group is called what its first rank has drawn.
+  // The name of a group is the nonce of its rank 0.
   const uint64_t nonce = read.endpoint.address.nonce;
   if (read.endpoint.group == 0 || nonce == 0 || (read.rank == 0) != (read.endpoint.group == nonce))
     return fail(Status::kBadArg,

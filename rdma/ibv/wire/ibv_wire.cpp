@@ -125,7 +125,7 @@ void encode_endpoint(const EndpointAddress& endpoint, std::byte* out) noexcept {
 
 namespace {
 
-// The rails of an endpoint address whose length is right.
+// Reads the rails of an endpoint address, whose length has been checked.
 Status read_rails(Reader& reader, uint32_t count, EndpointAddress* endpoint) noexcept {
   endpoint->rail_count = count;
   for (uint32_t i = 0; i < count; ++i) {
@@ -141,10 +141,9 @@ Status read_rails(Reader& reader, uint32_t count, EndpointAddress* endpoint) noe
                   "an endpoint address of verbs with reserved bytes of rail %u that are not zero",
                   i + 1);
     if (rail.mtu < IBV_MTU_256 || rail.mtu > IBV_MTU_4096)
-      return fail(
-          Status::kBadArg,
-          "an endpoint address of verbs with a packet size of rail %u that does not exist (%u)",
-          i + 1, rail.mtu);
+      return fail(Status::kBadArg,
+                  "an endpoint address of verbs with an invalid packet size of rail %u (%u)", i + 1,
+                  rail.mtu);
   }
   return Status::kOk;
 }
@@ -186,12 +185,11 @@ Status decode_endpoint(std::span<const std::byte> in, EndpointAddress* endpoint)
     return fail(Status::kBadArg,
                 "an endpoint address of verbs with reserved bytes that are not zero");
   if (address.mtu < IBV_MTU_256 || address.mtu > IBV_MTU_4096)
-    return fail(Status::kBadArg,
-                "an endpoint address of verbs with a packet size that does not exist (%u)",
+    return fail(Status::kBadArg, "an endpoint address of verbs with an invalid packet size (%u)",
                 address.mtu);
   if (address.datagram_queue > 0xff'ffff)
     return fail(Status::kBadArg,
-                "an endpoint address of verbs with a queue pair that cannot be (%#x)",
+                "an endpoint address of verbs with an invalid queue pair number (%#x)",
                 address.datagram_queue);
   if (const Status status = read_rails(reader, rails, &read); status != Status::kOk) return status;
   *endpoint = read;
@@ -238,7 +236,7 @@ Status read_rails(Reader& reader, Handshake* handshake) noexcept {
       return fail(Status::kBadArg, "a handshake of verbs with reserved bits of rail %u", i + 1);
     if (rail.queue_pair > 0xff'ffff || rail.sequence > 0xff'ffff)
       return fail(Status::kBadArg,
-                  "a handshake of verbs for a queue pair of rail %u that cannot be (%#x)", i + 1,
+                  "a handshake of verbs with an invalid queue pair number of rail %u (%#x)", i + 1,
                   rail.queue_pair);
     rail.is_ready = flags != 0;
   }
@@ -248,8 +246,8 @@ Status read_rails(Reader& reader, Handshake* handshake) noexcept {
 }  // namespace
 
 Status decode_handshake(std::span<const std::byte> in, Handshake* handshake) noexcept {
-  // For each rail there is a part in the endpoint address and one behind it; the endpoint address says how
-  // many, and is checked.
+  // Each rail has an entry in the endpoint address and one behind it, so the length gives their number.
+  // decode_endpoint() fails below if the count in the endpoint address differs.
   const size_t more = in.size() - kHandshakeBytes;
   if (in.size() < kHandshakeBytes || in.size() > handshake_bytes(kMaxRails - 1) ||
       more % (kEndpointRailBytes + kHandshakeRailBytes) != 0)
@@ -274,7 +272,7 @@ Status decode_handshake(std::span<const std::byte> in, Handshake* handshake) noe
   if (flags > (kCanReceive | kOpen))
     return fail(Status::kBadArg, "a handshake of verbs with reserved bits that are not zero");
   if (read.queue_pair > 0xff'ffff || read.sequence > 0xff'ffff)
-    return fail(Status::kBadArg, "a handshake of verbs for a queue pair that cannot be (%#x)",
+    return fail(Status::kBadArg, "a handshake of verbs with an invalid queue pair number (%#x)",
                 read.queue_pair);
   read.can_receive = (flags & kCanReceive) != 0;
   read.open = (flags & kOpen) != 0;
