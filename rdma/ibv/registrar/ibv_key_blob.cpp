@@ -1,5 +1,5 @@
-// Encodes the verbs keys that are sent to peers, and checks those that peers send. The registrars of one port
-// and of several export and import keys with it.
+// Encodes the verbs keys that are sent to peers, and checks those that peers send. IbvRegistrar and
+// RailRegistrar export and import keys with it.
 #include "rdma/ibv/registrar/ibv_key_blob.hpp"
 
 #include "rdma/little_endian.hpp"

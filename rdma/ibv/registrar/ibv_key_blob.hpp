@@ -1,9 +1,9 @@
-// How a verbs key travels to a peer: 32 bytes and 4 for each rail (ibv_rails.hpp), little-endian.
+// The wire format of a verbs key: 32 bytes, and 4 for each rail (rdma/ibv/queue/rails.hpp), little-endian.
 //
 //    offset  bytes  field
 //         0      4  magic "HYIB"
 //         4      2  version, 1
-//         6      2  how many rails
+//         6      2  number of rails
 //         8      8  first address
 //        16      8  length in bytes
 //        24      4  rkey
@@ -36,8 +36,8 @@ constexpr size_t ibv_blob_bytes(uint32_t rail_count) noexcept {
 // Writes ibv_blob_bytes().
 void encode_ibv_key(const IbvKeyBlob& key, std::byte* blob) noexcept;
 
-// Reads a peer's blob, in which anything may be wrong. *key is unchanged on failure.
-// Errors: kBadArg, with a text that says what is wrong.
+// Decodes a peer's blob and checks every field. *key is unchanged on failure. Errors: kBadArg, with the fault
+// in the text.
 Status decode_ibv_key(const std::byte* blob, size_t len, IbvKeyBlob* key) noexcept;
 
 }  // namespace hydrant

@@ -1,5 +1,5 @@
 // Registers memory with ibv_reg_mr for the pin cache. ibv_device.cpp finds and opens devices;
-// rail_registrar.cpp uses one such registrar per device.
+// rail_registrar.cpp uses an IbvRegistrar for each device.
 #include "rdma/ibv/registrar/ibv_registrar.hpp"
 
 #include "firehose/base/config/config_grammar.hpp"
@@ -21,10 +21,12 @@
 #include <unistd.h>
 #include <utility>
 
-// In libibverbs from rdma-core 34 on. Weak, so that a program runs with an older one, too: null there.
+// Exists in libibverbs from rdma-core 34 on. Weak, so that a program also runs with an older library: null
+// there.
 extern "C" ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova,
                                      int fd, int access) __attribute__((weak));
-// In libibverbs from rdma-core 35 on. By another name, because the type of the answer is as young.
+// Exists in libibverbs from rdma-core 35 on. Declared by another name, because older headers lack the type of
+// its result.
 extern "C" int hydrant_ibv_fork_status() __asm__("ibv_is_fork_initialized") __attribute__((weak));
 
 namespace hydrant {
@@ -53,9 +55,9 @@ IbvKey load_key(const std::byte* key) noexcept {
 
 void store_key(const IbvKey& key, std::byte* out) noexcept { std::memcpy(out, &key, sizeof key); }
 
-// With its fork protection, libibverbs keeps registered memory from children (MADV_DONTFORK), and at the end
-// of a registration gives what is at the address to children again. Older libraries do not say whether it is
-// active; the user asks them for it by the environment.
+// Whether the fork protection of libibverbs is active. It hides registered memory from children
+// (MADV_DONTFORK), and when a registration ends, undoes that for whatever is mapped at the address by then.
+// Older libraries do not report whether it is active; the user requests it by the environment.
 bool protects_from_fork() noexcept {
   constexpr int kEnabled = 1;  // IBV_FORK_ENABLED; 2: the kernel copies pinned pages at a fork
   if (&hydrant_ibv_fork_status != nullptr) return hydrant_ibv_fork_status() == kEnabled;
@@ -68,14 +70,14 @@ const char* memlock_text(char* text, size_t room) noexcept {
   return format_size_rounded(known ? limit.rlim_cur : kUnlimited, text, room);
 }
 
-// What the kernel's answer means to the cache.
+// Translates the error of a registration into a status for the cache.
 Status registration_failed(int error, const void* addr, size_t len, const char* device) noexcept {
   const auto first = static_cast<unsigned long>(reinterpret_cast<uintptr_t>(addr));
   char memlock[32];
   switch (error) {
     case EFAULT:
     case EINVAL:
-    case EOPNOTSUPP:  // memory that may not be pinned for long: direct-access files
+    case EOPNOTSUPP:  // long-term pinning is forbidden: direct-access (DAX) files
       return fail(
           Status::kRefused,
           "%s does not register [%#lx, +%zu) with this right: %s (unmapped, read-only for a right "
@@ -199,9 +201,9 @@ Status IbvRegistrar::current_pd(ibv_pd** pd) noexcept {
   if (protection_domain() == nullptr) {
     const Status status = open_device(device_name_);
     if (status != Status::kOk) {
-      // It worked in the parent: what cannot be used here any more has broken.
+      // The device worked in the parent, so a device that is unusable now has failed: kBroken.
       return add_context(status == Status::kUnsupported ? Status::kBroken : status,
-                         "opening it again after a fork");
+                         "opening the device again after a fork");
     }
   }
   *pd = protection_domain();
@@ -344,7 +346,7 @@ Status IbvRegistrar::implicit_key(Access access, std::byte* key) noexcept {
     return fail(Status::kRefused, "%s has no remote atomic operations", device_name_);
   }
   ibv_pd* pd = nullptr;
-  Status status = current_pd(&pd);  // before the lock, which it may take
+  Status status = current_pd(&pd);  // before mu_ is locked, because it may lock mu_ itself
   if (status != Status::kOk) return status;
   const MutexLock lock(mu_);
   ibv_mr*& mr = implicit_[bits(access)];
@@ -359,10 +361,10 @@ Status IbvRegistrar::implicit_key(Access access, std::byte* key) noexcept {
 
 void IbvRegistrar::forget_in_child() noexcept {
   mu_.reset_in_child();
-  const MutexLock lock(mu_);  // nobody else is here: for the annotations' sake
+  const MutexLock lock(mu_);  // for the thread-safety annotations: the child has a single thread
   if (context_ != nullptr) {
-    // Not ibv_close_device: it frees memory, which is not safe here, and tells the device about objects
-    // that are the parent's. The library's structures stay behind.
+    // ibv_close_device() is not called: it frees memory, which is not safe here, and sends the device
+    // commands about objects of the parent. The library's structures are leaked.
     descriptors_.close_in_child(*context_);
   }
   context_ = nullptr;

@@ -1,4 +1,4 @@
-// Registers memory with each device of a process that uses several ports, with all of them or none.
+// Registers memory with all devices of a process that uses several ports, or with none of them.
 // IbvTransport creates it; the pin cache then calls it on misses and evictions.
 #include "rdma/ibv/registrar/rail_registrar.hpp"
 
@@ -48,7 +48,8 @@ Status RailRegistrar::create(std::span<ibv_pd* const> domains, std::unique_ptr<R
   return Status::kOk;
 }
 
-// What all devices can do. Each charges the process for what is registered with it.
+// Combines the traits: those that all devices support. Each device charges the process for its own
+// registrations, so max_charge_bytes is divided by their number.
 void RailRegistrar::read_traits() noexcept {
   traits_ = registrars_[0]->traits();
   for (uint32_t i = 1; i < devices_; ++i) {
@@ -82,10 +83,9 @@ Status RailRegistrar::pin_with_all(MemoryRange range, std::byte* key, One one) n
       const auto* key_there = reinterpret_cast<const std::byte*>(&keys[i]);
       is_undone &= registrars_[i]->unpin(range, key_there) == UnpinResult::kDone;
     }
-    // The text is that of the refusal, whatever became of the rest.
-    return is_undone
-               ? status
-               : fail(status, "%s (and what was registered before it could not be undone)", why);
+    // Status and text are those of the refusal, even if the rest could not be undone.
+    return is_undone ? status
+                     : fail(status, "%s (and an earlier registration could not be undone)", why);
   }
   store(keys, key);
   return Status::kOk;
@@ -132,7 +132,7 @@ Status RailRegistrar::export_key(MemoryRange range, const std::byte* key, std::b
 Status RailRegistrar::import_key(const std::byte* blob, size_t len, std::byte* key) noexcept {
   IbvKeyBlob in;
   if (const Status status = decode_ibv_key(blob, len, &in); status != Status::kOk) return status;
-  // A port that the peer lacks has no key, and nothing goes by it to that peer.
+  // A port that the peer lacks gets a key of zero, which no operation to that peer uses.
   for (uint32_t port = 0; port < ports_; ++port) {
     IbvKey made;
     if (port == 0) made.rkey = in.rkey;

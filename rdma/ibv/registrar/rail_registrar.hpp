@@ -1,10 +1,10 @@
-// The registrar of a transport that talks by several ports: memory is registered once with each device that
-// they belong to, in the domain that the transport has there.
+// The registrar of a transport that uses several ports. Memory is registered once with each device of these
+// ports, in the transport's protection domain on that device.
 //
-// A key is a key of IbvRegistrar's for each port, the first port's first; those of one device are the same.
-// What a peer exports has a key for each of its ports; those that this rank has no port for are left out.
-// A registration that one device refuses is undone with the others, and answered as that device's registrar
-// answers.
+// A key is an array of IbvKeys, one for each port, in the order of the ports; ports of one device have the
+// same. A key that a peer exports has an entry for each of its ports; import_key() drops entries beyond this
+// rank's ports. If a device refuses a registration, it is undone with the others, and pin() fails with the
+// status and text of that device's registrar.
 //
 // Threads: as every registrar. Fork: as IbvRegistrar over a domain that is not its own.
 #pragma once
@@ -22,14 +22,14 @@ namespace hydrant {
 
 class RailRegistrar final : public Registrar {
  public:
-  // One domain for each port, at least one and at most ibv::kMaxRails; they must outlive the registrar.
+  // `domains`: a protection domain for each port, 1 to ibv::kMaxRails; they must outlive the registrar.
   // `kept_bytes`: as IbvRegistrar::keep_back(). Errors: those of IbvRegistrar::create().
   static Status create(std::span<ibv_pd* const> domains, std::unique_ptr<Registrar>* out,
                        uint64_t kept_bytes = 0) noexcept;
 
   const RegistrarTraits& traits() const noexcept override { return traits_; }
   Status pin(MemoryRange range, Access access, std::byte* key) noexcept override;
-  // What cannot be undone with one device is undone with the others.
+  // Unpins with all devices, even if one of them fails, and returns the worst result.
   UnpinResult unpin(MemoryRange range, const std::byte* key) noexcept override;
   Status export_key(MemoryRange range, const std::byte* key, std::byte* blob,
                     size_t* len) noexcept override;
@@ -42,12 +42,12 @@ class RailRegistrar final : public Registrar {
  private:
   RailRegistrar() noexcept = default;
   void read_traits() noexcept;
-  // `one(registrar, key)` with each device; all or none.
+  // Calls one(registrar, key), a pin, for each device; undoes all if one fails.
   template <typename One>
   Status pin_with_all(MemoryRange range, std::byte* key, One one) noexcept;
   // Writes the keys of all ports, given those of the devices.
   void store(const IbvKey* of_devices, std::byte* key) const noexcept;
-  // The key of the port by which device `i` was found first.
+  // The key of device `i`, at the place of its first port.
   const std::byte* key_of(uint32_t i, const std::byte* key) const noexcept {
     return key + size_t{first_port_[i]} * sizeof(IbvKey);
   }

@@ -22,7 +22,8 @@ Status VerbsMemory::open(ibv_pd* pd, size_t bytes, int access, const char* what)
     return fail(Status::kResource, "no memory for %s: %zu bytes: %s", what, bytes_,
                 errno_text(errno));
   data_ = static_cast<std::byte*>(mapped);
-  // A child of a fork must not take the pages away from under the adapter.
+  // A fork must not make the pages copy-on-write: a later write would give this process new pages, while the
+  // adapter keeps using the old ones.
   (void)madvise(mapped, bytes_, MADV_DONTFORK);
   errno = 0;
   registration_.reset(ibv_reg_mr(pd, mapped, bytes_, access));

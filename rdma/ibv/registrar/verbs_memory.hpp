@@ -16,11 +16,12 @@ class VerbsMemory {
   VerbsMemory(const VerbsMemory&) = delete;
   VerbsMemory& operator=(const VerbsMemory&) = delete;
 
-  // `access` is IBV_ACCESS_*. Errors: kResource, with what is to be raised. Once.
+  // Maps and registers `bytes` bytes, once. `access`: IBV_ACCESS_*; `what`: for the error text. Errors:
+  // kResource, with the limit to raise.
   Status open(ibv_pd* pd, size_t bytes, int access, const char* what) noexcept;
 
   void close() noexcept;
-  // What open() registers when asked for `bytes`: whole pages.
+  // The length that open() registers for `bytes`: whole pages.
   static size_t registered_bytes(size_t bytes) noexcept;
 
   std::byte* data() const noexcept { return data_; }

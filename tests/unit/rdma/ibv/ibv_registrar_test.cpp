@@ -476,7 +476,8 @@ TEST_F(IbvRegistrarTest, ChildWithoutItsDeviceIsBroken) {
     fake_verbs::fail_call(Call::kOpenDevice, EACCES);
     Key key;
     const bool broken = pin(kRange, Access::kLocalWrite, &key) == Status::kBroken;
-    const bool said = std::strstr(last_error_text(), "opening it again after a fork") != nullptr;
+    const bool said =
+        std::strstr(last_error_text(), "opening the device again after a fork") != nullptr;
     return broken && said && pin(kRange, Access::kLocalWrite, &key) == Status::kOk;
   }));
 }
