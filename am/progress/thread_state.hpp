@@ -49,7 +49,7 @@ class DeferredMessages {
   DeferredMessages(DeferredMessages&& other) noexcept
       : first_(std::move(other.first_)), last_(std::exchange(other.last_, nullptr)) {}
   DeferredMessages& operator=(DeferredMessages&&) = delete;
-  // One by one: the default would recurse as deep as the list is long.
+  // Deletes the messages in a loop: the default would recurse as deep as the list is long.
   ~DeferredMessages() {
     while (take_first() != nullptr) {
     }

@@ -23,7 +23,7 @@ struct Neighbourhood {
 };
 
 const Neighbourhood& neighbourhood() noexcept;
-// Of any rank of the job: the lowest rank of its host, and the index of its neighbourhood.
+// The location of a rank: the lowest rank of its host, and the index of its neighbourhood.
 struct RankLocation {
   Rank host = 0;
   uint32_t supernode = 0;

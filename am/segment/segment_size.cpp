@@ -28,7 +28,8 @@ constexpr uint64_t kMax = uint64_t{1} << 44;
 
 // Slices of the node's file begin at one.
 constexpr uint64_t kHugePage = uint64_t{2} << 20;
-// What a limited address space keeps for stacks, heaps and buffers at least, if that is not most of it.
+// At least this much of a limited address space is left for stacks, heaps and buffers, unless that would be
+// most of it.
 constexpr uint64_t kMinLeft = uint64_t{64} << 20;
 
 enum class Source { kMemory, kVariable, kFileSize, kAddressSpace };
@@ -197,7 +198,7 @@ void count_process_limits() noexcept {
   if (file != kUnlimited) bound(max_in_file(file, ranks_of_host), Source::kFileSize, file);
   const AddressSpace space = read_address_space();
   if (space.limit_bytes == kUnlimited) return;
-  // What is mapped is not known without /proc.
+  // Without /proc the size of the mapped memory is unknown: assume half of the limit.
   const uint64_t used = space.used_bytes != 0 ? space.used_bytes : space.limit_bytes / 2;
   const uint64_t left = space.limit_bytes - std::min(space.limit_bytes, used);
   bound(max_in_address_space(left, ranks_of_host), Source::kAddressSpace, left);

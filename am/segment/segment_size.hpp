@@ -34,12 +34,12 @@ uint64_t max_in_address_space(uint64_t left, uint32_t ranks_here) noexcept;
 
 // Decides once, at job start. Errors: kBadArg for an invalid GASNET_MAX_SEGSIZE.
 Status choose_max_segment(uint32_t ranks_here) noexcept;
-// Counts the limits of file sizes and address space anew: the library has mapped its own memory.
+// Reads the limits of file sizes and address space again, after the library has mapped its own memory.
 void count_process_limits() noexcept;
 // A page at least.
 uintptr_t max_local_segment() noexcept;
-// What an attach accepts, and may then be refused: the maximum without the limits of file sizes and address
-// space, of which the latter is an estimate.
+// The maximum that an attach attempts. It ignores the limits of file sizes and address space, the latter of
+// which is an estimate, so the attach may still fail.
 uintptr_t max_attempted_segment() noexcept;
 // True if the maximum is GASNET_MAX_SEGSIZE and no limit is less.
 bool max_segment_is_asked_for() noexcept;

@@ -29,7 +29,7 @@ struct Displayed {
   char* pending_line;  // null once written
 };
 
-// One entry per displayed name; never shrinks.
+// The displayed names, with an entry for each; never shrinks.
 struct DisplayList {
   Mutex mutex;
   Displayed* first HYDRANT_GUARDED_BY(mutex) = nullptr;
