@@ -24,7 +24,7 @@ constexpr std::size_t kBytes = 64 * 1024;
 constexpr std::size_t kMaxMessage = 2048;
 constexpr uint32_t kRanks = 2;
 
-// What both processes see beside the messages.
+// Memory that both processes share, beside the messages.
 struct Shared {
   std::atomic<unsigned> registered{0}, deregistered{0};  // by the target
   std::atomic<bool> ready{false}, free_it{false}, freed{false}, stop{false};
@@ -59,7 +59,8 @@ struct Process {
   hydrant_remote_t remote = 0;
 };
 
-// The lane travels in front: a request may be answered by a reply, a reply makes nobody send.
+// The first byte of a frame is the lane: the receiver of a request may send a reply, that of a reply sends
+// nothing.
 int send_message(void* user, uint32_t, uint32_t lane, void*, const void* message, size_t len) {
   std::array<char, 1 + kMaxMessage> frame;
   frame[0] = static_cast<char>(lane);
@@ -133,7 +134,7 @@ int serve(Process process) {
     (void)hydrant_invalidate(process.domain, shared->buffer, kBytes);  // "I am about to free this"
     // Until no peer can write to it any more: the recall is on its way, operations end.
     while (hydrant_remote_quiet(process.remote) == GASNET_ERR_NOT_READY) progress(process);
-    std::memset(shared->buffer, '-', kBytes);  // somebody else's now
+    std::memset(shared->buffer, '-', kBytes);  // the memory may be reused now
     shared->freed = true;
   }
   stop(process);

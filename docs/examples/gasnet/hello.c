@@ -1,4 +1,4 @@
-/* hello.c - the smallest job: every rank says who it is.
+/* hello.c - the smallest job: every rank prints its number.
  *
  *   hydrant-run -n 4 ./hello          GASNET_PSHM_NODES=4 ./hello          mpirun -n 4 ./hello
  */

@@ -36,7 +36,7 @@ int main(int argc, char** argv) {
   if (gex_Client_Init(&client, &endpoint, &team, "PING_PONG", &argc, &argv, 0) != GASNET_OK)
     return 1;
   if (gex_EP_RegisterHandlers(endpoint, handlers, 2) != GASNET_OK) gasnet_exit(1);
-  gasnet_barrier(0, GASNET_BARRIERFLAG_UNNAMED); /* nobody sends before all have registered */
+  gasnet_barrier(0, GASNET_BARRIERFLAG_UNNAMED); /* all ranks register before any of them sends */
 
   rank = gex_TM_QueryRank(team);
   peer = gex_TM_QuerySize(team) - 1;

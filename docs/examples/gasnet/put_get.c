@@ -46,7 +46,7 @@ int main(int argc, char** argv) {
   right = (rank + 1) % gex_TM_QuerySize(team);
   gex_Event_Wait(gex_EP_QueryBoundSegmentNB(team, right, &theirs, NULL, NULL, 0));
 
-  /* Where the neighbour's heap is, it has to say itself: at the start of its segment. */
+  /* Each rank publishes the address of its heap at the start of its segment. */
   *(void**)gex_Segment_QueryAddr(segment) = heap;
   barrier();
   gex_RMA_GetBlocking(team, &their_heap, right, theirs, sizeof their_heap, 0);
