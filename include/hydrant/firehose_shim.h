@@ -36,7 +36,7 @@ extern "C" {
 
 #define HYDRANT_FH_SHAPE(mode, client_bytes) (HYDRANT_FH_ABI << 24 | (mode) << 16 | (client_bytes))
 
-/* One initialised firehose; NULL before firehose_init. */
+/* An initialised firehose; NULL before firehose_init. */
 typedef struct hydrant_fh hydrant_fh_t;
 
 /* A remote pin that may have to wait. The library uses the client's fields only through the functions

@@ -13,7 +13,7 @@
 
 HYDRANT_GASNET_BEGIN
 
-/* One copy between [local, local+bytes) in this process and [remote, remote+bytes) of `rank`. */
+/* A copy between [local, local+bytes) in this process and [remote, remote+bytes) of `rank`. */
 typedef struct {
   gex_Rank_t rank;
   void* remote;

@@ -73,7 +73,7 @@ void hydrant_tools_fence_after(int flags) {
   } while (0)
 #endif
 
-/* One read-modify-write: relaxed without flags, sequentially consistent with any flag. Written twice
+/* A read-modify-write: relaxed without flags, sequentially consistent with any flag. Written twice
  * because compilers need a constant memory order even without optimisation. */
 #define HYDRANT_TOOLS_RMW(result, flags, builtin, ...) \
   do {                                                 \

@@ -28,7 +28,7 @@ typedef struct {
   const void* maxaddr;
 } hydrant_tools_blocks_t;
 
-/* One or several bits and their name. */
+/* A set of one or several bits and its name. */
 typedef struct {
   uint64_t bits;
   const char* name;

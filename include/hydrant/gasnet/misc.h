@@ -83,8 +83,8 @@ uint64_t hydrant_tools_zero_bytes(uint64_t x) {
 }
 GASNETT_INLINE(hydrant_tools_count0s_uint64)
 int hydrant_tools_count0s_uint64(uint64_t x) {
-  /* One bit per zero byte, moved to the byte's lowest bit; the multiplication sums them in the highest
-   * byte. */
+  /* The shift leaves one bit per zero byte, in the lowest bit of the byte; the multiplication sums them in
+   * the highest byte. */
   return HYDRANT_TOOLS_CAST(
       int, ((hydrant_tools_zero_bytes(x) >> 7) * UINT64_C(0x0101010101010101)) >> 56);
 }

@@ -47,7 +47,7 @@ struct hydrant_small_counts {
 struct hydrant_path_counts {
   uint64_t ops, bytes;
 };
-/* What a thread knows about one rank, and counts of its operations there. Written by its thread only. */
+/* A thread's knowledge of a rank's segment, and counts of its operations there. Only its thread writes it. */
 struct hydrant_peer {
   uintptr_t addr;  /* of the segment that is mapped here, in its owner's address space */
   uintptr_t size;  /* bytes; 0: no segment, or not looked up yet */
