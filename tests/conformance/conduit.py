@@ -42,7 +42,7 @@ def links(folder):
 
 
 def settings(args, firehose):
-    """What make is told about the firehose to be built with."""
+    """Returns the variables for make that choose the firehose."""
     theirs = f"-I{args.gasnet}/other/firehose {LEAST}"
     if firehose == "gasnet":
         return [f"fh_extralibcflags={theirs}"]
@@ -52,7 +52,7 @@ def settings(args, firehose):
 
 
 def commands(args, folder, firehose):
-    """What builds the conduit and the programs in this folder."""
+    """Yields the commands that build the conduit and the programs in this folder."""
     make = ["make", "-C", "ibv-conduit", *settings(args, firehose)]
     yield [*make, "libgasnet-ibv-seq.a"]
     for program in args.programs:
@@ -68,7 +68,7 @@ def run(command, folder, log):
 
 
 def problem_of(symbols, firehose):
-    """What a program's symbols say against it, or ""."""
+    """Returns the error that a program's symbols show, or ""."""
     names = {line.split()[-1] for line in symbols.splitlines() if line.strip()}
     wanted, other = (OURS, THEIRS) if firehose == "ours" else (THEIRS, OURS)
     if wanted not in names:

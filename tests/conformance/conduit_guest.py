@@ -17,7 +17,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 RANKS = 2
 
-# What a rank may pin. "crossed": too little for both directions of crossed_puts.c at once.
+# Limits of the memory that a rank may pin. "crossed" is too little for both directions of crossed_puts.c at
+# once.
 LIMITS = {
     "default": {},
     "small": {"GASNET_FIREHOSE_M": "16MB", "GASNET_FIREHOSE_MAXVICTIM_M": "4MB", "GASNET_FIREHOSE_R": "16",
@@ -25,8 +26,8 @@ LIMITS = {
     "crossed": {"GASNET_FIREHOSE_M": "8MB", "GASNET_FIREHOSE_MAXVICTIM_M": "2MB", "GASNET_FIREHOSE_R": "4",
                 "GASNET_FIREHOSE_MAXVICTIM_R": "2", "GASNET_FIREHOSE_MAXREGION_SIZE": "1MB"},
 }
-# Of the suite's programs those for one thread; of testexit none: how a job ends is not firehose's. Those that
-# take minutes with an emulated device have fewer rounds.
+# The single-threaded programs of the suite run, except testexit: firehose does not affect how a job ends.
+# Programs that take minutes with an emulated device have fewer rounds.
 SHORTER = {"testam": [("100", "1024")], "testbarrierlate": [],
            "testlarge": [("10", "1048576"), ("-out", "10", "1048576")],
            "testqueue": [("1", "64", "131072"), ("-out", "1", "64", "131072")]}
@@ -47,7 +48,7 @@ ENVIRONMENT = {
     "GASNET_IBV_SPAWNER": "ssh", "GASNET_SSH_SERVERS": "guest0", "GASNET_MASTERIP": "127.0.0.1",
     "GASNET_HOST_DETECT": "hostname", "GASNET_SUPERNODE_MAXSIZE": "1",
     "GASNET_PHYSMEM_MAX": "512M", "GASNET_MAX_SEGSIZE": "64M/P", "GASNET_EXITTIMEOUT": "10",
-    # What the device lacks, without a warning each time.
+    # Turns off what the device lacks, so that no run warns of it.
     "GASNET_USE_XRC": "0", "GASNET_ODP_VERBOSE": "0", "GASNET_QP_TIMEOUT": "18",
     "GASNET_DUMMY": "GASNet dummy value", "FIREHOSE_WAIT_WARN": "20",
 }
@@ -58,7 +59,7 @@ chmod +x /bin/ssh
 
 
 class Start:
-    """One run of a program; the attributes are those that run.py looks at."""
+    """A run of a program; the attributes are those that run.py reads."""
 
     def __init__(self, binary, arguments, limits, lids):
         self.program = types.SimpleNamespace(status=0, may_complain=False,
@@ -82,14 +83,14 @@ def build_lids(folder):
 
 
 def stripped(binary, folder):
-    """A copy without symbols, which a guest would keep in its memory."""
+    """Returns a copy without symbols, because a guest keeps its files in memory."""
     folder.mkdir(parents=True, exist_ok=True)
     subprocess.run(["strip", "-o", folder / binary.name, binary], check=True)
     return folder / binary.name
 
 
 def run_all(args, folder, starts):
-    """(what became of it, "" if it passed; what it wrote) for each of them, in one guest."""
+    """Runs the starts in one guest. Returns for each its failure, "" if it passed, and its output."""
     mark = uuid.uuid4().hex
     script = folder / f"{mark}.sh"
     script.write_text(SETUP + run.guest_script(args, starts, mark))
@@ -102,34 +103,34 @@ def run_all(args, folder, starts):
                *(f"--environment={name}={value}" for name, value in passed_on.items()), "--", "sh", script]
     text = subprocess.run(command, capture_output=True, text=True, errors="replace").stdout
     script.unlink()
-    ended = run.said_in_guest(text, mark, len(starts))
-    return [(start.judge(status, said), said) for start, (status, said) in zip(starts, ended)]
+    ended = run.results_in_guest(text, mark, len(starts))
+    return [(start.judge(status, output), output) for start, (status, output) in zip(starts, ended)]
 
 
-def log(args, name, said):
+def log(args, name, output):
     args.logs.mkdir(parents=True, exist_ok=True)
-    (args.logs / re.sub(r"[^\w.-]", "_", name)).write_text(said)
+    (args.logs / re.sub(r"[^\w.-]", "_", name)).write_text(output)
 
 
 def run_programs(args, folder, programs, limits):
-    """A cell of the table for each program: "passed" or what became of it."""
+    """Returns a cell of the table for each program: "passed" or its failure."""
     binaries = {name: stripped(folder / "ibv-conduit" / name, folder / "stripped")
                 for name in {program[0] for program in programs}}
     starts = [Start(binaries[name], words, limits, args.lids) for name, *words in programs]
     cells = []
-    for program, (outcome, said) in zip(programs, run_all(args, folder, starts)):
+    for program, (outcome, output) in zip(programs, run_all(args, folder, starts)):
         if outcome:
-            log(args, f"{folder.name}.{limits}.{'_'.join(program)}", said)
+            log(args, f"{folder.name}.{limits}.{'_'.join(program)}", output)
         cells.append(f"**{outcome}**" if outcome else "passed")
     return cells
 
 
 def run_crossed(args, folder):
-    """How many of so many runs of crossed_puts passed."""
+    """Returns how many of args.crossed runs of crossed_puts passed."""
     binary = stripped(folder / "ibv-conduit/crossed_puts", folder / "stripped")
     starts = [Start(binary, [str(args.rounds)], "crossed", args.lids)] * args.crossed
-    became = run_all(args, folder, starts)
-    for number, (outcome, said) in enumerate(became):
+    results = run_all(args, folder, starts)
+    for number, (outcome, output) in enumerate(results):
         if outcome:
-            log(args, f"{folder.name}.crossed.{number}", f"{outcome}\n{said}")
-    return sum(not outcome for outcome, _ in became)
+            log(args, f"{folder.name}.crossed.{number}", f"{outcome}\n{output}")
+    return sum(not outcome for outcome, _ in results)

@@ -38,7 +38,7 @@ static void put(size_t to, size_t from, size_t bytes) {
   gex_RMA_PutNBI(team, peer, theirs + to, mine + from, bytes, GEX_EVENT_DEFER, 0);
 }
 
-/* What the word at this place of a rank's memory is in a round. */
+/* The expected word at this offset of a rank's memory in a round. */
 static uint64_t word(gex_Rank_t writer, uint64_t round, size_t at) {
   return ((uint64_t)writer << 56 | round << 32) + at;
 }
@@ -48,7 +48,7 @@ static void fill(uint64_t round, size_t begin, size_t bytes) {
     *(uint64_t*)(mine + at) = word(me, round, at);
 }
 
-/* What lies at `to` came from `from`. */
+/* Checks that the bytes at `to` came from `from`. */
 static void check(uint64_t round, size_t to, size_t from, size_t bytes) {
   for (size_t at = 0; at < bytes; at += sizeof(uint64_t)) {
     const uint64_t got = *(uint64_t*)(segment + to + at);
@@ -59,7 +59,7 @@ static void check(uint64_t round, size_t to, size_t from, size_t bytes) {
   }
 }
 
-/* One rank's pieces go from the first to the last, the other's the other way. */
+/* Rank 0 puts its pieces from the first to the last, the other rank from the last to the first. */
 static void all_over(uint64_t round) {
   for (size_t piece = 0; piece < PIECES; ++piece) fill(round, piece * STEP_BYTES, PIECE_BYTES);
   barrier();

@@ -2,11 +2,11 @@
 """Compiles GASNet's own test programs, unmodified, against include/ and runs them.
 
 The suite is not part of this project: give the folder that GASNet 2025.8.0 was unpacked into. A program
-passes when it compiles, ends with exit status 0 (testexit: with the status that it is about), and prints no
-line with ERROR or "fatal signal". The table goes to standard output, as docs/conformance.md has it: the rank
-counts that passed, and what became of the others; the output of what failed goes to --logs. Programs run
-with the environment of this one: HYDRANT_PATH=am run.py ... With --guest they run in a machine of their own
-that has a verbs device (tests/verbs/run), with what the environment has of HYDRANT_*, FIREHOSE_*, GASNET_*.
+passes when it compiles, ends with exit status 0 (testexit: with the status that it tests), and prints no
+line with ERROR or "fatal signal". The table goes to standard output, as in docs/conformance.md: the rank
+counts that passed, and how the others failed; the output of failed programs goes to --logs. Programs run with
+the environment of this one: HYDRANT_PATH=am run.py ... With --guest they run in a virtual machine that has a
+verbs device (tests/verbs/run), with the environment's variables HYDRANT_*, FIREHOSE_* and GASNET_*.
 """
 
 import argparse
@@ -58,7 +58,7 @@ def exit_tests():
                           may_complain=True)
 
 
-# What the suite's own harness passes; small counts where it leaves them open.
+# The arguments are those of the suite's own harness; small counts where the harness leaves them open.
 PROGRAMS = [
     Program("testtools.c", ("100",), (1,), TOOLS_MODES),
     Program("testtoolscxx.cc", ("100",), (1,), TOOLS_MODES),
@@ -133,7 +133,7 @@ def compile_command(args, source, mode, debug, out):
 
 
 class Start(NamedTuple):
-    """One start of a program, as a job of so many ranks."""
+    """A start of a program, as a job of `ranks` ranks."""
     program: Program
     binary: str
     ranks: int
@@ -142,19 +142,19 @@ class Start(NamedTuple):
         command = [self.binary, *self.program.arguments]
         if self.program.modes == TOOLS_MODES:
             return command
-        # In a guest nobody else ends it.
+        # In a guest only hydrant-run can end a job that hangs.
         late = ["--timeout", str(args.timeout)] if args.guest else []
         return [f"{args.run}", *late, *args.run_options, "-n", str(self.ranks), *command]
 
     def judge(self, status, text):
-        """What became of it: "" if it passed."""
+        """Returns how the program failed, or "" if it passed."""
         if status != self.program.status:
             return "hangs" if status == TIMED_OUT else f"exit {status}"
         return "ERROR" if BAD_LINE.search(text) and not self.program.may_complain else ""
 
 
 def run_here(args, start):
-    """Its exit status and what it wrote."""
+    """Returns the program's exit status and output."""
     try:
         done = subprocess.run(start.command(args), capture_output=True, text=True, timeout=args.timeout,
                               env=dict(os.environ, **start.program.environment), errors="replace")
@@ -164,7 +164,7 @@ def run_here(args, start):
 
 
 def guest_script(args, starts, mark):
-    """Runs them one after the other; the exit status of each stands behind what it wrote, after the mark."""
+    """Returns a script that runs the starts in turn, and prints the mark and the exit status after each."""
     lines = []
     for start in starts:
         variables = [f"{name}={value}" for name, value in start.program.environment.items()]
@@ -173,16 +173,16 @@ def guest_script(args, starts, mark):
     return "\n".join([*lines, ""])
 
 
-def said_in_guest(text, mark, count):
-    """Of each of so many starts its exit status and what it wrote."""
+def results_in_guest(text, mark, count):
+    """Returns the exit status and output of each of `count` starts."""
     parts = re.split(rf"\n{mark} (\d+)\r?\n", text)
-    found = [(int(status), said) for said, status in zip(parts[::2], parts[1::2])]
-    # What the guest did not come to.
+    found = [(int(status), output) for output, status in zip(parts[::2], parts[1::2])]
+    # The guest did not reach the remaining starts.
     return found + [(TIMED_OUT, parts[-1])] * (count - len(found))
 
 
 def run_in_guest(args, starts):
-    """What run_here() answers of each, in one guest."""
+    """Returns the results of run_here() for all starts, which run in one guest."""
     mark = uuid.uuid4().hex
     script = pathlib.Path(f"{args.work}/{mark}.sh")
     script.write_text(guest_script(args, starts, mark))
@@ -194,7 +194,7 @@ def run_in_guest(args, starts):
                *(f"--file={path}" for path in files), *(f"--environment={text}" for text in passed_on),
                "--", "sh", f"{script}"]
     text = subprocess.run(command, capture_output=True, text=True, errors="replace").stdout
-    return said_in_guest(text, mark, len(starts))
+    return results_in_guest(text, mark, len(starts))
 
 
 def run_all(args, starts):
@@ -215,30 +215,30 @@ def build(args, source, mode, debug):
 
 
 def binaries_of(args, program, columns):
-    """One per column: None where it does not compile, "" where the program is not for that mode."""
+    """Returns a path per column: None if the program does not compile, "" if it is not for that mode."""
     return [build(args, program.source, mode, debug) if mode in program.modes else ""
             for mode, debug in columns]
 
 
 def check(args, group, columns):
-    """The rows of the table for programs of one source: for each its cells, and whether all of each passed.
-    They go to one guest: its start takes longer than most of them."""
+    """Returns the table's rows for programs of one source: for each its cells, and whether all passed. With
+    --guest they share one guest, because its start takes longer than most of them."""
     starts = [Start(program, binary, ranks) for program in group
               for binary in binaries_of(args, program, columns) if binary
               for ranks in program.ranks if not args.ranks or ranks in args.ranks]
-    became = list(zip(starts, run_all(args, starts)))
-    return [[cell(args, binary, [(start, end) for start, end in became
+    results = list(zip(starts, run_all(args, starts)))
+    return [[cell(args, binary, [(start, end) for start, end in results
                                  if start.program == program and start.binary == binary])
              for binary in binaries_of(args, program, columns)] for program in group]
 
 
-def cell(args, binary, became):
+def cell(args, binary, results):
     if binary is None:
         return "does not compile", False
-    if not became:
+    if not results:
         return "–", True
     passed, failed = [], []
-    for start, (status, text) in became:
+    for start, (status, text) in results:
         outcome = start.judge(status, text)
         if not outcome:
             passed.append(str(start.ranks))
@@ -254,7 +254,7 @@ def log(args, name, text):
 
 
 def print_table(args, programs, modes):
-    """One row for each program, one column for each mode, without and with GASNET_DEBUG."""
+    """Prints a row for each program and a column for each mode, without and with GASNET_DEBUG."""
     columns = [(mode, debug) for mode in modes for debug in ((False,) if args.no_debug else (False, True))]
     print("| program | " + " | ".join(f"{mode}{' debug' if debug else ''}" for mode, debug in columns) +
           " |\n|---|" + "---|" * len(columns))

@@ -34,7 +34,8 @@ class RunTest(unittest.TestCase):
         script = run.guest_script(self.args, starts, "MARK")
         text = subprocess.run(["sh", "-c", script], capture_output=True, text=True,
                               timeout=60 * over.PATIENCE).stdout
-        return [start.judge(*end) for start, end in zip(starts, run.said_in_guest(text, "MARK", len(starts)))]
+        ended = run.results_in_guest(text, "MARK", len(starts))
+        return [start.judge(*end) for start, end in zip(starts, ended)]
 
     def test_the_status_is_the_programs(self):
         starts = [self.start("echo fine"), self.start("exit 3"), self.start("exit 3", status=3),
@@ -54,7 +55,7 @@ class RunTest(unittest.TestCase):
                                         self.start(check)]), ["", "exit 1"])
 
     def test_what_a_guest_did_not_come_to_hangs(self):
-        self.assertEqual(run.said_in_guest("one\n\nMARK 0\ntwo", "MARK", 3),
+        self.assertEqual(run.results_in_guest("one\n\nMARK 0\ntwo", "MARK", 3),
                          [(0, "one\n"), (run.TIMED_OUT, "two"), (run.TIMED_OUT, "two")])
 
 
@@ -73,9 +74,9 @@ class ConduitTest(unittest.TestCase):
         script = run.guest_script(types.SimpleNamespace(timeout=1), starts, "MARK")
         text = subprocess.run(["sh", "-c", script], capture_output=True, text=True,
                               timeout=60 * over.PATIENCE).stdout
-        ended = run.said_in_guest(text, "MARK", len(starts))
-        became = [start.judge(*end) for start, end in zip(starts, ended)]
-        self.assertEqual(became, ["", "exit 3", "ERROR", "hangs", ""])
+        ended = run.results_in_guest(text, "MARK", len(starts))
+        results = [start.judge(*end) for start, end in zip(starts, ended)]
+        self.assertEqual(results, ["", "exit 3", "ERROR", "hangs", ""])
 
     def test_which_firehose_a_program_contains(self):
         ours, theirs = f"0 T {conduit.OURS}\n", f"0 T {conduit.THEIRS}\n"
