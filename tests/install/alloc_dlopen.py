@@ -29,7 +29,7 @@ def load(path):
 
 
 def use(path):
-    """What a program does with it; prints the allocator and why it is that one."""
+    """Uses the library as a program does; prints the allocator and why it was chosen."""
     library = load(path)
     pointers = [library.hydrant_alloc(size) for size in (1, 5000, 300_000, 8 * MIB)]
     pointers.append(library.hydrant_alloc_shared(64, 3 * MIB))

@@ -93,8 +93,8 @@ expect checked through_library "${program[@]}" -L"$folder" -lcovered -Wl,-rpath,
 expect checked through_dlopen "${program[@]}" "-DLIBRARY=\"$folder/libcovered.so\"" -ldl
 for name in through_library through_dlopen nohooks; do
   HYDRANT_LOG=info "$folder/$name" checked 2>"$folder/log" || fail "$name with a log"
-  said=$(grep -c 'asks the kernel .*link the program itself with' "$folder/log" || true)
-  [ "$said" = 1 ] || { fail "$name says the remedy $said times" && cat "$folder/log"; }
+  count=$(grep -c 'asks the kernel .*link the program itself with' "$folder/log" || true)
+  [ "$count" = 1 ] || { fail "$name prints the remedy $count times" && cat "$folder/log"; }
 done
 HYDRANT_LOG=info "$folder/plain" watched 2>"$folder/log"
 grep -q 'hits are free of checks' "$folder/log" || fail "plain does not say that hits are free"

@@ -13,9 +13,9 @@ warnings="-pedantic -Wall -Wextra -Wstrict-prototypes -Werror"
 
 # run_job PROGRAM NETWORK MODE
 run_job() {
-  local said ident
-  said=$(timeout "$(patiently 60)" "$run" -n 2 "$1")
-  [ "$(sort <<<"$said")" = $'rank 0 of 2: 49\nrank 1 of 2: 64' ] || { echo "$1 said: $said" && exit 1; }
+  local output ident
+  output=$(timeout "$(patiently 60)" "$run" -n 2 "$1")
+  [ "$(sort <<<"$output")" = $'rank 0 of 2: 49\nrank 1 of 2: 64' ] || { echo "$1: $output" && exit 1; }
   for ident in "GASNetConduitName: ${2^^}" "GASNetThreadModel: GASNET_${3^^}" \
     "GASNetConfig: (libgasnet.a) RELEASE=.*,CONDUIT=${2^^}(.*,THREADMODEL=${3^^},"; do
     grep -aq "\$$ident" "$1" || { echo "$1 has no \$$ident" && exit 1; }
@@ -87,10 +87,10 @@ if [ "$method" = pkg_config ]; then
   done
   for macros in -DNONE "-DGASNET_SEQ -DGASNET_PAR"; do
     # shellcheck disable=SC2046,SC2086
-    if said=$("$cc" $(pkg-config --cflags hydrant) $macros -fsyntax-only "$here/gasnet_client.c" 2>&1); then
+    if output=$("$cc" $(pkg-config --cflags hydrant) $macros -fsyntax-only "$here/gasnet_client.c" 2>&1); then
       echo "compiled with $macros" && exit 1
     fi
-    grep -q 'define exactly one of GASNET_SEQ' <<<"$said" || { echo "$said" && exit 1; }
+    grep -q 'define exactly one of GASNET_SEQ' <<<"$output" || { echo "$output" && exit 1; }
   done
   warnings=${warnings/-Wstrict-prototypes/}
   with_pkg_config hydrant "$folder/plain" "$here/gasnet_client.c" "$cxx" -x c++ -DGASNET_PAR=1 \

@@ -12,7 +12,7 @@ fail() { echo "FAILED: $*" && failures=$((failures + 1)); }
 has() { case " $2 " in *"$1"*) ;; *) fail "$3 has no '$1': $2" ;; esac; }
 lacks() { case " $2 " in *"$1"*) fail "$3 has '$1': $2" ;; esac; }
 
-# No other .pc file is found: nobody but a static link needs libibverbs, liburing or their headers.
+# No other .pc file is found: only a static link needs libibverbs, liburing or their headers.
 unset PKG_CONFIG_PATH
 PKG_CONFIG_LIBDIR=$(dirname "$(find "$prefix" -name hydrant.pc)")
 export PKG_CONFIG_LIBDIR
@@ -63,17 +63,17 @@ MAKE
   wanted=$'rank 0 of 2: 49\nrank 1 of 2: 64'
   for options in "-n 2" "-np 2" "-np2 -E PATH,HOME -c 1 -N 1 -spawner=fork --"; do
     # shellcheck disable=SC2086
-    said=$(timeout "$(patiently 60)" "$run" $options "$program" | sort) || fail "$run $options: status $?"
-    [ "$said" = "$wanted" ] || fail "$run $options: $said"
+    output=$(timeout "$(patiently 60)" "$run" $options "$program" | sort) || fail "$run $options: status $?"
+    [ "$output" = "$wanted" ] || fail "$run $options: $output"
   done
   (cd "$folder" && timeout "$(patiently 60)" "$run" -n 2 "$name-mak" >/dev/null) ||
     fail "$run: a program of this folder"
-  said=$("$run" -t -n 2 "$program" x y) || fail "$run -t"
-  has "hydrant-run -n 2 -- $program x y" "$said" "$run -t"
+  output=$("$run" -t -n 2 "$program" x y) || fail "$run -t"
+  has "hydrant-run -n 2 -- $program x y" "$output" "$run -t"
   for options in "" "-n" "-n 0" "-n x" "-n 2" "-n 2 -z" "-n 2 -N 2"; do
     # shellcheck disable=SC2086
-    if said=$("$run" $options 2>&1 </dev/null); then fail "$run $options: status 0"; fi
-    has usage: "$said" "$run $options"
+    if output=$("$run" $options 2>&1 </dev/null); then fail "$run $options: status 0"; fi
+    has usage: "$output" "$run $options"
   done
 done
 
@@ -89,19 +89,19 @@ timeout "$(patiently 60)" "$prefix/bin/gasnetrun_smp" -n 2 "$folder/made_static"
 make -s -f "$folder/Makefile" HYDRANT_HOOKS= "$folder/made_nohooks"
 if readelf -dW "$folder/made_nohooks" | grep -q hooks; then fail "made_nohooks needs the hooks"; fi
 
-# What was compiled for one node is refused on two, and is one neighbourhood whatever is asked for.
+# A program compiled for one node fails on two, and always has one neighbourhood.
 one=$folder/gasnet-smp-seq-pc both=$folder/gasnet-ibv-par-pc
-if said=$(timeout "$(patiently 60)" "$prefix/bin/hydrant-run" -n 2 --nodes 2 "$one" 2>&1); then
+if output=$(timeout "$(patiently 60)" "$prefix/bin/hydrant-run" -n 2 --nodes 2 "$one" 2>&1); then
   fail "$one ran on two nodes"
 fi
-has "compiled for one (GASNET_CONDUIT_SMP): compile it with pkg-config's gasnet-ibv-seq" "$said" "$one"
-said=$(timeout "$(patiently 60)" "$prefix/bin/hydrant-run" -n 2 --nodes 2 "$both" 2>&1) || true
-lacks GASNET_CONDUIT_SMP "$said" "$both"
+has "compiled for one (GASNET_CONDUIT_SMP): compile it with pkg-config's gasnet-ibv-seq" "$output" "$one"
+output=$(timeout "$(patiently 60)" "$prefix/bin/hydrant-run" -n 2 --nodes 2 "$both" 2>&1) || true
+lacks GASNET_CONDUIT_SMP "$output" "$both"
 export GASNET_SUPERNODE_MAXSIZE=1
-said=$(timeout "$(patiently 60)" "$prefix/bin/hydrant-run" -n 2 "$one" 2>&1) || fail "$one: $said"
-[ "$(grep -c 'GASNET_SUPERNODE_MAXSIZE=1 is ignored' <<<"$said")" = 1 ] || fail "$one: $said"
-said=$(timeout "$(patiently 60)" "$prefix/bin/hydrant-run" -n 2 "$both" 2>&1) || fail "$both: $said"
-lacks ignored "$said" "$both"
+output=$(timeout "$(patiently 60)" "$prefix/bin/hydrant-run" -n 2 "$one" 2>&1) || fail "$one: $output"
+[ "$(grep -c 'GASNET_SUPERNODE_MAXSIZE=1 is ignored' <<<"$output")" = 1 ] || fail "$one: $output"
+output=$(timeout "$(patiently 60)" "$prefix/bin/hydrant-run" -n 2 "$both" 2>&1) || fail "$both: $output"
+lacks ignored "$output" "$both"
 
 [ -f "$(find "$prefix/share/doc" -name README.md | head -n 1)" ] || fail "share/doc has no README.md"
 exit $((failures != 0))

@@ -6,15 +6,15 @@ cmake=$1 source=$2 build=$3
 
 # expect_message TEXT [CMAKE OPTIONS...]: the configuration fails and says TEXT.
 expect_message() {
-  local text=$1 said
+  local text=$1 output
   shift
   rm -rf "$build"
-  if said=$("$cmake" -S "$source" -B "$build" -G Ninja "$@" 2>&1); then
+  if output=$("$cmake" -S "$source" -B "$build" -G Ninja "$@" 2>&1); then
     echo "configured although something is missing: $*" && exit 1
   fi
   # The message is wrapped where cmake likes.
-  if ! tr -s ' \n' '  ' <<<"$said" | grep -qF -- "$text"; then
-    echo "'$text' is not said: $said" && exit 1
+  if ! tr -s ' \n' '  ' <<<"$output" | grep -qF -- "$text"; then
+    echo "'$text' is missing in the output: $output" && exit 1
   fi
 }
 

@@ -16,19 +16,19 @@ export PKG_CONFIG_PATH=$folder
 
 # configure STATUS TEXT [CMAKE OPTIONS...]
 configure() {
-  local wanted=$1 text=$2 status=0 said
+  local wanted=$1 text=$2 status=0 output
   shift 2
   rm -rf "$folder/build"
-  said=$("$cmake" -S "$source" -B "$folder/build" -G Ninja -DHYDRANT_BUILD_TESTS=OFF "$@" 2>&1) || status=$?
-  tr -s ' \n' '  ' <<<"$said" >"$folder/said"
-  if [ "$status" != "$wanted" ] || ! grep -qF -- "$text" "$folder/said"; then
-    echo "status $status, not $wanted; or '$text' is not said: $said" && exit 1
+  output=$("$cmake" -S "$source" -B "$folder/build" -G Ninja -DHYDRANT_BUILD_TESTS=OFF "$@" 2>&1) || status=$?
+  tr -s ' \n' '  ' <<<"$output" >"$folder/output"
+  if [ "$status" != "$wanted" ] || ! grep -qF -- "$text" "$folder/output"; then
+    echo "status $status, not $wanted; or '$text' is missing in the output: $output" && exit 1
   fi
 }
 
 why='UCX is left out of the benchmarks: its headers, 9.1, are not those'
 configure 0 "$why"
-grep -q 'another interface' "$folder/said" || { echo "the compiler's complaint is not said" && exit 1; }
+grep -q 'another interface' "$folder/output" || { echo "the compiler's error is missing" && exit 1; }
 grep -q 'HYDRANT_HAVE_UCX=0' "$folder/build/build.ninja" ||
   { echo "benchmarks are built with UCX" && exit 1; }
 configure 1 'or set HYDRANT_WITH_UCX to AUTO or OFF' -DHYDRANT_WITH_UCX=ON

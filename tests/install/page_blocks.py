@@ -63,20 +63,20 @@ def run(text):
     return result.stdout
 
 
-def expect(said, *texts):
+def expect(output, *texts):
     for text in texts:
-        if text not in said:
-            sys.exit(f"'{text}' is missing in\n{said}")
+        if text not in output:
+            sys.exit(f"'{text}' is missing in\n{output}")
 
 
 def readme():
-    said = ""
+    output = ""
     for language, text in blocks("README.md"):
         if language == "c":
             (folder / "pins.c").write_text(text)
         elif language == "sh":
-            said += run(text)
-    expect(said, "1 registration, 999 hits", *(f"Hello from rank {rank} of 4" for rank in range(4)))
+            output += run(text)
+    expect(output, "1 registration, 999 hits", *(f"Hello from rank {rank} of 4" for rank in range(4)))
 
 
 def install():
