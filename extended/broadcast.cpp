@@ -37,7 +37,7 @@ size_t piece_bytes() noexcept {
   return buffer != 0 ? std::min(most, buffer) : most;
 }
 
-// One broadcast on this rank, from its first message or call until its event is complete.
+// A broadcast on this rank, from its first message or call until its event is complete.
 struct Broadcast {
   uint64_t number = 0;
   bool is_called = false;  // the client has called it here; until then only `source` is known
@@ -146,7 +146,7 @@ class Broadcasts {
   }
 
   void get_locked(Broadcast& broadcast) noexcept HYDRANT_REQUIRES(mu_) {
-    // One piece after the other; whichever thread polls starts the next one.
+    // Gets one piece after the other; any thread that polls starts the next one.
     while (broadcast.pieces->all_done()) {
       if (broadcast.asked == broadcast.bytes) {
         broadcast.is_done = say(broadcast.root, kBroadcastDoneHandler, broadcast);

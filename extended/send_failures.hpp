@@ -17,7 +17,7 @@ class SendFailures {
   // reason. kNotReady does not count. The first refusal logs a warning. A permanent one (kBroken), or
   // one after kMaxNs without a success, calls `lost`. Any thread.
   void note(Rank peer, Status status, uint64_t now) noexcept;
-  // Notes a successful send. Reads one word of its own.
+  // Notes a successful send. Cost: one load, except after a failure.
   void note_success() noexcept {
     if (since_ns_.load(std::memory_order_relaxed) != 0) [[unlikely]]
       since_ns_.store(0, std::memory_order_relaxed);

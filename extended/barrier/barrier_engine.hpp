@@ -41,7 +41,7 @@ class BarrierEngine {
   // True if finish() would succeed or make_progress() would make progress. Checked just before a sleep.
   virtual bool ready() const noexcept = 0;
 
-  // Where the ranks that have not arrived were last seen.
+  // Returns where the ranks that have not arrived were last seen.
   virtual WaitTarget wait_target() const noexcept { return WaitTarget::kUnknown; }
 
   // Adds ranks that have not arrived, as far as this rank knows; at least one while it waits.

@@ -13,8 +13,8 @@
 //  * Two parities are enough. Arrivals, words and results are stored per parity of the epoch. A slot of
 //    epoch e is overwritten for e+2 only after some rank has finished e+1. Then all ranks have started e+1,
 //    so all have finished e: each has read its result, before that its node its words, and before that the
-//    arrivals. One parity is not enough: a node may be in e+1 while its neighbour still reads the word of e.
-//  * The word of e cannot overtake that of e+2, although other ranks send it on other queue pairs: e+2 is
+//    arrivals. One parity is not enough: a node may be in e+1 while its neighbour still reads epoch e's word.
+//  * Epoch e's word cannot overtake that of e+2, although other ranks send it on other queue pairs: e+2 is
 //    sent only after the receiver has read e (above). Retransmissions are harmless: a responder acknowledges
 //    a repeated write without executing it again (C9-105 of the InfiniBand specification).
 //  * One writer per epoch and round: the rank that posts a word holds the lock, and records the post before

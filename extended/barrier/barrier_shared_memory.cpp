@@ -79,7 +79,7 @@ void note_failure(Transport::Completion&, Status status) noexcept {
   static constinit RateLimit limit(RateLimit::kSecond);
   log_warning(limit, "a barrier's word for another node was not written (%s)", status_name(status));
 }
-// One object for all writes, because it has no state.
+// All writes share this completion, because it has no state.
 constinit Transport::Completion completion = {.done = note_failure};
 
 }  // namespace

@@ -60,7 +60,7 @@ class BarrierSharedMemory {
     uint32_t which = 0;
     SendFailures failures{on_peer_failed};
   };
-  // The node that receives the word of one round.
+  // The node that receives a round's word.
   struct Target {
     Rank rank = 0;
     uint64_t states[kBarriers] = {};

@@ -41,7 +41,7 @@ class TeamBarrier {
 
 class CountedBarrier final : public TeamBarrier {
  public:
-  // `lines` by rank; uses the first and the last word of each line. A null transport means that no rank
+  // `lines` by rank; uses the first and the last word in each line. A null transport means that no rank
   // sleeps. `threaded`: several threads may call begin() concurrently.
   CountedBarrier(Rank rank, std::vector<BarrierLines> lines, Transport* transport, bool threaded);
 

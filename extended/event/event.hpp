@@ -16,7 +16,7 @@ namespace hydrant {
 
 class EventPool;
 
-// Where the awaited ranks run, as far as known.
+// The processor of the awaited ranks, as far as known, or what else completes the operation.
 enum class WaitTarget : uint8_t {
   kUnknown,
   kOtherProcessors,

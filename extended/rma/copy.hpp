@@ -10,7 +10,8 @@
 namespace hydrant {
 
 namespace detail {
-// Copies the first and the last word of `bytes` bytes (one to two words); one word if `bytes` is one word.
+// Copies `bytes` bytes, one to two words, by their first and last word; both are the same if `bytes` is a
+// word.
 template <typename Word>
 inline void copy_ends(std::byte* to, const std::byte* from, size_t bytes) noexcept {
   Word first;

@@ -122,7 +122,7 @@ Status start_all(Ops ops, Direction direction, CompletionCounter& pieces) noexce
         continue;
       }
       if (status != Status::kUnsupported) return status;
-      // One operation of the run is impossible for the kernel; executing each separately finds out which.
+      // The kernel cannot execute an operation of the run; executing each separately finds it.
     }
     if (const size_t started = start_run_of_hits(*thread, ops, direction, pieces); started != 0) {
       ops = ops.subspan(started);

@@ -78,7 +78,7 @@ void write_rows(FILE* file) noexcept {
   }
 }
 
-// One row per kind of firehose that this rank holds or exports.
+// Writes a row for each kind of firehose that this rank holds or exports.
 void write_firehoses(FILE* file) noexcept {
   struct {
     const char* kind;

@@ -24,7 +24,8 @@ struct Keys {
 };
 constinit Keys keys;
 
-// One key per direction, because a writable key would fault on read-only memory that a put only reads.
+// The access of a direction's key. Each direction has its own, because a writable key would fault on
+// read-only memory that a put only reads.
 uint32_t access_for(Direction direction) noexcept {
   return direction == Direction::kPut ? HYDRANT_LOCAL_READ : HYDRANT_LOCAL_WRITE;
 }
