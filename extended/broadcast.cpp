@@ -45,12 +45,12 @@ struct Broadcast {
   Rank root = 0;
   std::byte* dest = nullptr;
   size_t bytes = 0;
-  uintptr_t source = 0;  // the root's address; 0: not known yet
-  size_t asked = 0;      // bytes requested so far
-  Rank told = 0;         // root: ranks below it have the address
-  Rank answers = 0;      // root: number of acknowledgements
+  uintptr_t source = 0;       // the root's address; 0: not known yet
+  size_t requested = 0;       // bytes requested so far
+  Rank notified = 0;          // root: ranks below it have the address
+  Rank acknowledgements = 0;  // root: number of acknowledgements
   bool is_done = false;
-  CompletionCounter* pieces = nullptr;  // the event's
+  CompletionCounter* counter = nullptr;  // the event's
   Broadcast* next = nullptr;
 };
 
@@ -58,7 +58,7 @@ class Broadcasts {
  public:
   // Returns null if there is no memory.
   Broadcast* begin(Rank root, void* dest, const void* source, size_t bytes,
-                   CompletionCounter& pieces) noexcept {
+                   CompletionCounter& counter) noexcept {
     const MutexLock lock(mu_);
     Broadcast* made = find_locked(++begun_);
     if (made == nullptr) {
@@ -70,7 +70,7 @@ class Broadcasts {
     made->root = root;
     made->dest = static_cast<std::byte*>(dest);
     made->bytes = bytes;
-    made->pieces = &pieces;
+    made->counter = &counter;
     if (made->is_root) made->source = reinterpret_cast<uintptr_t>(source);
     step_locked(*made);
     if (!made->is_done) job().progress.add(make_progress, this);
@@ -94,8 +94,8 @@ class Broadcasts {
   bool is_ready(const Broadcast& broadcast) noexcept {
     const MutexLock lock(mu_);
     if (broadcast.is_done) return true;
-    if (broadcast.is_root) return broadcast.told < job().size();
-    return broadcast.source != 0 && broadcast.pieces->all_done();
+    if (broadcast.is_root) return broadcast.notified < job().size();
+    return broadcast.source != 0 && broadcast.counter->all_done();
   }
 
   // ---- handlers ----
@@ -106,13 +106,13 @@ class Broadcasts {
     broadcast->source = source;
     return true;
   }
-  void handle_answer(uint64_t number) noexcept {
+  void handle_acknowledgement(uint64_t number) noexcept {
     const MutexLock lock(mu_);
     Broadcast* broadcast = find_locked(number);
     if (broadcast == nullptr || !broadcast->is_root)
       fatal("received an acknowledgement of a broadcast that this rank did not start");
-    ++broadcast->answers;
-    broadcast->is_done = broadcast->answers + 1 == job().size();
+    ++broadcast->acknowledgements;
+    broadcast->is_done = broadcast->acknowledgements + 1 == job().size();
   }
 
  private:
@@ -129,7 +129,7 @@ class Broadcasts {
     return made;
   }
 
-  // Makes all steps that are possible without waiting. Does not poll, so no handler runs inside.
+  // Does everything that is possible without waiting. Does not poll, so no handler runs inside.
   void step_locked(Broadcast& broadcast) noexcept HYDRANT_REQUIRES(mu_) {
     if (broadcast.is_root) {
       notify_locked(broadcast);
@@ -139,39 +139,39 @@ class Broadcasts {
   }
 
   void notify_locked(Broadcast& broadcast) noexcept HYDRANT_REQUIRES(mu_) {
-    for (; broadcast.told < job().size(); ++broadcast.told) {
-      if (broadcast.told == broadcast.root) continue;
-      if (!say(broadcast.told, kBroadcastHandler, broadcast)) return;
+    for (; broadcast.notified < job().size(); ++broadcast.notified) {
+      if (broadcast.notified == broadcast.root) continue;
+      if (!send_to(broadcast.notified, kBroadcastHandler, broadcast)) return;
     }
   }
 
   void get_locked(Broadcast& broadcast) noexcept HYDRANT_REQUIRES(mu_) {
     // Gets one piece after the other; any thread that polls starts the next one.
-    while (broadcast.pieces->all_done()) {
-      if (broadcast.asked == broadcast.bytes) {
-        broadcast.is_done = say(broadcast.root, kBroadcastDoneHandler, broadcast);
+    while (broadcast.counter->all_done()) {
+      if (broadcast.requested == broadcast.bytes) {
+        broadcast.is_done = send_to(broadcast.root, kBroadcastDoneHandler, broadcast);
         return;
       }
-      const size_t bytes = std::min(piece_bytes(), broadcast.bytes - broadcast.asked);
+      const size_t bytes = std::min(piece_bytes(), broadcast.bytes - broadcast.requested);
       const Status status = transfer({.direction = Direction::kGet,
                                       .peer = broadcast.root,
-                                      .remote = broadcast.source + broadcast.asked,
-                                      .local = broadcast.dest + broadcast.asked,
+                                      .remote = broadcast.source + broadcast.requested,
+                                      .local = broadcast.dest + broadcast.requested,
                                       .bytes = bytes,
                                       .immediate = true},
-                                     *broadcast.pieces);
+                                     *broadcast.counter);
       if (status == Status::kNotReady) return;
       if (status != Status::kOk) {
         // Either the job is ending, or the root's memory is invalid; return_or_abort() reports it or ends the
         // job.
         (void)return_or_abort(status, "gex_Coll_BroadcastNB");
       }
-      broadcast.asked += bytes;
+      broadcast.requested += bytes;
     }
   }
 
   // Returns false if there is no room now. Failures because the job is ending are ignored.
-  static bool say(Rank peer, uint32_t handler, const Broadcast& broadcast) noexcept {
+  static bool send_to(Rank peer, uint32_t handler, const Broadcast& broadcast) noexcept {
     const auto low = [](uint64_t word) {
       return static_cast<int32_t>(static_cast<uint32_t>(word));
     };
@@ -219,12 +219,12 @@ void log_pending_event(const hydrant_event& event) {
   const Broadcast& broadcast = broadcast_of(event);
   if (broadcast.is_root) {
     log_warning("gex_Coll_BroadcastNB: %u of %u other ranks have the data of rank %u",
-                broadcast.answers, job().size() - 1, broadcast.root);
+                broadcast.acknowledgements, job().size() - 1, broadcast.root);
   } else if (broadcast.source == 0) {
     log_warning("gex_Coll_BroadcastNB: rank %u, the root, has not called it", broadcast.root);
   } else {
     log_warning("gex_Coll_BroadcastNB: %zu of %zu bytes are requested; is rank %u polling?",
-                broadcast.asked, broadcast.bytes, broadcast.root);
+                broadcast.requested, broadcast.bytes, broadcast.root);
   }
 }
 
@@ -239,7 +239,7 @@ void on_broadcast(gex_Token_t token, int32_t low, int32_t high, int32_t source_l
     fatal("no memory for a broadcast of rank %u", token->from);
 }
 void on_broadcast_done(gex_Token_t, int32_t low, int32_t high, int32_t, int32_t) {
-  broadcasts().handle_answer(word(low, high));
+  broadcasts().handle_acknowledgement(word(low, high));
 }
 
 void check_call(gex_TM_t tm, gex_Rank_t root, const void* dest, const void* source,
@@ -283,7 +283,7 @@ extern "C" gex_Event_t gex_Coll_BroadcastNB(gex_TM_t tm, gex_Rank_t root, void* 
   if (job().size() == 1) return GEX_EVENT_INVALID;
   hydrant_event* event = take_event();
   Broadcast* broadcast =
-      event != nullptr ? broadcasts().begin(root, dest, source, bytes, event->pieces) : nullptr;
+      event != nullptr ? broadcasts().begin(root, dest, source, bytes, event->counter) : nullptr;
   if (broadcast == nullptr) fatal("gex_Coll_BroadcastNB: no memory for an event");
   event->is_done = event_is_done;
   event->is_ready = event_is_ready;

@@ -16,7 +16,7 @@ void SendFailures::note(Rank peer, Status status, uint64_t now) noexcept {
     // Copied, because ending the job may overwrite the error text.
     char why[512];
     snprintf(why, sizeof why, "%s", last_error_text());
-    lost_(peer, why);
+    callback_(peer, why);
   } else if (is_first) {
     log_warning("a message to rank %u cannot be sent: %s; trying again for %u s", peer,
                 last_error_text(), static_cast<unsigned>(kMaxNs / 1'000'000'000));

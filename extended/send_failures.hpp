@@ -10,12 +10,13 @@ namespace hydrant {
 
 class SendFailures {
  public:
-  // `lost` must end the job.
-  explicit constexpr SendFailures(Transport::PeerFailedFn lost) noexcept : lost_(lost) {}
+  // `callback` must end the job.
+  explicit constexpr SendFailures(Transport::PeerFailedFn callback) noexcept
+      : callback_(callback) {}
 
   // Notes that the transport refused a message to `peer` at `now` (now_ns()); last_error_text() is the
   // reason. kNotReady does not count. The first refusal logs a warning. A permanent one (kBroken), or
-  // one after kMaxNs without a success, calls `lost`. Any thread.
+  // one after kMaxNs without a success, calls `callback`. Any thread.
   void note(Rank peer, Status status, uint64_t now) noexcept;
   // Notes a successful send. Cost: one load, except after a failure.
   void note_success() noexcept {
@@ -27,7 +28,7 @@ class SendFailures {
   static constexpr uint64_t kMaxNs = 30'000'000'000;
 
  private:
-  const Transport::PeerFailedFn lost_;
+  const Transport::PeerFailedFn callback_;
   std::atomic<uint64_t> since_ns_{0};  // 0: no refusal since the last success
 };
 

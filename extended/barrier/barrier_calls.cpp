@@ -36,7 +36,7 @@ void log_missing(const MissingRanks& missing, const char* call, const char* algo
               missing.count() == 1 ? "has" : "have");
 }
 
-[[gnu::cold]] void look_closely(const char* call) noexcept {
+[[gnu::cold]] void check_call(const char* call) noexcept {
   if (the_barriers == nullptr) fatal("%s before a client is initialised", call);
   if (handler_depth != 0) fatal("%s in a handler", call);
   check_before_send(call);
@@ -44,7 +44,7 @@ void log_missing(const MissingRanks& missing, const char* call, const char* algo
 
 inline Barriers& enter(const char* call) noexcept {
   if (the_barriers == nullptr || handler_depth != 0 || job().careful) [[unlikely]]
-    look_closely(call);
+    check_call(call);
   return *the_barriers;
 }
 
@@ -69,8 +69,8 @@ struct NamedWait {
   const char* call;
   bool matched = false;
 
-  bool look() noexcept { return barrier.finish(id, flags, &matched); }
-  static bool done(void* self) noexcept { return static_cast<NamedWait*>(self)->look(); }
+  bool test() noexcept { return barrier.finish(id, flags, &matched); }
+  static bool done(void* self) noexcept { return static_cast<NamedWait*>(self)->test(); }
   static bool ready(const void* self) noexcept {
     return static_cast<const NamedWait*>(self)->barrier.engine().ready();
   }
@@ -85,13 +85,13 @@ struct NamedWait {
   }
 };
 
-int answer(bool matched) noexcept { return matched ? GASNET_OK : GASNET_ERR_BARRIER_MISMATCH; }
+int code_of(bool matched) noexcept { return matched ? GASNET_OK : GASNET_ERR_BARRIER_MISMATCH; }
 
 int wait(NamedBarrier& barrier, int id, int flags, const char* call) noexcept {
   NamedWait wait{.barrier = barrier, .id = id, .flags = flags, .call = call};
-  if (wait.look()) {
+  if (wait.test()) {
     if (should_poll_anyway()) poll_all();
-  } else if (!spin_briefly([&]() noexcept { return wait.look(); },
+  } else if (!spin_briefly([&]() noexcept { return wait.test(); },
                            [&]() noexcept { return NamedWait::where(&wait); })) {
     wait_blocking({.done = NamedWait::done,
                    .ready = NamedWait::ready,
@@ -99,7 +99,7 @@ int wait(NamedBarrier& barrier, int id, int flags, const char* call) noexcept {
                    .log_pending = NamedWait::log_pending,
                    .context = &wait});
   }
-  return answer(wait.matched);
+  return code_of(wait.matched);
 }
 
 // ---- GASNet-EX ----
@@ -196,9 +196,9 @@ int gasnet_barrier_try(int id, int flags) {
   NamedBarrier& barrier = enter(kCall).named;
   check_open(barrier, kCall);
   bool matched = false;
-  if (barrier.finish(id, flags, &matched)) return answer(matched);
+  if (barrier.finish(id, flags, &matched)) return code_of(matched);
   poll_all();
-  return barrier.finish(id, flags, &matched) ? answer(matched) : GASNET_ERR_NOT_READY;
+  return barrier.finish(id, flags, &matched) ? code_of(matched) : GASNET_ERR_NOT_READY;
 }
 
 int gasnet_barrier(int id, int flags) {

@@ -106,7 +106,7 @@ bool DisseminationBarrier::can_advance() const noexcept {
   return round < rounds_ && slots_[parity()][round].load(std::memory_order_relaxed) != 0;
 }
 
-// The source of this round, although it may itself wait for another rank.
+// Adds the source of this round, although that rank may itself wait for another.
 void DisseminationBarrier::find_missing(MissingRanks* missing) const noexcept {
   const uint32_t round = round_.load(std::memory_order_relaxed);
   if (round < rounds_) missing->add(source(round));
@@ -117,7 +117,7 @@ void DisseminationBarrier::find_missing(MissingRanks* missing) const noexcept {
 CentralBarrier::CentralBarrier(Rank rank, Rank size, BarrierMessageSender& sender)
     : MessageBarrier(rank, size, sender) {
   if (rank != 0) return;
-  for (auto& who : who_) who = std::make_unique<std::atomic<uint64_t>[]>((size + 63) / 64);
+  for (auto& bits : arrived_) bits = std::make_unique<std::atomic<uint64_t>[]>((size + 63) / 64);
 }
 
 bool CentralBarrier::receive(Rank from, const BarrierMessage& message) noexcept {
@@ -125,17 +125,17 @@ bool CentralBarrier::receive(Rank from, const BarrierMessage& message) noexcept 
   const uint32_t parity = message.parity & 1;
   if (rank_ == 0) {
     const uint64_t bit = uint64_t{1} << from % 64;
-    const uint64_t before = who_[parity][from / 64].fetch_or(bit, std::memory_order_relaxed);
+    const uint64_t before = arrived_[parity][from / 64].fetch_or(bit, std::memory_order_relaxed);
     if ((before & bit) != 0) return false;
   }
-  std::atomic<uint64_t>& come = come_[parity];
-  uint64_t word = come.load(std::memory_order_relaxed);
+  std::atomic<uint64_t>& arrivals = arrivals_[parity];
+  uint64_t word = arrivals.load(std::memory_order_relaxed);
   uint64_t joined = 0;
   do {
     joined = pack(count_of(word) + 1, join(unpack(word), message.name));
     // Pairs with the acquire in advance_*().
-  } while (!come.compare_exchange_weak(word, joined, std::memory_order_acq_rel,
-                                       std::memory_order_relaxed));
+  } while (!arrivals.compare_exchange_weak(word, joined, std::memory_order_acq_rel,
+                                           std::memory_order_relaxed));
   return true;
 }
 
@@ -148,20 +148,20 @@ uint32_t CentralBarrier::advance() noexcept {
 uint32_t CentralBarrier::advance_centre() noexcept {
   uint32_t steps = 0;
   if (next_ == 1) {
-    std::atomic<uint64_t>& come = come_[parity()];
-    const uint64_t word = come.load(std::memory_order_acquire);
+    std::atomic<uint64_t>& arrivals = arrivals_[parity()];
+    const uint64_t word = arrivals.load(std::memory_order_acquire);
     if (count_of(word) != size_ - 1) return steps;
     joined_ = join(joined_, unpack(word));
     for (Rank word_index = 0; word_index < (size_ + 63) / 64; ++word_index) {
-      who_[parity()][word_index].store(0, std::memory_order_relaxed);
+      arrived_[parity()][word_index].store(0, std::memory_order_relaxed);
     }
     // No rank arrives for this parity again before it receives this message, so the word may be set.
-    come.store((size_ - 1) * kOne, std::memory_order_relaxed);
+    arrivals.store((size_ - 1) * kOne, std::memory_order_relaxed);
   }
   for (; next_ < size_; ++next_, ++steps) {
     if (!sender_.send(next_, message(0))) return steps;
   }
-  come_[parity()].store(0, std::memory_order_relaxed);
+  arrivals_[parity()].store(0, std::memory_order_relaxed);
   done_.store(true, std::memory_order_relaxed);
   return steps;
 }
@@ -173,17 +173,17 @@ uint32_t CentralBarrier::advance_other() noexcept {
     next_ = 1;
     ++steps;
   }
-  std::atomic<uint64_t>& come = come_[parity()];
-  const uint64_t word = come.load(std::memory_order_acquire);
+  std::atomic<uint64_t>& arrivals = arrivals_[parity()];
+  const uint64_t word = arrivals.load(std::memory_order_acquire);
   if (count_of(word) == 0) return steps;
-  come.store(0, std::memory_order_relaxed);
+  arrivals.store(0, std::memory_order_relaxed);
   joined_ = join(joined_, unpack(word));
   done_.store(true, std::memory_order_relaxed);
   return steps + 1;
 }
 
 bool CentralBarrier::can_advance() const noexcept {
-  const uint32_t count = count_of(come_[parity()].load(std::memory_order_relaxed));
+  const uint32_t count = count_of(arrivals_[parity()].load(std::memory_order_relaxed));
   return count == (rank_ == 0 ? size_ - 1 : 1);
 }
 
@@ -193,7 +193,7 @@ void CentralBarrier::find_missing(MissingRanks* missing) const noexcept {
     return;
   }
   for (Rank rank = 1; rank < size_; ++rank) {
-    const uint64_t word = who_[parity()][rank / 64].load(std::memory_order_relaxed);
+    const uint64_t word = arrived_[parity()][rank / 64].load(std::memory_order_relaxed);
     if ((word >> rank % 64 & 1) == 0) missing->add(rank);
   }
 }

@@ -127,9 +127,9 @@ class CentralBarrier final : public MessageBarrier {
 
   // Per parity, in one word: the number of arrivals and the join of their names. At rank 0 they come
   // from all other ranks, elsewhere from rank 0.
-  std::atomic<uint64_t> come_[2] = {};
+  std::atomic<uint64_t> arrivals_[2] = {};
   // At rank 0, for find_missing(): one bit per rank.
-  std::unique_ptr<std::atomic<uint64_t>[]> who_[2];
+  std::unique_ptr<std::atomic<uint64_t>[]> arrived_[2];
   Rank next_ = 0;  // the next rank to send to
 };
 

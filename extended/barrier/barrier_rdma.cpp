@@ -71,12 +71,12 @@ inline bool RdmaBarrier::try_lock() noexcept {
 
 // Returns the number of steps made. A rank that has just arrived always tries the lock. If another rank
 // holds the lock, that rank checks again after unlocking and so sees this arrival.
-uint32_t RdmaBarrier::advance(bool has_just_come) noexcept {
+uint32_t RdmaBarrier::advance(bool has_just_arrived) noexcept {
   uint32_t steps = 0;
   bool published = false;
   refused_.store(false, std::memory_order_relaxed);
-  while ((has_just_come || can_advance()) && try_lock()) {
-    has_just_come = false;
+  while ((has_just_arrived || can_advance()) && try_lock()) {
+    has_just_arrived = false;
     steps += advance_locked(&published);
     config_.shared->progress_state.busy.exchange(0, std::memory_order_seq_cst);
   }

@@ -113,7 +113,7 @@ class RdmaBarrier final : public BarrierEngine {
   bool has_result(uint32_t epoch, uint64_t* word) const noexcept;
   bool can_advance() const noexcept;
   bool try_lock() noexcept;
-  uint32_t advance(bool has_just_come) noexcept;
+  uint32_t advance(bool has_just_arrived) noexcept;
   uint32_t advance_locked(bool* published) noexcept;
   bool gather(uint32_t epoch, uint32_t* steps) noexcept;
   bool exchange_words(uint32_t epoch, uint32_t* steps) noexcept;
@@ -124,7 +124,7 @@ class RdmaBarrier final : public BarrierEngine {
   const uint32_t rounds_;
   // Relaxed: other threads read it as a hint.
   std::atomic<uint32_t> epoch_;
-  // The transport refused this rank's last post; only a retry can tell whether it accepts the next one.
+  // The transport refused this rank's last post; only a retry shows whether it accepts the next one.
   std::atomic<bool> refused_{false};
 };
 

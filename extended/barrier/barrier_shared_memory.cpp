@@ -163,19 +163,19 @@ Status BarrierSharedMemory::register_memory(size_t bytes) noexcept {
   key_.resize(traits.key_bytes);
   Status status = registrar_->pin(range, Access::kLocalWrite | Access::kRemoteWrite, key_.data());
   if (status != Status::kOk) key_.clear();
-  BarrierMemoryAddress address_entry;
-  size_t blob_bytes = sizeof address_entry.blob;
+  BarrierMemoryAddress address;
+  size_t blob_bytes = sizeof address.blob;
   if (status == Status::kOk)
-    status = registrar_->export_key(range, key_.data(), address_entry.blob, &blob_bytes);
+    status = registrar_->export_key(range, key_.data(), address.blob, &blob_bytes);
   if (status != Status::kOk) {
     const std::string why = last_error_text();
     return fail(status, "cannot pin the memory for barriers (%zu bytes): %s; %s", bytes,
                 why.c_str(), kInstead);
   }
-  address_entry.blob_bytes = blob_bytes;
+  address.blob_bytes = blob_bytes;
   for (uint32_t which = 0; which < kBarriers; ++which)
-    address_entry.states[which] = range.addr + state_offset(which);
-  return job().bootstrap->put(kKey, std::as_bytes(std::span(&address_entry, 1)));
+    address.states[which] = range.addr + state_offset(which);
+  return job().bootstrap->put(kKey, std::as_bytes(std::span(&address, 1)));
 }
 
 Status BarrierSharedMemory::make() noexcept {
@@ -202,27 +202,25 @@ Status BarrierSharedMemory::connect() noexcept {
   for (uint32_t round = 0; round < RdmaBarrier::rounds_of(grouping.nodes); ++round) {
     Target& target = targets_.emplace_back();
     target.rank = grouping.target(round);
-    BarrierMemoryAddress address_entry;
+    BarrierMemoryAddress address;
     size_t bytes = 0;
-    status = job().bootstrap->get(target.rank, kKey,
-                                  std::as_writable_bytes(std::span(&address_entry, 1)), &bytes,
-                                  now_ns() + kWaitNs);
+    status = job().bootstrap->get(target.rank, kKey, std::as_writable_bytes(std::span(&address, 1)),
+                                  &bytes, now_ns() + kWaitNs);
     if (status != Status::kOk)
       return add_context(
           status,
           "barriers with rank %u, by RDMA (HYDRANT_TRANSPORT and GASNET_BARRIER have "
           "to be the same on all ranks)",
           target.rank);
-    if (bytes != sizeof address_entry || address_entry.blob_bytes > sizeof address_entry.blob)
+    if (bytes != sizeof address || address.blob_bytes > sizeof address.blob)
       return fail(
           Status::kBroken,
           "the barrier entry of rank %u in the job's store has an unexpected size of %zu bytes",
           target.rank, bytes);
     for (uint32_t which = 0; which < kBarriers; ++which)
-      target.states[which] = address_entry.states[which];
+      target.states[which] = address.states[which];
     target.key.resize(registrar_->traits().key_bytes);
-    status =
-        registrar_->import_key(address_entry.blob, address_entry.blob_bytes, target.key.data());
+    status = registrar_->import_key(address.blob, address.blob_bytes, target.key.data());
     if (status != Status::kOk) {
       target.key.clear();
       return status;

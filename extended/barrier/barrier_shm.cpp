@@ -174,7 +174,7 @@ WaitTarget ShmBarrier::wait_target() const noexcept {
   for (const Source& source : rounds_[round].sources) {
     const uint64_t word = source.of_parity[epoch & 1]->load(std::memory_order_relaxed);
     if (((word ^ make_word(epoch, {})) & kEpochMask) == 0) continue;
-    // The rank has not arrived; its previous line tells on which processor it was.
+    // The rank has not arrived; its previous line has the processor on which it was.
     const BarrierLines& lines = config_.lines[source.rank];
     if (lines.of_parity[(epoch & 1) ^ 1][BarrierLines::kProcessor].load(
             std::memory_order_relaxed) == here)
@@ -189,7 +189,7 @@ void ShmBarrier::find_missing(MissingRanks* missing) const noexcept {
   if (rounds_.empty()) return;
   const uint32_t epoch = epoch_.load(std::memory_order_relaxed);
   for (Rank rank = 0; rank < config_.size; ++rank) {
-    // The first word tells that a rank has arrived, the other words its progress.
+    // The first word shows that a rank has arrived, the other words its progress.
     const uint64_t word = config_.lines[rank].of_parity[epoch & 1]->load(std::memory_order_relaxed);
     if (((word ^ make_word(epoch, {})) & kEpochMask) != 0) missing->add(rank);
   }

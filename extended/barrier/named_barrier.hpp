@@ -28,8 +28,8 @@ class NamedBarrier {
 
   // Requires that no phase is open.
   void notify(int id, int flags) noexcept;
-  // Returns false if ranks are missing. Returns true at the end of the phase; *matched tells whether
-  // the names agree. Requires an open phase.
+  // Returns false if ranks are missing. Returns true at the end of the phase; *matched is true if the
+  // names agree. Requires an open phase.
   bool finish(int id, int flags, bool* matched) noexcept;
   // Returns 0 and the name that all ranks agreed on at notify; 1 if the barrier had no name or a
   // mismatch, or if there was no barrier.

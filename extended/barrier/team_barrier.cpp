@@ -34,7 +34,7 @@ uint64_t CountedBarrier::begin() noexcept {
 bool CountedBarrier::is_done(uint64_t number) noexcept {
   const size_t size = lines_.size();
   for (size_t rank = 0; rank < size; ++rank) {
-    if (rank != rank_ && !has_come(rank, number)) return false;
+    if (rank != rank_ && !has_arrived(rank, number)) return false;
   }
   if (woken_.load(std::memory_order_relaxed) < number) {
     woken_.store(number, std::memory_order_relaxed);
@@ -53,7 +53,7 @@ void CountedBarrier::wake_all() noexcept {
 
 bool CountedBarrier::ready(uint64_t number) const noexcept {
   for (size_t rank = 0; rank < lines_.size(); ++rank) {
-    if (!has_come(rank, number)) return false;
+    if (!has_arrived(rank, number)) return false;
   }
   return true;
 }
@@ -61,8 +61,8 @@ bool CountedBarrier::ready(uint64_t number) const noexcept {
 WaitTarget CountedBarrier::wait_target(uint64_t number) const noexcept {
   const uint64_t here = processor_word();
   for (size_t rank = 0; rank < lines_.size(); ++rank) {
-    if (has_come(rank, number)) continue;
-    // The previous line tells on which processor the rank was.
+    if (has_arrived(rank, number)) continue;
+    // The previous line has the processor on which the rank was.
     if (lines_[rank].of_parity[(number & 1) ^ 1][BarrierLines::kProcessor].load(
             std::memory_order_relaxed) == here)
       return WaitTarget::kThisProcessor;
@@ -72,7 +72,7 @@ WaitTarget CountedBarrier::wait_target(uint64_t number) const noexcept {
 
 void CountedBarrier::find_missing(uint64_t number, MissingRanks* missing) const noexcept {
   for (Rank rank = 0; rank < lines_.size(); ++rank) {
-    if (!has_come(rank, number)) missing->add(rank);
+    if (!has_arrived(rank, number)) missing->add(rank);
   }
 }
 

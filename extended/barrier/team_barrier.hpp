@@ -2,10 +2,10 @@
 // from 1. begin() starts a barrier and returns its number; is_done() tests whether that barrier is
 // complete.
 //
-// CountedBarrier: for ranks that share memory, few enough that every rank reads every other. A rank
-// shows the number of barriers that it has begun; barrier k is complete when all show k or more. No
-// driving is needed, however many are outstanding. QueuedBarrier: over any engine, one at a time; the
-// next barrier starts when the previous one has finished.
+// CountedBarrier: for ranks that share memory, few enough that every rank reads the line of every other. A
+// rank publishes the number of barriers that it has begun; barrier k is complete when all ranks have
+// published k or more. Any number may be outstanding, and no rank has to advance them. QueuedBarrier: over
+// any engine, one at a time; the next barrier starts when the previous one has finished.
 //
 // Threads: any thread, any call; no call waits or runs handlers.
 #pragma once
@@ -53,7 +53,7 @@ class CountedBarrier final : public TeamBarrier {
 
  private:
   using Word = std::atomic<uint64_t>;
-  bool has_come(size_t rank, uint64_t number) const noexcept {
+  bool has_arrived(size_t rank, uint64_t number) const noexcept {
     // Odd numbers are stored in one line, even numbers in the other, so each word only grows.
     return lines_[rank].of_parity[number & 1]->load(std::memory_order_acquire) >= number;
   }

@@ -16,9 +16,9 @@ PointerQuery find_pointer_query() noexcept {
   return reinterpret_cast<PointerQuery>(dlsym(RTLD_DEFAULT, "cuPointerGetAttribute"));
 }
 
-bool ask_for_device(PointerQuery ask, const void* addr) noexcept {
+bool is_device_pointer(PointerQuery query, const void* addr) noexcept {
   uint32_t type = 0;
-  return ask(&type, kMemoryType, reinterpret_cast<uintptr_t>(addr)) == 0 && type == kDeviceMemory;
+  return query(&type, kMemoryType, reinterpret_cast<uintptr_t>(addr)) == 0 && type == kDeviceMemory;
 }
 
 }  // namespace hydrant

@@ -10,12 +10,12 @@ namespace hydrant {
 using PointerQuery = int (*)(void* data, int attribute, uint64_t ptr);
 // Null without CUDA in this process.
 PointerQuery find_pointer_query() noexcept;
-bool ask_for_device(PointerQuery ask, const void* addr) noexcept;
+bool is_device_pointer(PointerQuery query, const void* addr) noexcept;
 
 // Cost: two loads without CUDA. Threads: any.
 inline bool is_device_memory(const void* addr) noexcept {
-  static const PointerQuery ask = find_pointer_query();
-  return ask != nullptr && ask_for_device(ask, addr);
+  static const PointerQuery query = find_pointer_query();
+  return query != nullptr && is_device_pointer(query, addr);
 }
 
 }  // namespace hydrant

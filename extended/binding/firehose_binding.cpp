@@ -59,10 +59,10 @@ void deliver(const Firehose& to, gex_Token_t token, const void* message, size_t 
   if (to.end == 0) {
     // The peer has pins, but this rank could not create them. Refuse, so that the peer's waiting
     // operations use messages.
-    remote_wire::Message no;
-    if (remote_wire::refuse_move(message, bytes, &no))
+    remote_wire::Message refusal;
+    if (remote_wire::refuse_move(message, bytes, &refusal))
       (void)send_message(const_cast<Firehose*>(&to), token->from, HYDRANT_LANE_REPLY, reply_to,
-                         no.data(), no.size());
+                         refusal.data(), refusal.size());
     return;
   }
   const int code = hydrant_remote_deliver(to.end, token->from, message, bytes, reply_to);

@@ -20,7 +20,7 @@ namespace hydrant {
 struct Firehose {
   hydrant_domain_t domain = 0;
   hydrant_remote_t end = 0;
-  size_t max_args = 0;     // most bytes of arguments in a move and in its answer
+  size_t max_args = 0;     // most bytes of arguments in a move and in its reply
   uint32_t key_bytes = 0;  // size of a local key
 };
 extern constinit Firehose the_firehose;

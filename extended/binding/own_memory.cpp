@@ -104,7 +104,7 @@ bool can_read_own(uintptr_t source, size_t bytes) noexcept {
   constexpr size_t kPage = 4096;
   constexpr size_t kMaxPages = 128;  // per call; bounded by the stack
   const uintptr_t end = source + bytes;
-  std::byte looked[kMaxPages];
+  std::byte bytes_read[kMaxPages];
   while (source < end) {
     iovec pages[kMaxPages];
     size_t count = 0;
@@ -112,7 +112,7 @@ bool can_read_own(uintptr_t source, size_t bytes) noexcept {
       pages[count] = {reinterpret_cast<void*>(source), 1};
       source = (source | (kPage - 1)) + 1;
     }
-    const Copied copied = copy_pages_by_kernel(looked, pages, count);
+    const Copied copied = copy_pages_by_kernel(bytes_read, pages, count);
     if (copied != Copied::kYes) return copied == Copied::kForbidden;
   }
   return true;

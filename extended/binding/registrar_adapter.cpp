@@ -16,13 +16,14 @@ const std::byte* bytes_of(const void* key) noexcept { return static_cast<const s
 
 // Copies the error text: libhydrant and libfirehose each have their own copy of firehose/base, and
 // clients of the cache read the latter's text.
-int told(Status status) noexcept {
+int with_error_text(Status status) noexcept {
   if (status != Status::kOk) hydrant_set_error_text(last_error_text());
   return to_c(status);
 }
 
 int pin(void* user, uintptr_t addr, size_t len, uint32_t access, void* key) {
-  return told(registrar_of(user).pin({addr, len}, static_cast<Access>(access), bytes_of(key)));
+  return with_error_text(
+      registrar_of(user).pin({addr, len}, static_cast<Access>(access), bytes_of(key)));
 }
 int unpin(void* user, uintptr_t addr, size_t len, const void* key) {
   return static_cast<int>(registrar_of(user).unpin({addr, len}, bytes_of(key)));
@@ -33,14 +34,16 @@ uint64_t charge(void* user, uintptr_t addr, size_t len) {
 uint64_t pending_charge(void* user) { return registrar_of(user).pending_charge(); }
 int export_key(void* user, uintptr_t addr, size_t len, const void* key, void* blob,
                size_t* blob_len) {
-  return told(registrar_of(user).export_key({addr, len}, bytes_of(key), bytes_of(blob), blob_len));
+  return with_error_text(
+      registrar_of(user).export_key({addr, len}, bytes_of(key), bytes_of(blob), blob_len));
 }
 int import_key(void* user, const void* blob, size_t len, void* key) {
-  return told(registrar_of(user).import_key(bytes_of(blob), len, bytes_of(key)));
+  return with_error_text(registrar_of(user).import_key(bytes_of(blob), len, bytes_of(key)));
 }
 void drop_import(void* user, const void* key) { registrar_of(user).drop_import(bytes_of(key)); }
 int implicit_key(void* user, uint32_t access, void* key) {
-  return told(registrar_of(user).implicit_key(static_cast<Access>(access), bytes_of(key)));
+  return with_error_text(
+      registrar_of(user).implicit_key(static_cast<Access>(access), bytes_of(key)));
 }
 void forget_in_child(void* user) { registrar_of(user).forget_in_child(); }
 void destroy(void* user) { delete &registrar_of(user); }

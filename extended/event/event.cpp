@@ -70,7 +70,7 @@ void release_event(hydrant_event* event) noexcept {
   event->log_pending = nullptr;
   event->object = nullptr;
   event->number = 0;
-  reset(event->pieces);
+  reset(event->counter);
   event->pool->give(event);
 }
 

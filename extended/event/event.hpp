@@ -37,10 +37,10 @@ struct hydrant_event {
   hydrant::WaitTarget (*wait_target)(const hydrant_event& event) noexcept = nullptr;
   // Logs in one line what is missing, when a wait takes long. May be null.
   void (*log_pending)(const hydrant_event& event) = nullptr;
-  // State of the operation: `object` and `number` for barriers and similar, `pieces` for puts and gets.
+  // State of the operation: `object` and `number` for barriers and similar, `counter` for puts and gets.
   void* object = nullptr;
   uint64_t number = 0;
-  hydrant::CompletionCounter pieces;
+  hydrant::CompletionCounter counter;
 
   // State of the pool.
   hydrant_event* next = nullptr;

@@ -1,6 +1,6 @@
-// How the extended API waits for other ranks. It polls and checks; yields if an awaited rank needs this
-// processor; and sleeps if the wait takes longer than sleeping and waking. It does not yield to
-// unrelated processes: next to other programs a yield costs a time slice, a sleep does not.
+// Waits of the extended API for other ranks. A wait polls and checks; it yields if an awaited rank needs
+// this processor, and sleeps if it takes longer than sleeping and waking. It does not yield to unrelated
+// processes: next to other programs a yield costs a time slice, a sleep does not.
 // docs/barriers.md has measurements.
 //
 // No wait is silent: after HYDRANT_WAIT_WARN it logs once what is missing, and continues.
@@ -35,7 +35,7 @@ inline bool is_spinning_useless(WaitTarget where, bool crowded) noexcept {
 }
 
 // A condition to wait for. `done` may advance it; `ready` only checks, just before a sleep; `where`
-// returns where the awaited ranks run; `complain` logs one line and may be null.
+// returns where the awaited ranks run; `log_pending` logs one line and may be null.
 struct WaitFor {
   bool (*done)(void* context) noexcept;
   bool (*ready)(const void* context) noexcept;

@@ -27,44 +27,44 @@ void log_missing_counter(const void* context) {
 
 }  // namespace
 
-void count_start(CompletionCounter& pieces, Rank peer) noexcept {
-  ++pieces.started;
-  pieces.peer.store(peer, std::memory_order_relaxed);
-  ++pieces.thread->launched;
+void count_start(CompletionCounter& counter, Rank peer) noexcept {
+  ++counter.started;
+  counter.peer.store(peer, std::memory_order_relaxed);
+  ++counter.thread->launched;
 }
 
-void uncount_start(CompletionCounter& pieces) noexcept {
-  --pieces.started;
-  --pieces.thread->launched;
+void uncount_start(CompletionCounter& counter) noexcept {
+  --counter.started;
+  --counter.thread->launched;
 }
 
-void count_done(CompletionCounter& pieces) noexcept {
-  HYDRANT_PROBE(rma_piece, &pieces, pieces.peer.load(std::memory_order_relaxed));
-  pieces.thread->landed.fetch_add(1, std::memory_order_release);
+void count_done(CompletionCounter& counter) noexcept {
+  HYDRANT_PROBE(rma_piece, &counter, counter.peer.load(std::memory_order_relaxed));
+  counter.thread->landed.fetch_add(1, std::memory_order_release);
   // The last access: another thread may reuse the object afterwards.
-  pieces.completed.fetch_add(1, std::memory_order_release);
+  counter.completed.fetch_add(1, std::memory_order_release);
 }
 
-void count_failed(CompletionCounter& pieces, Status status, Rank peer, uintptr_t at,
+void count_failed(CompletionCounter& counter, Status status, Rank peer, uintptr_t at,
                   size_t bytes) noexcept {
   // A dead peer ends the job with its own rank and signal as the cause, so do not end it here.
-  if (status != Status::kBroken && !is_fault_returned(pieces.returns_errors)) {
+  if (status != Status::kBroken && !is_fault_returned(counter.returns_errors)) {
     (void)explain_failure(status, peer, at, bytes);
     fatal("put or get: %s", last_error_text());
   }
-  pieces.failed_peer.store(peer, std::memory_order_relaxed);
-  pieces.failed_at.store(at, std::memory_order_relaxed);
-  pieces.failed_bytes.store(bytes, std::memory_order_relaxed);
-  pieces.failure.store(to_c(status), std::memory_order_relaxed);
-  count_done(pieces);
+  counter.failed_peer.store(peer, std::memory_order_relaxed);
+  counter.failed_at.store(at, std::memory_order_relaxed);
+  counter.failed_bytes.store(bytes, std::memory_order_relaxed);
+  counter.failure.store(to_c(status), std::memory_order_relaxed);
+  count_done(counter);
 }
 
-void reset(CompletionCounter& pieces) noexcept {
-  pieces.started = 0;
-  pieces.completed.store(0, std::memory_order_relaxed);
-  pieces.most = UINT64_MAX;
-  pieces.returns_errors = false;
-  pieces.failure.store(0, std::memory_order_relaxed);
+void reset(CompletionCounter& counter) noexcept {
+  counter.started = 0;
+  counter.completed.store(0, std::memory_order_relaxed);
+  counter.most = UINT64_MAX;
+  counter.returns_errors = false;
+  counter.failure.store(0, std::memory_order_relaxed);
 }
 
 Status explain_failure(Status status, Rank peer, uintptr_t at, size_t bytes) noexcept {
@@ -77,34 +77,35 @@ Status explain_failure(Status status, Rank peer, uintptr_t at, size_t bytes) noe
               relate_to_segment(peer, at, bytes, relation, sizeof relation));
 }
 
-void log_missing(const CompletionCounter& pieces) noexcept {
+void log_missing(const CompletionCounter& counter) noexcept {
   log_warning(
       "puts and gets: %llu of %llu pieces are still under way, the last with rank %u; is it "
       "polling?",
-      static_cast<unsigned long long>(pieces.under_way()),
-      static_cast<unsigned long long>(pieces.started), pieces.peer.load(std::memory_order_relaxed));
+      static_cast<unsigned long long>(counter.under_way()),
+      static_cast<unsigned long long>(counter.started),
+      counter.peer.load(std::memory_order_relaxed));
 }
 
-Status failure_of(const CompletionCounter& pieces) noexcept {
-  const int failure = pieces.failure.load(std::memory_order_relaxed);
+Status failure_of(const CompletionCounter& counter) noexcept {
+  const int failure = counter.failure.load(std::memory_order_relaxed);
   if (failure == 0) [[likely]]
     return Status::kOk;
   return explain_failure(static_cast<Status>(failure),
-                         pieces.failed_peer.load(std::memory_order_relaxed),
-                         pieces.failed_at.load(std::memory_order_relaxed),
-                         pieces.failed_bytes.load(std::memory_order_relaxed));
+                         counter.failed_peer.load(std::memory_order_relaxed),
+                         counter.failed_at.load(std::memory_order_relaxed),
+                         counter.failed_bytes.load(std::memory_order_relaxed));
 }
 
-Status wait_for(CompletionCounter& pieces) noexcept {
-  const auto done = [&pieces]() noexcept { return pieces.all_done(); };
+Status wait_for(CompletionCounter& counter) noexcept {
+  const auto done = [&counter]() noexcept { return counter.all_done(); };
   if (!done() && !spin_briefly(done, []() noexcept { return WaitTarget::kPolls; })) {
     wait_blocking({.done = is_done,
                    .ready = is_done_too,
                    .where = completes_by_polls,
                    .log_pending = log_missing_counter,
-                   .context = &pieces});
+                   .context = &counter});
   }
-  return failure_of(pieces);
+  return failure_of(counter);
 }
 
 }  // namespace hydrant

@@ -31,11 +31,11 @@ struct Transfer {
   bool is_put() const noexcept { return direction == Direction::kPut; }
 };
 
-// Executes or starts an operation. CompletionCounter under way at return report to `pieces`; if the operation
-// is complete, no piece was started. May poll. Errors: kNotReady: immediate, and it could not start at once;
-// kBadArg: unmapped memory; kBroken: the peer is gone or the job is ending; kResource: no memory for the
+// Executes or starts an operation. Pieces under way at return report to `counter`; if the operation is
+// complete, no piece was started. May poll. Errors: kNotReady: immediate, and it could not start at once;
+// kBadArg: unmapped memory; kBroken: the peer has died or the job is ending; kResource: no memory for the
 // library's own state.
-Status transfer(const Transfer& what, CompletionCounter& pieces) noexcept;
+Status transfer(const Transfer& what, CompletionCounter& counter) noexcept;
 // Fast path for memory of another rank of the node that is known not to be mapped here, if the kernel
 // copies: checks, transport, count. True: the copy is complete. False: use transfer(), which also
 // reports errors. Cost: about 60 instructions and the transport's call.
@@ -45,7 +45,7 @@ bool get_by_cma(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
                 size_t bytes) noexcept;
 // Sets `bytes` bytes of `peer` to `value`; otherwise like transfer().
 Status fill(Rank peer, uintptr_t remote, int value, size_t bytes,
-            CompletionCounter& pieces) noexcept;
+            CompletionCounter& counter) noexcept;
 
 // Checks the arguments before memory is accessed. Errors: kNotInit; kBadArg: called in a handler,
 // invalid rank, null with a length, a range that wraps around.

@@ -67,9 +67,9 @@ Status check_fill(gasnet_node_t rank, void* dest, size_t bytes) noexcept {
 }
 
 Status fill_and_wait(gasnet_node_t rank, void* dest, int value, size_t bytes) noexcept {
-  CompletionCounter pieces;
-  const Status status = fill(rank, reinterpret_cast<uintptr_t>(dest), value, bytes, pieces);
-  const Status waited = wait_for(pieces);
+  CompletionCounter counter;
+  const Status status = fill(rank, reinterpret_cast<uintptr_t>(dest), value, bytes, counter);
+  const Status waited = wait_for(counter);
   return status == Status::kOk ? waited : status;
 }
 
@@ -91,7 +91,7 @@ gasnet_handle_t gasnet_memset_nb(gasnet_node_t rank, void* dest, int value, size
   if (status == Status::kOk && bytes != 0) {
     event = take_counted_event();
     status = event != nullptr
-                 ? fill(rank, reinterpret_cast<uintptr_t>(dest), value, bytes, event->pieces)
+                 ? fill(rank, reinterpret_cast<uintptr_t>(dest), value, bytes, event->counter)
                  : fill_and_wait(rank, dest, value, bytes);
   }
   (void)return_or_abort(status, "gasnet_memset_nb");

@@ -13,10 +13,10 @@
 namespace hydrant {
 namespace {
 
-bool pieces_are_done(hydrant_event& event) noexcept { return event.pieces.all_done(); }
-bool pieces_are_ready(const hydrant_event& event) noexcept { return event.pieces.all_done(); }
+bool pieces_are_done(hydrant_event& event) noexcept { return event.counter.all_done(); }
+bool pieces_are_ready(const hydrant_event& event) noexcept { return event.counter.all_done(); }
 WaitTarget pieces_come_by_polls(const hydrant_event&) noexcept { return WaitTarget::kPolls; }
-void log_pending_event(const hydrant_event& event) { log_missing(event.pieces); }
+void log_pending_event(const hydrant_event& event) { log_missing(event.counter); }
 
 }  // namespace
 
@@ -31,18 +31,18 @@ hydrant_event* take_counted_event() noexcept {
 }
 
 gex_Event_t finish_or_return_event(hydrant_event* event, const char* call) noexcept {
-  if (!event->pieces.all_done()) return event;
+  if (!event->counter.all_done()) return event;
   check_failure(*event, call);
   release_event(event);
   return GEX_EVENT_INVALID;
 }
 
 void check_failure(const hydrant_event& event, const char* call) noexcept {
-  const Status status = failure_of(event.pieces);
+  const Status status = failure_of(event.counter);
   if (status == Status::kOk) [[likely]]
     return;
   // No caller can receive the code any more.
-  if (event.pieces.returns_errors && is_fault_returned(true))
+  if (event.counter.returns_errors && is_fault_returned(true))
     log_error("%s: %s (%s)", call, last_error_text(), status_name(status));
   else
     (void)return_or_abort(status, call);
@@ -51,10 +51,10 @@ void check_failure(const hydrant_event& event, const char* call) noexcept {
 int finish_blocking(gex_TM_t tm, gex_Rank_t rank, Transfer what, const char* call) noexcept {
   Status status = check_transfer(tm, rank, what);
   if (status == Status::kOk && what.bytes != 0) {
-    CompletionCounter pieces;
-    status = transfer(what, pieces);
+    CompletionCounter counter;
+    status = transfer(what, counter);
     // Started pieces write to this stack frame, so wait even if others failed.
-    const Status waited = wait_for(pieces);
+    const Status waited = wait_for(counter);
     if (status == Status::kOk) status = waited;
   }
   return return_or_abort(status, call);
@@ -72,9 +72,9 @@ gex_Event_t start_with_event(gex_TM_t tm, gex_Rank_t rank, Transfer what,
     (void)finish_blocking(tm, rank, what, call);
     return GEX_EVENT_INVALID;
   }
-  status = transfer(what, event->pieces);
+  status = transfer(what, event->counter);
   if (status != Status::kOk) [[unlikely]] {
-    (void)wait_for(event->pieces);
+    (void)wait_for(event->counter);
     release_event(event);
     return return_or_abort(status, call) == GASNET_ERR_NOT_READY ? GEX_EVENT_NO_OP
                                                                  : GEX_EVENT_INVALID;
@@ -119,11 +119,11 @@ RmaThread* check_implicit(const char* call) noexcept {
 }
 
 // Reports a failure once.
-void forget_failure(CompletionCounter& pieces, const char* call) noexcept {
-  if (pieces.failure.load(std::memory_order_relaxed) == 0) [[likely]]
+void forget_failure(CompletionCounter& counter, const char* call) noexcept {
+  if (counter.failure.load(std::memory_order_relaxed) == 0) [[likely]]
     return;
-  (void)return_or_abort(failure_of(pieces), call);
-  pieces.failure.store(0, std::memory_order_relaxed);
+  (void)return_or_abort(failure_of(counter), call);
+  counter.failure.store(0, std::memory_order_relaxed);
 }
 
 }  // namespace
@@ -150,12 +150,12 @@ void gex_NBI_Wait(gex_EC_t event_mask, gex_Flags_t) {
     const auto [puts, gets] = categories(event_mask);
     for (const Direction direction : {Direction::kPut, Direction::kGet}) {
       if (!(direction == Direction::kPut ? puts : gets)) continue;
-      CompletionCounter& pieces = thread->implicit(direction);
-      if (pieces.all_done() && pieces.failure.load(std::memory_order_relaxed) == 0) continue;
-      if (handler_depth != 0 && !pieces.all_done()) refuse_wait("gex_NBI_Wait");
+      CompletionCounter& counter = thread->implicit(direction);
+      if (counter.all_done() && counter.failure.load(std::memory_order_relaxed) == 0) continue;
+      if (handler_depth != 0 && !counter.all_done()) refuse_wait("gex_NBI_Wait");
       has_waited = true;
-      (void)wait_for(pieces);
-      forget_failure(pieces, "gex_NBI_Wait");
+      (void)wait_for(counter);
+      forget_failure(counter, "gex_NBI_Wait");
     }
   }
   // A client that never has to wait still serves other ranks.
@@ -168,8 +168,8 @@ void gex_NBI_BeginAccessRegion(gex_Flags_t) {
   hydrant_event* event = thread != nullptr ? take_counted_event() : nullptr;
   // Without memory there is no region: its operations complete at the latest in gex_NBI_EndAccessRegion().
   if (event == nullptr) return;
-  event->pieces.thread = thread;
-  event->pieces.most = paths().nbi_depth;
+  event->counter.thread = thread;
+  event->counter.most = paths().nbi_depth;
   thread->region = event;
 }
 

@@ -59,9 +59,9 @@ constexpr size_t kMaxTogether = 128;
 
 bool goes_by_kernel(RmaThread& thread, const hydrant_rma_op_t& op) noexcept {
   if (op.rank >= job().size()) return false;
-  const PathChoices& ways = paths(op.rank);
-  if (!ways.cma || op.bytes == 0 || op.rank == job().rank()) return false;
-  return !ways.mapped ||
+  const PathChoices& choices = paths(op.rank);
+  if (!choices.cma || op.bytes == 0 || op.rank == job().rank()) return false;
+  return !choices.mapped ||
          mapped_here(thread, op.rank, reinterpret_cast<uintptr_t>(op.remote), op.bytes) == nullptr;
 }
 
@@ -91,11 +91,11 @@ Status copy_run(RmaThread& thread, Rank peer, Direction direction,
 // Starts the operations at the front for one rank whose firehoses are cached, as one list for the
 // adapter. Returns how many were started.
 size_t start_run_of_hits(RmaThread& thread, Ops ops, Direction direction,
-                         CompletionCounter& pieces) noexcept {
+                         CompletionCounter& counter) noexcept {
   const Rank peer = ops[0].rank;
   if (!paths(peer).pinned || peer == job().rank()) return 0;
   // Assign only if different: completions of pieces under way read this field.
-  if (pieces.thread != &thread) pieces.thread = &thread;
+  if (counter.thread != &thread) counter.thread = &thread;
   std::array<Transfer, kMaxBatch> run;
   size_t count = 0;
   while (count < std::min(ops.size(), kMaxBatch) && ops[count].rank == peer &&
@@ -103,10 +103,10 @@ size_t start_run_of_hits(RmaThread& thread, Ops ops, Direction direction,
     run[count] = transfer_of(ops[count], direction);
     run[count++].peer = peer;
   }
-  return start_hits(thread, std::span(run).first(count), pieces);
+  return start_hits(thread, std::span(run).first(count), counter);
 }
 
-Status start_all(Ops ops, Direction direction, CompletionCounter& pieces) noexcept {
+Status start_all(Ops ops, Direction direction, CompletionCounter& counter) noexcept {
   RmaThread* thread = RmaThread::mine();
   if (thread == nullptr || !thread->has_peers())
     return fail(Status::kResource, "no memory for a thread's state of puts and gets");
@@ -124,7 +124,7 @@ Status start_all(Ops ops, Direction direction, CompletionCounter& pieces) noexce
       if (status != Status::kUnsupported) return status;
       // The kernel cannot execute an operation of the run; executing each separately finds it.
     }
-    if (const size_t started = start_run_of_hits(*thread, ops, direction, pieces); started != 0) {
+    if (const size_t started = start_run_of_hits(*thread, ops, direction, counter); started != 0) {
       ops = ops.subspan(started);
       continue;
     }
@@ -132,7 +132,7 @@ Status start_all(Ops ops, Direction direction, CompletionCounter& pieces) noexce
       Transfer what = transfer_of(ops[i], direction);
       what.peer = ops[i].rank;
       if (what.bytes == 0) continue;
-      if (const Status status = transfer(what, pieces); status != Status::kOk) return status;
+      if (const Status status = transfer(what, counter); status != Status::kOk) return status;
     }
     ops = ops.subspan(std::max<size_t>(together, 1));
   }
@@ -165,14 +165,14 @@ int do_many(const hydrant_rma_op_t* list, size_t count, size_t total_bytes, gex_
     return return_or_abort(status, call, true);
   hydrant_event* own = event != nullptr ? take_counted_event() : nullptr;
   CompletionCounter here;
-  CompletionCounter& pieces = own != nullptr ? own->pieces : here;
-  pieces.returns_errors = true;
-  const Status status = start_all(ops, direction, pieces);
-  if (status == Status::kOk && own != nullptr && !pieces.all_done()) {
+  CompletionCounter& counter = own != nullptr ? own->counter : here;
+  counter.returns_errors = true;
+  const Status status = start_all(ops, direction, counter);
+  if (status == Status::kOk && own != nullptr && !counter.all_done()) {
     *event = own;
     return GASNET_OK;
   }
-  const Status waited = wait_for(pieces);
+  const Status waited = wait_for(counter);
   if (own != nullptr) release_event(own);
   return return_or_abort(status == Status::kOk ? waited : status, call, true);
 }

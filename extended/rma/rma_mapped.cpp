@@ -16,7 +16,7 @@ namespace {
 constexpr uint32_t kAccess = HYDRANT_REMOTE_READ | HYDRANT_REMOTE_WRITE;
 // Below this size a copy by the kernel is cheap, and a mapping is not worth its request.
 constexpr size_t kWorthMapping = 2048;
-constexpr uint32_t kAskAt = 4;
+constexpr uint32_t kRequestAt = 4;
 
 }  // namespace
 
@@ -52,14 +52,14 @@ void note_unmapped(RmaThread& thread, Rank peer, uintptr_t remote, size_t bytes)
   if (use.block != block || use.peer != peer) use = {block, peer, 0};
   ++use.count;
   // Request at the 4th, 8th, 16th ... access, so that refused memory is not requested each time.
-  if (use.count < kAskAt || (use.count & (use.count - 1)) != 0) return;
+  if (use.count < kRequestAt || (use.count & (use.count - 1)) != 0) return;
   const hydrant_remote_t end = end_of_mappings(peer);
   if (end == 0) return;
   // The first request is for the whole block, because arenas grow by blocks; later ones are for the
   // accessed range.
   const uintptr_t start = block << UnmappedUse::kShift;
   constexpr size_t kBlock = size_t{1} << UnmappedUse::kShift;
-  const bool whole = use.count == kAskAt && remote - start + bytes <= kBlock;
+  const bool whole = use.count == kRequestAt && remote - start + bytes <= kBlock;
   (void)hydrant_remote_prefetch(end, peer, whole ? start : remote, whole ? kBlock : bytes, kAccess);
 }
 

@@ -38,10 +38,10 @@ Args<sizeof...(Words)> pack(Words... words) noexcept {
 constexpr uint64_t word(int32_t low, int32_t high) noexcept {
   return uint64_t{static_cast<uint32_t>(high)} << 32 | static_cast<uint32_t>(low);
 }
-uint64_t name_of(CompletionCounter& pieces) noexcept {
-  return reinterpret_cast<uintptr_t>(&pieces);
+uint64_t name_of(CompletionCounter& counter) noexcept {
+  return reinterpret_cast<uintptr_t>(&counter);
 }
-CompletionCounter& pieces_called(int32_t low, int32_t high) noexcept {
+CompletionCounter& counter_of(int32_t low, int32_t high) noexcept {
   return *reinterpret_cast<CompletionCounter*>(word(low, high));
 }
 
@@ -56,8 +56,8 @@ OutgoingMessage request(Rank peer, uint32_t handler, const Args<kWords>& args,
           .immediate = immediate};
 }
 
-Status start_put(const Transfer& piece, Path path, CompletionCounter& pieces) noexcept {
-  const auto args = pack(name_of(pieces), piece.remote);
+Status start_put(const Transfer& piece, Path path, CompletionCounter& counter) noexcept {
+  const auto args = pack(name_of(counter), piece.remote);
   OutgoingMessage message =
       request(piece.peer, path == Path::kAmLong ? kPutLongHandler : kPutMediumHandler, args,
               piece.immediate);
@@ -68,8 +68,8 @@ Status start_put(const Transfer& piece, Path path, CompletionCounter& pieces) no
   return send(message);
 }
 
-Status start_get(const Transfer& piece, Path path, CompletionCounter& pieces) noexcept {
-  const auto args = pack(name_of(pieces), reinterpret_cast<uintptr_t>(piece.local), piece.remote,
+Status start_get(const Transfer& piece, Path path, CompletionCounter& counter) noexcept {
+  const auto args = pack(name_of(counter), reinterpret_cast<uintptr_t>(piece.local), piece.remote,
                          uint64_t{piece.bytes});
   return send(request(piece.peer, path == Path::kAmLong ? kGetLongHandler : kGetMediumHandler, args,
                       piece.immediate));
@@ -83,12 +83,11 @@ void reply(gex_Token_t token, OutgoingMessage message) noexcept {
   token->replied = true;
   // A failure because the job ends is harmless. After any other failure the peer would wait for ever.
   if (const Status status = send(message); status != Status::kOk && status != Status::kBroken)
-    fatal("the answer to a put or get of rank %u: %s", message.peer, last_error_text());
+    fatal("the reply to a put or get of rank %u failed: %s", message.peer, last_error_text());
 }
 
 // Replies that [at, at+bytes) of this rank is unreachable; 0 bytes: success.
-void answer_done(gex_Token_t token, int32_t low, int32_t high, uintptr_t at,
-                 size_t bytes) noexcept {
+void reply_done(gex_Token_t token, int32_t low, int32_t high, uintptr_t at, size_t bytes) noexcept {
   const auto args = pack(word(low, high), uint64_t{at}, uint64_t{bytes});
   reply(token, request(0, kDoneHandler, args, false));
 }
@@ -97,11 +96,11 @@ void on_put_medium(gex_Token_t token, void* data, size_t bytes, int32_t low, int
                    int32_t dest_low, int32_t dest_high) {
   const auto dest = static_cast<uintptr_t>(word(dest_low, dest_high));
   const bool written = write_own(dest, data, bytes);
-  answer_done(token, low, high, dest, written ? 0 : bytes);
+  reply_done(token, low, high, dest, written ? 0 : bytes);
 }
 
 void on_put_long(gex_Token_t token, void*, size_t, int32_t low, int32_t high, int32_t, int32_t) {
-  answer_done(token, low, high, 0, 0);
+  reply_done(token, low, high, 0, 0);
 }
 
 void on_fill(gex_Token_t token, int32_t low, int32_t high, int32_t dest_low, int32_t dest_high,
@@ -109,7 +108,7 @@ void on_fill(gex_Token_t token, int32_t low, int32_t high, int32_t dest_low, int
   const auto dest = static_cast<uintptr_t>(word(dest_low, dest_high));
   const size_t bytes = word(bytes_low, bytes_high);
   const bool written = fill_own(dest, value, bytes);
-  answer_done(token, low, high, dest, written ? 0 : bytes);
+  reply_done(token, low, high, dest, written ? 0 : bytes);
 }
 
 const void* find_long_source(uintptr_t source, size_t bytes) noexcept {
@@ -129,7 +128,7 @@ void on_get(gex_Token_t token, Category category, int32_t low, int32_t high, uin
   const void* data =
       category == Category::kMedium ? find_source(source, bytes) : find_long_source(source, bytes);
   if (data == nullptr) {
-    answer_done(token, low, high, source, bytes);
+    reply_done(token, low, high, source, bytes);
     return;
   }
   const auto args = pack(word(low, high), dest);
@@ -159,12 +158,12 @@ void on_get_long(gex_Token_t token, int32_t low, int32_t high, int32_t dest_low,
 
 void on_done(gex_Token_t token, int32_t low, int32_t high, int32_t at_low, int32_t at_high,
              int32_t bytes_low, int32_t bytes_high) {
-  CompletionCounter& pieces = pieces_called(low, high);
+  CompletionCounter& counter = counter_of(low, high);
   const size_t bytes = word(bytes_low, bytes_high);
   if (bytes == 0) {
-    count_done(pieces);
+    count_done(counter);
   } else {
-    count_failed(pieces, Status::kBadArg, token->from,
+    count_failed(counter, Status::kBadArg, token->from,
                  static_cast<uintptr_t>(word(at_low, at_high)), bytes);
   }
 }
@@ -172,25 +171,25 @@ void on_done(gex_Token_t token, int32_t low, int32_t high, int32_t at_low, int32
 void on_got_medium(gex_Token_t, void* data, size_t bytes, int32_t low, int32_t high,
                    int32_t dest_low, int32_t dest_high) {
   std::memcpy(reinterpret_cast<void*>(word(dest_low, dest_high)), data, bytes);
-  count_done(pieces_called(low, high));
+  count_done(counter_of(low, high));
 }
 
 void on_got_long(gex_Token_t, void*, size_t, int32_t low, int32_t high, int32_t, int32_t) {
-  count_done(pieces_called(low, high));
+  count_done(counter_of(low, high));
 }
 
 }  // namespace
 
-bool has_room(const RmaThread& thread, const CompletionCounter& pieces) noexcept {
-  return thread.under_way() < paths().depth && pieces.under_way() < pieces.most;
+bool has_room(const RmaThread& thread, const CompletionCounter& counter) noexcept {
+  return thread.under_way() < paths().depth && counter.under_way() < counter.most;
 }
 
-Status make_room(RmaThread& thread, const CompletionCounter& pieces, bool immediate) noexcept {
-  if (has_room(thread, pieces)) [[likely]]
+Status make_room(RmaThread& thread, const CompletionCounter& counter, bool immediate) noexcept {
+  if (has_room(thread, counter)) [[likely]]
     return Status::kOk;
   if (immediate) return Status::kNotReady;
   Backoff backoff;
-  while (!has_room(thread, pieces)) {
+  while (!has_room(thread, counter)) {
     if (has_exit_grace_expired()) return fail(Status::kBroken, "the job is ending");
     backoff.polled(poll_all());
   }
@@ -200,7 +199,7 @@ Status make_room(RmaThread& thread, const CompletionCounter& pieces, bool immedi
 namespace {
 
 Status start_pieces(RmaThread& thread, Path path, const Transfer& what,
-                    CompletionCounter& pieces) noexcept {
+                    CompletionCounter& counter) noexcept {
   const size_t most = path == Path::kAmLong ? kLongPiece : paths().medium_max;
   for (size_t done = 0; done < what.bytes;) {
     Transfer piece = what;
@@ -208,13 +207,13 @@ Status start_pieces(RmaThread& thread, Path path, const Transfer& what,
     piece.local += done;
     piece.bytes = std::min(most, what.bytes - done);
     piece.immediate = what.immediate && done == 0;
-    if (const Status room = make_room(thread, pieces, piece.immediate); room != Status::kOk)
+    if (const Status room = make_room(thread, counter, piece.immediate); room != Status::kOk)
       return room;
-    count_start(pieces, what.peer);
+    count_start(counter, what.peer);
     const Status status =
-        what.is_put() ? start_put(piece, path, pieces) : start_get(piece, path, pieces);
+        what.is_put() ? start_put(piece, path, counter) : start_get(piece, path, counter);
     if (status != Status::kOk) {
-      uncount_start(pieces);
+      uncount_start(counter);
       return status;
     }
     done += piece.bytes;
@@ -225,34 +224,34 @@ Status start_pieces(RmaThread& thread, Path path, const Transfer& what,
 }  // namespace
 
 Status transfer_by_messages(RmaThread& thread, Path path, const Transfer& what,
-                            CompletionCounter& pieces) noexcept {
-  const Status status = start_pieces(thread, path, what, pieces);
+                            CompletionCounter& counter) noexcept {
+  const Status status = start_pieces(thread, path, what, counter);
   if (status == Status::kOk) thread.count(what.direction, what.peer, path, what.bytes);
   return status;
 }
 
 Status continue_by_messages(RmaThread& thread, const Transfer& rest,
-                            CompletionCounter& pieces) noexcept {
-  return start_pieces(thread, choose_messages(paths(), rest), rest, pieces);
+                            CompletionCounter& counter) noexcept {
+  return start_pieces(thread, choose_messages(paths(), rest), rest, counter);
 }
 
-Status send_one_message(const Transfer& part, CompletionCounter& pieces) noexcept {
-  count_start(pieces, part.peer);
-  const Status status = part.is_put() ? start_put(part, Path::kAmMedium, pieces)
-                                      : start_get(part, Path::kAmMedium, pieces);
-  if (status != Status::kOk) uncount_start(pieces);
+Status send_one_message(const Transfer& part, CompletionCounter& counter) noexcept {
+  count_start(counter, part.peer);
+  const Status status = part.is_put() ? start_put(part, Path::kAmMedium, counter)
+                                      : start_get(part, Path::kAmMedium, counter);
+  if (status != Status::kOk) uncount_start(counter);
   return status;
 }
 
 Status fill_by_messages(RmaThread& thread, Rank peer, uintptr_t remote, int value, size_t bytes,
-                        CompletionCounter& pieces) noexcept {
-  if (const Status room = make_room(thread, pieces, false); room != Status::kOk) return room;
-  count_start(pieces, peer);
-  const auto args = pack(name_of(pieces), uint64_t{remote}, uint64_t{bytes},
+                        CompletionCounter& counter) noexcept {
+  if (const Status room = make_room(thread, counter, false); room != Status::kOk) return room;
+  count_start(counter, peer);
+  const auto args = pack(name_of(counter), uint64_t{remote}, uint64_t{bytes},
                          uint64_t{static_cast<uint8_t>(value)});
   const Status status = send(request(peer, kFillHandler, args, false));
   if (status != Status::kOk) {
-    uncount_start(pieces);
+    uncount_start(counter);
     return status;
   }
   thread.count(Direction::kPut, peer, Path::kAmMedium, bytes);

@@ -20,20 +20,20 @@ inline constexpr size_t kLongPiece = size_t{4} << 20;
 
 // `path` is kAmMedium or kAmLong. Errors: as transfer().
 Status transfer_by_messages(RmaThread& thread, Path path, const Transfer& what,
-                            CompletionCounter& pieces) noexcept;
+                            CompletionCounter& counter) noexcept;
 // Sends the rest of an operation whose first part used another path, which counts the operation.
 Status continue_by_messages(RmaThread& thread, const Transfer& rest,
-                            CompletionCounter& pieces) noexcept;
+                            CompletionCounter& counter) noexcept;
 // Sends at most one message, at once or not at all (kNotReady); does not occupy the thread's room.
-Status send_one_message(const Transfer& part, CompletionCounter& pieces) noexcept;
+Status send_one_message(const Transfer& part, CompletionCounter& counter) noexcept;
 Status fill_by_messages(RmaThread& thread, Rank peer, uintptr_t remote, int value, size_t bytes,
-                        CompletionCounter& pieces) noexcept;
+                        CompletionCounter& counter) noexcept;
 
-// True if the thread, and `pieces`, may start one more piece.
-bool has_room(const RmaThread& thread, const CompletionCounter& pieces) noexcept;
-// Polls until the thread, and `pieces`, may start one more piece. Errors: kNotReady: `immediate`, and
+// True if the thread, and `counter`, may start one more piece.
+bool has_room(const RmaThread& thread, const CompletionCounter& counter) noexcept;
+// Polls until the thread, and `counter`, may start one more piece. Errors: kNotReady: `immediate`, and
 // there is no room; kBroken: the job is ending.
-Status make_room(RmaThread& thread, const CompletionCounter& pieces, bool immediate) noexcept;
+Status make_room(RmaThread& thread, const CompletionCounter& counter, bool immediate) noexcept;
 
 void add_rma_handlers() noexcept;
 

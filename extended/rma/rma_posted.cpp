@@ -17,7 +17,7 @@ namespace hydrant {
 
 // A piece under way. The completion returns it to its pool.
 struct PostedPiece : Transport::Completion {
-  CompletionCounter* pieces = nullptr;
+  CompletionCounter* counter = nullptr;
   RmaThread* home = nullptr;
   BounceBuffer buffer{};    // from the pool, or null
   void* copy_to = nullptr;  // destination of a get through a buffer
@@ -29,7 +29,7 @@ struct PostedPiece : Transport::Completion {
 
 namespace {
 
-void give(PostedPiece* piece) noexcept {
+void release_piece(PostedPiece* piece) noexcept {
   if (piece->buffer.addr != nullptr) release_bounce_buffer(piece->buffer.addr);
   if (ThreadLocalPool<RmaThread>::is_mine(piece->home)) {
     piece->home->posted.free_local(piece);
@@ -42,15 +42,15 @@ void on_completion(Transport::Completion& completion, Status status) noexcept {
   auto* piece = static_cast<PostedPiece*>(&completion);
   if (status == Status::kOk && piece->copy_to != nullptr)
     std::memcpy(piece->copy_to, piece->buffer.addr, piece->bytes);
-  CompletionCounter& pieces = *piece->pieces;
+  CompletionCounter& counter = *piece->counter;
   const Rank peer = piece->peer;
   const uintptr_t remote = piece->remote;
   const size_t bytes = piece->bytes;
-  give(piece);
+  release_piece(piece);
   if (status == Status::kOk) {
-    count_done(pieces);
+    count_done(counter);
   } else {
-    count_failed(pieces, status == Status::kUnsupported ? Status::kBadArg : status, peer, remote,
+    count_failed(counter, status == Status::kUnsupported ? Status::kBadArg : status, peer, remote,
                  bytes);
   }
 }
@@ -81,13 +81,13 @@ Status post(const Transfer& part, void* local, PostedPiece& piece) noexcept {
 }
 
 // Starts one piece: waits for room, takes a record and possibly a buffer, posts.
-Status start(RmaThread& thread, const Transfer& part, CompletionCounter& pieces,
+Status start(RmaThread& thread, const Transfer& part, CompletionCounter& counter,
              bool bounces) noexcept {
-  if (const Status room = make_room(thread, pieces, part.immediate); room != Status::kOk)
+  if (const Status room = make_room(thread, counter, part.immediate); room != Status::kOk)
     return room;
   PostedPiece* piece = take_piece(thread);
   if (piece == nullptr) return fail(Status::kResource, "no memory for an operation");
-  piece->pieces = &pieces;
+  piece->counter = &counter;
   piece->peer = part.peer;
   piece->remote = part.remote;
   piece->bytes = part.bytes;
@@ -95,7 +95,7 @@ Status start(RmaThread& thread, const Transfer& part, CompletionCounter& pieces,
   if (bounces) {
     const Status status = take_bounce_buffer(part.bytes, part.immediate, &piece->buffer);
     if (status != Status::kOk) {
-      give(piece);
+      release_piece(piece);
       return status;
     }
     local = piece->buffer.addr;
@@ -105,16 +105,16 @@ Status start(RmaThread& thread, const Transfer& part, CompletionCounter& pieces,
       piece->copy_to = part.local;
     }
   }
-  count_start(pieces, part.peer);
+  count_start(counter, part.peer);
   const Status status = post(part, local, *piece);
   if (status != Status::kOk) {
-    uncount_start(pieces);
-    give(piece);
+    uncount_start(counter);
+    release_piece(piece);
   }
   return status;
 }
 
-Status start_all(RmaThread& thread, const Transfer& what, CompletionCounter& pieces, bool bounces,
+Status start_all(RmaThread& thread, const Transfer& what, CompletionCounter& counter, bool bounces,
                  size_t most) noexcept {
   const Path path = bounces ? Path::kBounce : Path::kDirect;
   for (size_t done = 0; done < what.bytes;) {
@@ -123,11 +123,11 @@ Status start_all(RmaThread& thread, const Transfer& what, CompletionCounter& pie
     part.local += done;
     part.bytes = std::min(most, what.bytes - done);
     part.immediate = what.immediate && done == 0;
-    Status status = start(thread, part, pieces, bounces);
+    Status status = start(thread, part, counter, bounces);
     if (status == Status::kUnsupported && done != 0) {
       // Posted pieces cannot be cancelled, so the rest is sent in messages.
       part.bytes = what.bytes - done;
-      status = continue_by_messages(thread, part, pieces);
+      status = continue_by_messages(thread, part, counter);
     }
     if (status != Status::kOk) return status;
     done += part.bytes;
@@ -139,17 +139,17 @@ Status start_all(RmaThread& thread, const Transfer& what, CompletionCounter& pie
 }  // namespace
 
 Status transfer_direct(RmaThread& thread, const Transfer& what,
-                       CompletionCounter& pieces) noexcept {
+                       CompletionCounter& counter) noexcept {
   // Fits the length field of every network.
   constexpr size_t kMax = size_t{1} << 30;
-  return start_all(thread, what, pieces, false, kMax);
+  return start_all(thread, what, counter, false, kMax);
 }
 
 Status transfer_bounced(RmaThread& thread, const Transfer& what,
-                        CompletionCounter& pieces) noexcept {
+                        CompletionCounter& counter) noexcept {
   const size_t most = bounce_buffer_bytes();
   if (most == 0) return fail_literal(Status::kUnsupported, "there is no pool of buffers");
-  return start_all(thread, what, pieces, true, most);
+  return start_all(thread, what, counter, true, most);
 }
 
 }  // namespace hydrant

@@ -9,9 +9,10 @@
 namespace hydrant {
 
 // Errors: as transfer(); kUnsupported: the transport cannot access this memory, and no piece is under way.
-Status transfer_direct(RmaThread& thread, const Transfer& what, CompletionCounter& pieces) noexcept;
+Status transfer_direct(RmaThread& thread, const Transfer& what,
+                       CompletionCounter& counter) noexcept;
 // In pieces of HYDRANT_BOUNCE_MAX bytes; polls until buffers are free. Also kUnsupported without a pool.
 Status transfer_bounced(RmaThread& thread, const Transfer& what,
-                        CompletionCounter& pieces) noexcept;
+                        CompletionCounter& counter) noexcept;
 
 }  // namespace hydrant

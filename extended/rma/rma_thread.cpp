@@ -16,12 +16,12 @@ void RmaThread::joined() noexcept {
   if (region != nullptr) {
     // The previous thread ended inside an access region. Its event was never returned; if it is
     // incomplete, it leaks.
-    if (region->pieces.all_done()) release_event(region);
+    if (region->counter.all_done()) release_event(region);
     region = nullptr;
   }
-  for (CompletionCounter& pieces : implicit_) {
-    pieces.thread = this;
-    pieces.most = paths().nbi_depth;
+  for (CompletionCounter& counter : implicit_) {
+    counter.thread = this;
+    counter.most = paths().nbi_depth;
   }
   if (peers_ == nullptr) {
     // Pages for ranks that this thread never accesses stay unallocated.

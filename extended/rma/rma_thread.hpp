@@ -49,7 +49,7 @@ class RmaThread {
 
   // The counter of implicit operations: by direction, or the region's event inside an access region.
   CompletionCounter& implicit(Direction direction) noexcept {
-    return region != nullptr ? region->pieces : implicit_[static_cast<uint32_t>(direction)];
+    return region != nullptr ? region->counter : implicit_[static_cast<uint32_t>(direction)];
   }
   hydrant_event* region = nullptr;
 

@@ -34,14 +34,14 @@ Status no_state() noexcept {
 }
 
 // Assign only if different: completions of pieces under way read this field.
-void own(CompletionCounter& pieces, RmaThread* thread) noexcept {
-  if (pieces.thread != thread) pieces.thread = thread;
+void own(CompletionCounter& counter, RmaThread* thread) noexcept {
+  if (counter.thread != thread) counter.thread = thread;
 }
 
 // Returns true if the copy is complete.
-bool copy_here(RmaThread& thread, const PathChoices& ways, const Transfer& what) noexcept {
+bool copy_here(RmaThread& thread, const PathChoices& choices, const Transfer& what) noexcept {
   const bool is_self = what.peer == job().rank();
-  if (is_self ? !ways.self : !ways.mapped) return false;
+  if (is_self ? !choices.self : !choices.mapped) return false;
   std::byte* here = mapped_here(thread, what.peer, what.remote, what.bytes);
   if (here == nullptr) return false;
   if (what.is_put()) {
@@ -77,17 +77,18 @@ Status fill_by_kernel(RmaThread& thread, Rank peer, uintptr_t remote, int value,
   return Status::kOk;
 }
 
-Status go(RmaThread& thread, Path path, const Transfer& what, CompletionCounter& pieces) noexcept {
+Status take_path(RmaThread& thread, Path path, const Transfer& what,
+                 CompletionCounter& counter) noexcept {
   switch (path) {
     case Path::kCma: return copy_by_cma(thread, what);
-    case Path::kFirehose: return transfer_pinned(thread, what, pieces);
-    case Path::kDirect: return transfer_direct(thread, what, pieces);
-    case Path::kBounce: return transfer_bounced(thread, what, pieces);
-    default: return transfer_by_messages(thread, path, what, pieces);
+    case Path::kFirehose: return transfer_pinned(thread, what, counter);
+    case Path::kDirect: return transfer_direct(thread, what, counter);
+    case Path::kBounce: return transfer_bounced(thread, what, counter);
+    default: return transfer_by_messages(thread, path, what, counter);
   }
 }
 
-bool may_ask_kernel(gex_TM_t tm, gex_Rank_t rank, uintptr_t remote, const void* local,
+bool may_use_kernel(gex_TM_t tm, gex_Rank_t rank, uintptr_t remote, const void* local,
                     size_t bytes) noexcept {
   if (tm != &hydrant_world || rank >= hydrant_my_peers.count || handler_depth != 0 || bytes == 0)
     return false;
@@ -106,36 +107,36 @@ bool faults_return_by_knob(bool otherwise) noexcept {
 
 }  // namespace
 
-Status transfer(const Transfer& what, CompletionCounter& pieces) noexcept {
+Status transfer(const Transfer& what, CompletionCounter& counter) noexcept {
   RmaThread* thread = RmaThread::mine();
   if (thread == nullptr || !thread->has_peers()) [[unlikely]]
     return no_state();
-  const PathChoices& ways = paths(what.peer);
+  const PathChoices& choices = paths(what.peer);
   if (what.immediate) {
     if (!are_exports_settled()) return Status::kNotReady;
   } else {
     settle_exports();
   }
-  if (copy_here(*thread, ways, what)) return Status::kOk;
-  own(pieces, thread);
+  if (copy_here(*thread, choices, what)) return Status::kOk;
+  own(counter, thread);
   const bool is_self = what.peer == job().rank();
-  if (ways.pinned && !is_self && start_hit(*thread, what, pieces)) return Status::kOk;
-  if (ways.maps_files && !is_self) {
+  if (choices.pinned && !is_self && start_hit(*thread, what, counter)) return Status::kOk;
+  if (choices.maps_files && !is_self) {
     if (copy_mapped(*thread, what)) return Status::kOk;
     note_unmapped(*thread, what.peer, what.remote, what.bytes);
   }
-  const Path path = is_self ? choose_messages(ways, what) : choose_path(ways, what);
-  const Status status = go(*thread, path, what, pieces);
+  const Path path = is_self ? choose_messages(choices, what) : choose_path(choices, what);
+  const Status status = take_path(*thread, path, what, counter);
   // The transport cannot access this memory, but its owner may be able to: use messages.
   if (status != Status::kUnsupported) [[likely]]
     return status;
-  return go(*thread, choose_messages(ways, what), what, pieces);
+  return take_path(*thread, choose_messages(choices, what), what, counter);
 }
 
 bool put_by_cma(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
                 size_t bytes) noexcept {
   const auto remote = reinterpret_cast<uintptr_t>(dest);
-  if (!may_ask_kernel(tm, rank, remote, source, bytes)) return false;
+  if (!may_use_kernel(tm, rank, remote, source, bytes)) return false;
   if (job().transport->put(rank, remote, source, bytes, nullptr) != Status::kOk) return false;
   RmaThread& thread = *RmaThread::mine();
   thread.count(Direction::kPut, rank, Path::kCma, bytes);
@@ -146,7 +147,7 @@ bool put_by_cma(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
 bool get_by_cma(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
                 size_t bytes) noexcept {
   const auto remote = reinterpret_cast<uintptr_t>(source);
-  if (!may_ask_kernel(tm, rank, remote, dest, bytes)) return false;
+  if (!may_use_kernel(tm, rank, remote, dest, bytes)) return false;
   if (job().transport->get(rank, remote, dest, bytes, nullptr) != Status::kOk) return false;
   RmaThread& thread = *RmaThread::mine();
   thread.count(Direction::kGet, rank, Path::kCma, bytes);
@@ -155,26 +156,26 @@ bool get_by_cma(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
 }
 
 Status fill(Rank peer, uintptr_t remote, int value, size_t bytes,
-            CompletionCounter& pieces) noexcept {
+            CompletionCounter& counter) noexcept {
   RmaThread* thread = RmaThread::mine();
   if (thread == nullptr || !thread->has_peers()) [[unlikely]]
     return no_state();
-  const PathChoices& ways = paths(peer);
+  const PathChoices& choices = paths(peer);
   const bool is_self = peer == job().rank();
   settle_exports();
-  if (is_self ? ways.self : ways.mapped) {
+  if (is_self ? choices.self : choices.mapped) {
     if (std::byte* here = mapped_here(*thread, peer, remote, bytes); here != nullptr) {
       std::memset(here, value, bytes);
       thread->count(Direction::kPut, peer, is_self ? Path::kSelf : Path::kMapped, bytes);
       return Status::kOk;
     }
   }
-  own(pieces, thread);
-  if (ways.cma && !is_self) {
+  own(counter, thread);
+  if (choices.cma && !is_self) {
     const Status status = fill_by_kernel(*thread, peer, remote, value, bytes);
     if (status != Status::kUnsupported) return status;
   }
-  return fill_by_messages(*thread, peer, remote, value, bytes, pieces);
+  return fill_by_messages(*thread, peer, remote, value, bytes, counter);
 }
 
 Status check_transfer(gex_TM_t tm, gex_Rank_t rank, Transfer& what) noexcept {

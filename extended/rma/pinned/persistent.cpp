@@ -26,7 +26,7 @@ using namespace hydrant;
 struct hydrant_operation_s {
   Transfer what;
   std::byte* mapped = nullptr;  // the remote memory, if it is mapped permanently
-  CompletionCounter pieces;
+  CompletionCounter counter;
   std::unique_ptr<PersistentPiece> persistent;  // null: not between pinned memory, or too long
 };
 
@@ -47,14 +47,14 @@ int make_operation(gex_Rank_t rank, const Transfer& wanted, hydrant_operation_t*
     return return_or_abort(fail(Status::kResource, "no memory for an operation"), call, true);
   }
   made->what = what;
-  made->pieces.returns_errors = true;
+  made->counter.returns_errors = true;
   const bool is_self = what.peer == job().rank();
   if (what.bytes != 0 && (is_self ? paths().self : paths(what.peer).mapped))
     made->mapped = mapped_here(*thread, what.peer, what.remote, what.bytes);
   if (what.bytes != 0 && made->mapped == nullptr && !is_self) {
     if (paths(what.peer).pinned && what.bytes <= kMaxPieceBytes)
       made->persistent.reset(new (std::nothrow) PersistentPiece);
-    if (made->persistent != nullptr) make_persistent(*made->persistent, what, made->pieces);
+    if (made->persistent != nullptr) make_persistent(*made->persistent, what, made->counter);
     (void)prefetch(what.peer, what.remote, what.bytes);
   }
   *operation = made;
@@ -67,21 +67,21 @@ bool start_again(hydrant_operation_s& operation) noexcept {
   if (thread == nullptr || !thread->has_peers()) [[unlikely]]
     return false;
   settle_exports();
-  operation.pieces.thread = thread;
+  operation.counter.thread = thread;
   return start_persistent(*thread, *operation.persistent);
 }
 
 Status begin(hydrant_operation_s& operation) noexcept {
   if (handler_depth != 0) [[unlikely]]
     return fail(Status::kBadArg, "a handler must not put or get");
-  if (!operation.pieces.all_done())
+  if (!operation.counter.all_done())
     return fail(Status::kBadArg, "the operation is under way: wait for it first");
-  reset(operation.pieces);
-  operation.pieces.returns_errors = true;
+  reset(operation.counter);
+  operation.counter.returns_errors = true;
   const Transfer& what = operation.what;
   if (what.bytes == 0) return Status::kOk;
   if (operation.persistent != nullptr && start_again(operation)) return Status::kOk;
-  if (operation.mapped == nullptr) return transfer(what, operation.pieces);
+  if (operation.mapped == nullptr) return transfer(what, operation.counter);
   RmaThread* thread = RmaThread::mine();
   if (thread == nullptr || !thread->has_peers()) [[unlikely]]
     return fail(Status::kResource, "no memory for a thread's state of puts and gets");
@@ -98,8 +98,8 @@ Status begin(hydrant_operation_s& operation) noexcept {
 
 // Reports a failure once.
 int outcome_of(hydrant_operation_s& operation, const char* call) noexcept {
-  const Status status = failure_of(operation.pieces);
-  operation.pieces.failure.store(0, std::memory_order_relaxed);
+  const Status status = failure_of(operation.counter);
+  operation.counter.failure.store(0, std::memory_order_relaxed);
   return return_or_abort(status, call, true);
 }
 
@@ -164,15 +164,15 @@ int hydrant_start_all(const hydrant_operation_t* operations, size_t count) {
 int hydrant_test(hydrant_operation_t operation) {
   const InCall in_call("hydrant_test");
   if (const int code = check_given(operation, "hydrant_test"); code != GASNET_OK) return code;
-  if (!operation->pieces.all_done()) poll_all();
-  if (!operation->pieces.all_done()) return GASNET_ERR_NOT_READY;
+  if (!operation->counter.all_done()) poll_all();
+  if (!operation->counter.all_done()) return GASNET_ERR_NOT_READY;
   return outcome_of(*operation, "hydrant_test");
 }
 
 int hydrant_wait(hydrant_operation_t operation) {
   const InCall in_call("hydrant_wait");
   if (const int code = check_given(operation, "hydrant_wait"); code != GASNET_OK) return code;
-  (void)wait_for(operation->pieces);
+  (void)wait_for(operation->counter);
   return outcome_of(*operation, "hydrant_wait");
 }
 

@@ -38,7 +38,7 @@ PinnedPiece* take_piece(RmaThread& thread) noexcept {
   return piece;
 }
 
-void give(PinnedPiece* piece) noexcept {
+void release_piece(PinnedPiece* piece) noexcept {
   if (piece->remote.region != nullptr) (void)hydrant_remote_release(piece->remote);
   if (piece->local.region != nullptr) (void)hydrant_release(piece->local);
   if (piece->buffer.addr != nullptr) release_bounce_buffer(piece->buffer.addr);
@@ -53,15 +53,15 @@ void give(PinnedPiece* piece) noexcept {
 }  // namespace
 
 void end(PinnedPiece* piece, Status status) noexcept {
-  CompletionCounter& pieces = *piece->pieces;
+  CompletionCounter& counter = *piece->counter;
   const Rank peer = piece->part.peer;
   const uintptr_t remote = piece->part.remote;
   const size_t bytes = piece->part.bytes;
-  give(piece);
+  release_piece(piece);
   if (status == Status::kOk) {
-    count_done(pieces);
+    count_done(counter);
   } else {
-    count_failed(pieces, status, peer, remote, bytes);
+    count_failed(counter, status, peer, remote, bytes);
   }
 }
 
@@ -165,7 +165,7 @@ Status prepare_local(PinnedPiece& piece) noexcept {
     return Status::kOk;
   }
   if (!(part.is_put() && part.source_may_change)) {
-    // Small gets that miss get their data in the answer or through a buffer, so they are not pinned.
+    // Small gets that miss receive their data in the reply or through a buffer, so they are not pinned.
     const uint32_t access = local_access(part);
     piece.local = part.bytes >= kMinPinned
                       ? hydrant_pin(firehose().domain, part.local, part.bytes, access)
@@ -191,12 +191,12 @@ Path path_of_miss(const hydrant_remote_call_t& call) noexcept {
 }
 
 // Handles the result of a post of a counted piece: under way at return, or uncounted and released.
-Status launched(PinnedPiece* piece, CompletionCounter& pieces, Status status) noexcept {
+Status launched(PinnedPiece* piece, CompletionCounter& counter, Status status) noexcept {
   if (status == Status::kOk) [[likely]]
     return status;
   if (status == Status::kBroken) {
-    uncount_start(pieces);
-    give(piece);
+    uncount_start(counter);
+    release_piece(piece);
     return status;
   }
   queue_for_progress(piece);
@@ -204,36 +204,36 @@ Status launched(PinnedPiece* piece, CompletionCounter& pieces, Status status) no
 }
 
 // Posts a counted piece whose both ends are pinned; returns like launched().
-Status launch(PinnedPiece* piece, CompletionCounter& pieces) noexcept {
+Status launch(PinnedPiece* piece, CompletionCounter& counter) noexcept {
   piece->state = PinnedPiece::State::kPinned;
-  return launched(piece, pieces, post(*piece));
+  return launched(piece, counter, post(*piece));
 }
 
-Status start(RmaThread& thread, const Transfer& what, CompletionCounter& pieces, size_t* bytes,
+Status start(RmaThread& thread, const Transfer& what, CompletionCounter& counter, size_t* bytes,
              Path* path) noexcept {
-  if (const Status room = make_room(thread, pieces, what.immediate); room != Status::kOk)
+  if (const Status room = make_room(thread, counter, what.immediate); room != Status::kOk)
     return room;
   PinnedPiece* piece = take_piece(thread);
   if (piece == nullptr) return fail_literal(Status::kUnsupported, "no memory for an operation");
   piece->part = what;
-  piece->pieces = &pieces;
+  piece->counter = &counter;
   Status status = prepare_local(*piece);
   if (status != Status::kOk) {
-    give(piece);
+    release_piece(piece);
     return status;
   }
   const Transfer& part = piece->part;
   *bytes = part.bytes;
   const hydrant_remote_call_t call = call_for(*piece);
-  piece->state = PinnedPiece::State::kAsking;
-  count_start(pieces, part.peer);
+  piece->state = PinnedPiece::State::kRequested;
+  count_start(counter, part.peer);
   hydrant_pin_t pin{};
   const int code =
       hydrant_remote_pin(firehose().end, part.peer, part.remote, part.bytes,
                          part.is_put() ? kPutAccess : HYDRANT_REMOTE_READ, &call, &pin);
   if (code != GASNET_OK) {
-    uncount_start(pieces);
-    give(piece);
+    uncount_start(counter);
+    release_piece(piece);
     if (code == HYDRANT_ERR_BROKEN) return fail(Status::kBroken, "%s", hydrant_error_text());
     return fail_literal(Status::kUnsupported, "the remote memory is not pinned now");
   }
@@ -243,7 +243,7 @@ Status start(RmaThread& thread, const Transfer& what, CompletionCounter& pieces,
   }
   *path = Path::kFirehose;
   piece->remote = pin;
-  return launch(piece, pieces);
+  return launch(piece, counter);
 }
 
 // Finds the local end of a hit: no key needed, or pinned memory. False: neither.
@@ -258,8 +258,8 @@ bool find_local(PinnedPiece& piece) noexcept {
 // Returns a counted piece that holds firehoses on both ends; null if they are not cached or there is no
 // room.
 PinnedPiece* prepare_hit(RmaThread& thread, const Transfer& what,
-                         CompletionCounter& pieces) noexcept {
-  if (what.bytes > kMaxPieceBytes || !has_room(thread, pieces)) return nullptr;
+                         CompletionCounter& counter) noexcept {
+  if (what.bytes > kMaxPieceBytes || !has_room(thread, counter)) return nullptr;
   const hydrant_pin_t remote = try_remote_hit(firehose().end, what.peer, what.remote, what.bytes,
                                               what.is_put() ? kPutAccess : HYDRANT_REMOTE_READ);
   if (remote.region == nullptr) return nullptr;
@@ -271,24 +271,24 @@ PinnedPiece* prepare_hit(RmaThread& thread, const Transfer& what,
   }
   piece->remote = remote;
   piece->part = what;
-  piece->pieces = &pieces;
+  piece->counter = &counter;
   if (!find_local(*piece)) {
     uncount_hit(remote);
-    give(piece);
+    release_piece(piece);
     return nullptr;
   }
   keep_source(*piece);
-  count_start(pieces, what.peer);
+  count_start(counter, what.peer);
   return piece;
 }
 
 // Requests the transport's prepared request. Only after the first firehose, because then a connection
 // exists.
-[[gnu::noinline]] void ask_for_request(PersistentPiece& persistent) noexcept {
+[[gnu::noinline]] void create_request(PersistentPiece& persistent) noexcept {
   const Transfer& what = persistent.piece.part;
   const auto local = reinterpret_cast<uintptr_t>(what.local);
   Transport& transport = *job().transport;
-  persistent.is_asked = true;
+  persistent.is_requested = true;
   persistent.request =
       what.is_put() ? transport.make_persistent_put(what.peer, what.remote, local, what.bytes)
                     : transport.make_persistent_get(what.peer, what.remote, local, what.bytes);
@@ -296,8 +296,8 @@ PinnedPiece* prepare_hit(RmaThread& thread, const Transfer& what,
 
 Status post_persistent(PersistentPiece& persistent, const std::byte* local_key) noexcept {
   PinnedPiece& piece = persistent.piece;
-  if (!persistent.is_asked) [[unlikely]]
-    ask_for_request(persistent);
+  if (!persistent.is_requested) [[unlikely]]
+    create_request(persistent);
   if (persistent.request == nullptr) return post(piece);
   piece.state = PinnedPiece::State::kPosted;
   const auto* remote_key = static_cast<const std::byte*>(piece.remote.region->key);
@@ -309,17 +309,17 @@ Status post_persistent(PersistentPiece& persistent, const std::byte* local_key) 
 
 }  // namespace
 
-bool start_hit(RmaThread& thread, const Transfer& what, CompletionCounter& pieces) noexcept {
-  PinnedPiece* const piece = prepare_hit(thread, what, pieces);
-  if (piece == nullptr || launch(piece, pieces) != Status::kOk) return false;
+bool start_hit(RmaThread& thread, const Transfer& what, CompletionCounter& counter) noexcept {
+  PinnedPiece* const piece = prepare_hit(thread, what, counter);
+  if (piece == nullptr || launch(piece, counter) != Status::kOk) return false;
   thread.count(what.direction, what.peer, Path::kFirehose, what.bytes);
   return true;
 }
 
 void make_persistent(PersistentPiece& persistent, const Transfer& what,
-                     CompletionCounter& pieces) noexcept {
+                     CompletionCounter& counter) noexcept {
   persistent.piece.part = what;
-  persistent.piece.pieces = &pieces;
+  persistent.piece.counter = &counter;
   persistent.piece.done = on_completion;
   persistent.piece.is_kept = true;
   // The source does not change while the operation is under way, so it needs no copy.
@@ -329,8 +329,8 @@ void make_persistent(PersistentPiece& persistent, const Transfer& what,
 bool start_persistent(RmaThread& thread, PersistentPiece& persistent) noexcept {
   PinnedPiece& piece = persistent.piece;
   const Transfer& what = piece.part;
-  CompletionCounter& pieces = *piece.pieces;
-  if (!has_room(thread, pieces)) return false;
+  CompletionCounter& counter = *piece.counter;
+  if (!has_room(thread, counter)) return false;
   piece.remote = try_remote_hit(firehose().end, what.peer, what.remote, what.bytes,
                                 what.is_put() ? kPutAccess : HYDRANT_REMOTE_READ);
   if (piece.remote.region == nullptr) return false;
@@ -346,20 +346,20 @@ bool start_persistent(RmaThread& thread, PersistentPiece& persistent) noexcept {
     local_key = static_cast<const std::byte*>(piece.local.region->key);
   }
   piece.sent = 0;
-  count_start(pieces, what.peer);
+  count_start(counter, what.peer);
   const Status status = post_persistent(persistent, local_key);
-  if (launched(&piece, pieces, status) != Status::kOk) return false;
+  if (launched(&piece, counter, status) != Status::kOk) return false;
   thread.count(what.direction, what.peer, Path::kFirehose, what.bytes);
   return true;
 }
 
 size_t start_hits(RmaThread& thread, std::span<const Transfer> list,
-                  CompletionCounter& pieces) noexcept {
+                  CompletionCounter& counter) noexcept {
   PinnedPiece* prepared[kMaxBatch];
   Transport::PinnedOperation operations[kMaxBatch];
   size_t count = 0;
   for (; count < std::min(list.size(), kMaxBatch); ++count) {
-    prepared[count] = prepare_hit(thread, list[count], pieces);
+    prepared[count] = prepare_hit(thread, list[count], counter);
     if (prepared[count] == nullptr) break;
     operations[count] = operation_of(*prepared[count]);
   }
@@ -369,11 +369,11 @@ size_t start_hits(RmaThread& thread, std::span<const Transfer> list,
   const Transfer& first = list[0];
   size_t started = first.is_put() ? transport.put_pinned_list(first.peer, all)
                                   : transport.get_pinned_list(first.peer, all);
-  while (started < count && launch(prepared[started], pieces) == Status::kOk) ++started;
+  while (started < count && launch(prepared[started], counter) == Status::kOk) ++started;
   // Releases the pieces after the one that failed, which launch() has released.
   for (size_t i = started + 1; i < count; ++i) {
-    uncount_start(pieces);
-    give(prepared[i]);
+    uncount_start(counter);
+    release_piece(prepared[i]);
   }
   for (const Transfer& what : list.first(started))
     thread.count(what.direction, what.peer, Path::kFirehose, what.bytes);
@@ -381,7 +381,7 @@ size_t start_hits(RmaThread& thread, std::span<const Transfer> list,
 }
 
 Status transfer_pinned(RmaThread& thread, const Transfer& what,
-                       CompletionCounter& pieces) noexcept {
+                       CompletionCounter& counter) noexcept {
   if (!is_firehose_enabled()) return fail_literal(Status::kUnsupported, "no memory can be pinned");
   vouch_own_segment();
   Path first = Path::kFirehose;
@@ -392,10 +392,10 @@ Status transfer_pinned(RmaThread& thread, const Transfer& what,
     part.bytes = std::min(kMaxPieceBytes, what.bytes - done);
     part.immediate = what.immediate && done == 0;
     Path path = Path::kFirehose;
-    Status status = start(thread, part, pieces, &part.bytes, &path);
+    Status status = start(thread, part, counter, &part.bytes, &path);
     if (status == Status::kUnsupported && done != 0) {
       part.bytes = what.bytes - done;
-      status = continue_by_messages(thread, part, pieces);
+      status = continue_by_messages(thread, part, counter);
     }
     if (status != Status::kOk) return status;
     if (done == 0) first = path;

@@ -2,9 +2,9 @@
 // the pin cache; memory that cannot be pinned uses another path.
 //
 //   remote memory has a firehose                   -> one-sided put or get, no message
-//   a small put or get misses                      -> its data travels in the move, or in its answer
-//   a large get misses, puts precede messages      -> the target puts the data before it answers
-//   another miss                                   -> rendezvous: posted when the answer arrives
+//   a small put or get misses                      -> its data travels in the move, or in the reply
+//   a large get misses, puts precede messages      -> the target puts the data before it replies
+//   another miss                                   -> rendezvous: posted when the reply arrives
 //   the target refuses or declines                 -> Active Messages
 //
 //   local memory: pinned if that pays; without room, on-demand paging (on_demand.hpp); else a bounce buffer
@@ -24,21 +24,22 @@
 namespace hydrant {
 
 // Errors: as transfer(); kUnsupported: no piece is under way; use messages.
-Status transfer_pinned(RmaThread& thread, const Transfer& what, CompletionCounter& pieces) noexcept;
+Status transfer_pinned(RmaThread& thread, const Transfer& what,
+                       CompletionCounter& counter) noexcept;
 
 // Fast path: firehoses on both ends, and room. True: the operation is under way. False: it is not; use
 // transfer_pinned(), which also reports errors. Cost: about 200 instructions and the transport's call.
-bool start_hit(RmaThread& thread, const Transfer& what, CompletionCounter& pieces) noexcept;
+bool start_hit(RmaThread& thread, const Transfer& what, CompletionCounter& counter) noexcept;
 // Starts several hits with one peer in one direction as one list for the transport. Returns how many,
 // counted from the front, were started.
 inline constexpr size_t kMaxBatch = 16;
 size_t start_hits(RmaThread& thread, std::span<const Transfer> list,
-                  CompletionCounter& pieces) noexcept;
+                  CompletionCounter& counter) noexcept;
 // Starts a persistent operation, which owns its piece. Call make_persistent() once, and start_persistent()
 // while the operation is not under way. Between completion and the next start the piece holds no resources.
 struct PersistentPiece;
 void make_persistent(PersistentPiece& persistent, const Transfer& what,
-                     CompletionCounter& pieces) noexcept;
+                     CompletionCounter& counter) noexcept;
 bool start_persistent(RmaThread& thread, PersistentPiece& persistent) noexcept;
 // Blocking hits, for arguments that check_transfer() would accept. The operation is not counted as
 // under way.
@@ -48,19 +49,19 @@ bool get_hit(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source, size_
 // Continues waiting operations that can proceed; returns the number that made progress. Part of each poll.
 uint32_t progress_pinned() noexcept;
 
-// How often the network has refused a key. That means an operation was under way when the peer's memory
-// went away; if the protocol is correct, there is no other cause.
+// The number of keys that the network has refused. A refusal means that an operation was under way when the
+// peer's memory was unmapped; if the protocol is correct, there is no other cause.
 uint64_t refused_operation_count() noexcept;
 
 // The target's part of a move (a hydrant_remote_fn).
-size_t serve_move(void* user, uint32_t from, const hydrant_region_t* pinned, hydrant_range_t asked,
+size_t serve_move(void* user, uint32_t from, const hydrant_region_t* pinned, hydrant_range_t range,
                   const void* args, size_t args_len, void* answer, size_t room);
 
 // Vouches for the segment, which stays mapped for the life of the job, so that it may be cached without
 // a source of release events.
 void vouch_own_segment() noexcept;
 
-// Requests a firehose without waiting; evict() gives up the firehoses on the range.
+// Requests a firehose without waiting; evict() releases the firehoses on the range.
 Status prefetch(Rank peer, uintptr_t remote, size_t bytes) noexcept;
 Status evict(Rank peer, uintptr_t remote, size_t bytes) noexcept;
 

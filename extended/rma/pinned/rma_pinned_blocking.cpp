@@ -61,8 +61,8 @@ inline void wait_for(Awaiting& operation) noexcept {
 }
 
 // True if no slower path would reject or change the operation.
-bool may_go(gex_TM_t tm, gex_Rank_t rank, uintptr_t remote, uintptr_t local,
-            size_t bytes) noexcept {
+bool is_allowed(gex_TM_t tm, gex_Rank_t rank, uintptr_t remote, uintptr_t local,
+                size_t bytes) noexcept {
   if (tm != &hydrant_world || rank >= job().size() || handler_depth != 0) return false;
   return paths(rank).hits && rank != job().rank() && bytes - 1 < kMaxPieceBytes && local != 0 &&
          remote != 0 && local + bytes - 1 >= local && remote + bytes - 1 >= remote &&
@@ -70,10 +70,11 @@ bool may_go(gex_TM_t tm, gex_Rank_t rank, uintptr_t remote, uintptr_t local,
 }
 
 template <Direction kDirection>
-inline bool go(gex_TM_t tm, gex_Rank_t rank, uintptr_t remote, void* local, size_t bytes) noexcept {
+inline bool transfer_hit(gex_TM_t tm, gex_Rank_t rank, uintptr_t remote, void* local,
+                         size_t bytes) noexcept {
   constexpr bool kIsPut = kDirection == Direction::kPut;
   const auto here = reinterpret_cast<uintptr_t>(local);
-  if (!may_go(tm, rank, remote, here, bytes)) return false;
+  if (!is_allowed(tm, rank, remote, here, bytes)) return false;
   // The per-thread state depends on the job's size, so it is created only now.
   RmaThread* thread = RmaThread::mine();
   if (thread == nullptr || !thread->has_peers()) return false;
@@ -117,12 +118,12 @@ inline bool go(gex_TM_t tm, gex_Rank_t rank, uintptr_t remote, void* local, size
 }  // namespace
 
 bool put_hit(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source, size_t bytes) noexcept {
-  return go<Direction::kPut>(tm, rank, reinterpret_cast<uintptr_t>(dest), const_cast<void*>(source),
-                             bytes);
+  return transfer_hit<Direction::kPut>(tm, rank, reinterpret_cast<uintptr_t>(dest),
+                                       const_cast<void*>(source), bytes);
 }
 
 bool get_hit(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source, size_t bytes) noexcept {
-  return go<Direction::kGet>(tm, rank, reinterpret_cast<uintptr_t>(source), dest, bytes);
+  return transfer_hit<Direction::kGet>(tm, rank, reinterpret_cast<uintptr_t>(source), dest, bytes);
 }
 
 }  // namespace hydrant

@@ -23,13 +23,13 @@ class RmaThread;
 // pieces that can continue.
 struct PinnedPiece : Transport::Completion {
   enum class State : uint8_t {
-    kAsking,  // a move is under way
-    kPinned,  // both ends are pinned; ready to post
+    kRequested,  // a move is under way
+    kPinned,     // both ends are pinned; ready to post
     kPosted,
     kMessages,  // sent by Active Messages, `sent` bytes so far, counted by `messages`
   };
   Transfer part;
-  CompletionCounter* pieces = nullptr;
+  CompletionCounter* counter = nullptr;
   RmaThread* home = nullptr;
   hydrant_pin_t remote{};
   hydrant_pin_t local{};
@@ -78,7 +78,7 @@ inline bool is_refusal(Status status) noexcept {
 struct PersistentPiece {
   PinnedPiece piece;
   std::unique_ptr<Transport::PersistentRequest> request;  // null: none, or not requested yet
-  bool is_asked = false;
+  bool is_requested = false;
   bool needs_key = true;
 };
 // Counts for refused_operation_count().

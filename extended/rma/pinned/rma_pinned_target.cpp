@@ -21,8 +21,8 @@ size_t write_status(void* answer, size_t room, MoveStatus status) noexcept {
   return 1;
 }
 
-// Completion of a put to the initiator of a get. No thread waits for it: the answer, which follows it
-// on the same queue, announces the data. If the put fails, the initiator would read garbage, so the job
+// Completion of a put to the initiator of a get. No thread waits for it: the reply, which follows it on
+// the same queue, announces the data. If the put fails, the initiator would read garbage, so the job
 // ends.
 void on_put_back(Transport::Completion&, Status status) noexcept {
   if (status != Status::kOk && status != Status::kBroken)
@@ -31,7 +31,7 @@ void on_put_back(Transport::Completion&, Status status) noexcept {
 }
 constinit Transport::Completion put_back_completion{on_put_back};
 
-MoveStatus put_back(uint32_t from, const hydrant_region_t& pinned, hydrant_range_t asked,
+MoveStatus put_back(uint32_t from, const hydrant_region_t& pinned, hydrant_range_t range,
                     const MoveArgs& args, const std::byte* blob) noexcept {
   Transport& transport = *job().transport;
   alignas(16) std::byte key[4096];
@@ -39,14 +39,14 @@ MoveStatus put_back(uint32_t from, const hydrant_region_t& pinned, hydrant_range
       hydrant_import_key(firehose().domain, blob, args.key_bytes, key) != GASNET_OK)
     return kNotDone;
   const Transport::Pinned remote{static_cast<uintptr_t>(args.dest), key};
-  const Transport::Pinned local{asked.addr, static_cast<const std::byte*>(pinned.key)};
-  const Status status = transport.put_pinned(from, remote, local, asked.len, &put_back_completion);
+  const Transport::Pinned local{range.addr, static_cast<const std::byte*>(pinned.key)};
+  const Status status = transport.put_pinned(from, remote, local, range.len, &put_back_completion);
   return status == Status::kOk ? kDone : kNotDone;
 }
 
 }  // namespace
 
-size_t serve_move(void*, uint32_t from, const hydrant_region_t* pinned, hydrant_range_t asked,
+size_t serve_move(void*, uint32_t from, const hydrant_region_t* pinned, hydrant_range_t range,
                   const void* given, size_t given_len, void* answer, size_t room) {
   MoveArgs args{};
   if (given_len < sizeof args) return write_status(answer, room, kNotDone);
@@ -55,20 +55,20 @@ size_t serve_move(void*, uint32_t from, const hydrant_region_t* pinned, hydrant_
   const size_t rest_len = given_len - sizeof args;
   switch (args.kind) {
     case MoveArgs::kPut:
-      if (rest_len != asked.len) return write_status(answer, room, kNotDone);
-      return write_status(answer, room, write_own(asked.addr, rest, asked.len) ? kDone : kFault);
+      if (rest_len != range.len) return write_status(answer, room, kNotDone);
+      return write_status(answer, room, write_own(range.addr, rest, range.len) ? kDone : kFault);
     case MoveArgs::kGet: {
-      if (asked.len >= room) return write_status(answer, room, kNotDone);
+      if (range.len >= room) return write_status(answer, room, kNotDone);
       std::byte* to = static_cast<std::byte*>(answer) + 1;
-      const void* data = read_own(asked.addr, to, asked.len);
+      const void* data = read_own(range.addr, to, range.len);
       if (data == nullptr) return write_status(answer, room, kFault);
-      if (data != to) std::memcpy(to, data, asked.len);
-      return write_status(answer, room, kDone) + asked.len;
+      if (data != to) std::memcpy(to, data, range.len);
+      return write_status(answer, room, kDone) + range.len;
     }
     case MoveArgs::kPutBack:
       if (pinned == nullptr || rest_len != args.key_bytes)
         return write_status(answer, room, kNotDone);
-      return write_status(answer, room, put_back(from, *pinned, asked, args, rest));
+      return write_status(answer, room, put_back(from, *pinned, range, args, rest));
     default: return write_status(answer, room, kNotDone);
   }
 }

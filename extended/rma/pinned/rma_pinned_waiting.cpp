@@ -24,7 +24,7 @@ constexpr size_t kMaxBlob = 256;
 size_t in_move_max(Direction direction) noexcept {
   static const size_t put = knob_number(JobKnob::kPutInMoveMax);
   const size_t room = firehose().max_args - sizeof(MoveArgs);
-  // An answer starts with one status byte.
+  // A reply starts with one status byte.
   return direction == Direction::kPut ? std::min(put, room) : std::min(put, room - 1);
 }
 
@@ -42,7 +42,7 @@ void queue_for_progress(PinnedPiece* piece) noexcept {
                                           std::memory_order_relaxed));
 }
 
-// ---- going on -----------------------------------------------------------------------------------------
+// ---- progress -----------------------------------------------------------------------------------------
 
 namespace {
 
@@ -62,7 +62,7 @@ bool send_messages(PinnedPiece& piece) noexcept {
   if (piece.sent == 0) {
     reset(piece.messages);
     piece.messages.thread = &carrier().thread;
-    piece.messages.returns_errors = piece.pieces->returns_errors;
+    piece.messages.returns_errors = piece.counter->returns_errors;
   }
   while (piece.sent < piece.part.bytes) {
     Transfer part = piece.part;
@@ -90,8 +90,8 @@ bool send_messages(PinnedPiece& piece) noexcept {
 }
 
 // Returns true if the piece is complete or passed on.
-bool go_on(PinnedPiece& piece) noexcept {
-  if (piece.state == PinnedPiece::State::kAsking) {
+bool continue_piece(PinnedPiece& piece) noexcept {
+  if (piece.state == PinnedPiece::State::kRequested) {
     if (piece.called) {
       end(&piece, piece.fault ? Status::kBadArg : Status::kOk);
       return true;
@@ -128,18 +128,18 @@ uint32_t progress_pinned() noexcept {
     list = newest;
     newest = next;
   }
-  uint32_t got_on = 0;
+  uint32_t progressed = 0;
   // Each piece once per poll; pieces that cannot continue wait for the next poll.
   while (list != nullptr) {
     PinnedPiece* piece = list;
     list = piece->next;
-    if (go_on(*piece)) {
-      ++got_on;
+    if (continue_piece(*piece)) {
+      ++progressed;
     } else {
       queue_for_progress(piece);
     }
   }
-  return got_on;
+  return progressed;
 }
 
 // ---- misses -------------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ size_t write_get(void*, void* room, size_t) {
   return sizeof args;
 }
 
-// Tells the target the destination of the data and its exported key.
+// Writes the destination of the data and its exported key, for the target.
 size_t write_put_back(void* context, void* room, size_t bytes) {
   auto& piece = *static_cast<PinnedPiece*>(context);
   MoveArgs args{MoveArgs::kPutBack, 0, reinterpret_cast<uintptr_t>(local_of(piece))};
