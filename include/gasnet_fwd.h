@@ -26,7 +26,7 @@ typedef void* gex_Addr_t;
 typedef struct hydrant_event* gex_Event_t;
 #define GEX_EVENT_INVALID ((gex_Event_t)(uintptr_t)0) /* already complete */
 #define GEX_EVENT_NO_OP ((gex_Event_t)(uintptr_t)1)   /* nothing was started (GEX_FLAG_IMMEDIATE) */
-/* Passed in place of a pointer to an event; says when the source may be reused. */
+/* Passed in place of a pointer to an event; selects when the source may be reused. */
 #define GEX_EVENT_NOW ((gex_Event_t*)(uintptr_t)1)
 #define GEX_EVENT_DEFER ((gex_Event_t*)(uintptr_t)2)
 #define GEX_EVENT_GROUP ((gex_Event_t*)(uintptr_t)3)

@@ -4,7 +4,7 @@
  * and in every library. Memory from this library (libhydrant_alloc)
  *   - starts at a huge page from 2 MiB up, and at a page above 16 KiB. So it is registered by whole huge
  *     pages where the kernel has them, and two large allocations never share a registered page;
- *   - is announced to the process's pin caches (hydrant/monitor.h), which are notified before it goes away.
+ *   - is announced to the process's pin caches (hydrant/monitor.h), which are notified before it is unmapped.
  *     Registered memory stays in place after hydrant_free(), so it is registered once, not at each use.
  * The allocator also works without a pin cache. Neither library requires the other.
  *
@@ -94,8 +94,8 @@ HYDRANT_ALLOC_API size_t hydrant_alloc_trim(void);
  *
  * An address keeps its place in the file for ever. While a cache has the memory registered for a peer
  * that maps it, the pages stay: the next allocation there is visible to the peer. At most 1 GiB of free
- * memory is kept registered. Beyond it, caches are asked to give memory up (hydrant/monitor.h,
- * invalidate()), and it returns to the kernel afterwards.
+ * memory is kept registered. Beyond it, caches are requested to release memory (hydrant/monitor.h,
+ * invalidate()), which then returns to the kernel.
  * Errors: NULL with EINVAL or ENOMEM; ENOMEM also if `bytes` exceeds the limit on file sizes (ulimit -f),
  * which HYDRANT_LOG=info names in one line on standard error. */
 HYDRANT_ALLOC_API void* hydrant_alloc_shared(size_t alignment, size_t bytes);
@@ -144,7 +144,7 @@ typedef struct hydrant_alloc_stats {
   hydrant_alloc_arena_stats_t own;    /* private memory */
   hydrant_alloc_arena_stats_t shared; /* hydrant_alloc_shared() */
   /* Free shared memory kept because a cache had it registered, at the last check; and the total of
-   * 2-MiB blocks that caches were asked to give up. */
+   * 2-MiB blocks that caches were requested to release. */
   uint64_t shared_kept_bytes;
   uint64_t shared_recalled_blocks;
 } hydrant_alloc_stats_t;

@@ -58,7 +58,7 @@ static inline int hydrant_fh_call_send(uint32_t node, uint32_t lane, void* reply
 
 /* Hydrant's extension: the client calls it for each message that arrived from node `from`, sent with
  * FIREHOSE_SEND_REQUEST or FIREHOSE_SEND_REPLY. `reply_to` is the handle that FIREHOSE_SEND_REPLY needs
- * to answer a request. If it is NULL, the answer goes as a separate request. Call from any thread;
+ * to reply to a request. If it is NULL, the reply is sent as a request of its own. Call from any thread;
  * messages may arrive in any order. */
 static inline void firehose_deliver(FIREHOSE_NODE_T from, const void* message, size_t len,
                                     void* reply_to) {
@@ -190,7 +190,7 @@ static inline const firehose_request_t* firehose_partial_remote_pin(FIREHOSE_NOD
  * firehose_poll().
  * FIREHOSE_FLAG_ENABLE_REMOTE_CALLBACK: if this request itself sends a message to the node,
  * `remote_args_callback` runs before the call returns, and firehose_remote_callback() runs on the node
- * with those arguments. allLocalHit tells that this did NOT happen.
+ * with those arguments. allLocalHit means that this did NOT happen.
  * Waits, polling FIREHOSE_AMPOLL, only while this node's whole share of the other node's budget is
  * held. firehose_poll() repeats requests that the other node declines, until they succeed. */
 static inline const firehose_request_t* firehose_remote_pin(

@@ -38,7 +38,7 @@ extern "C" {
 #define HYDRANT_COVER_WATCHED 2u /* and new mappings pass sync(): no check needed */
 #define HYDRANT_COVER_ARENA 3u   /* its owner reports every release in time: no check needed */
 
-/* Flag of cover(): do not ask the kernel and do not start the reader thread. */
+/* Flag of cover(): do not register with the kernel, and do not start the reader thread. */
 #define HYDRANT_COVER_ONLY_ARENAS 1u
 /* As above, and of arenas only those of add_kept_arena(). Pass it only if the
  * monitor's `size` extends past that member. */
@@ -74,7 +74,7 @@ typedef struct hydrant_monitor_s {
   /* Number of the last removal (MADV_DONTNEED and similar) that the reader has read; starts at 1. */
   const uint64_t* removals;
 
-  /* Makes every watching cache forget [addr, addr+len), which is about to go away or has gone. An
+  /* Makes every watching cache forget [addr, addr+len), which is about to be released or was released. An
    * allocator that discards its own pages calls it before the discard and again afterwards: in between,
    * a registration of neighbouring memory may have been extended over them. The caches deregister
    * later, from their own calls.
@@ -121,7 +121,7 @@ typedef struct hydrant_monitor_s {
    * used or added. */
   int (*quiet)(uint64_t timeout_ns);
   /* Starts the reader thread if possible. Returns 0, or nonzero if the kernel cannot report releases;
-   * reason() tells why. */
+   * reason() returns the cause. */
   int (*start)(void);
   /* "" while the kernel's reports are available or were not requested. Static text. */
   const char* (*reason)(void);
@@ -166,9 +166,9 @@ typedef struct hydrant_monitor_s {
   /* Registers unmapped(context, addr, len) for the cache that subscribe() has given `number`; `context` is
    * that of its struct. It replaces forget() for memory [addr, addr+len), in bytes and whole pages, that was
    * unmapped or moved, or over which other memory was mapped: what is at these addresses afterwards is not
-   * what was registered. Emptied pages keep their mapping, and are told by forget().
+   * what was registered. Emptied pages keep their mapping: forget() reports them.
    * Also called by drop_arena(), since such memory is unmapped next, and by sync_range(); if the range of
-   * that begins inside a page, this page is told by forget(). invalidate() calls forget().
+   * that begins inside a page, forget() reports this page. invalidate() calls forget().
    * unmapped() obeys the rules of forget(), and forgets the range as well. NULL, the initial value: forget()
    * is called for all. Returns 0, or nonzero if `number` is not subscribed. */
   int (*set_unmapped)(int number, void (*unmapped)(void* context, uintptr_t addr, size_t len));
@@ -177,26 +177,26 @@ typedef struct hydrant_monitor_s {
 
   /* Like add_arena(), with a further promise: memory that is pinned stays where it is. Before the allocator
    * unmaps, replaces, moves or empties any part, it calls invalidate() for that part, or drop_arena() for the
-   * whole range, and then pinned(). Where that returns nonzero it leaves the memory alone and asks again
-   * later. Returns as add_arena(); drop_arena() ends both kinds. Only such arenas are cached where a
-   * registration may not outlive its memory (HYDRANT_REGISTRAR_UNPIN_BEFORE_RELEASE in pin_cache.h). */
+   * whole range, and then pinned(). If that returns nonzero, it leaves the memory alone and calls pinned()
+   * again later. Returns as add_arena(); drop_arena() ends both kinds. If a registration may not outlive its
+   * memory (HYDRANT_REGISTRAR_UNPIN_BEFORE_RELEASE in pin_cache.h), only such arenas are cached. */
   int (*add_kept_arena)(uintptr_t addr, size_t len);
 
   /* ---- for hooks and clients; present only if `size` extends past it ---- */
 
   /* Stops the kernel's reports for [addr, addr+len), whole pages, so that the program may register them with
-   * a userfaultfd of its own: UFFDIO_REGISTER answers EBUSY before. Every cache forgets what it has there,
-   * and the call waits, timeout_ns nanoseconds at most, until that is deregistered. Memory that is held
-   * stays watched. Afterwards memory that another userfaultfd has is pinned while held and not cached.
-   * Returns 0 if nothing there is watched any more, nonzero if a part still is.
+   * a userfaultfd of its own: UFFDIO_REGISTER fails with EBUSY before. Every cache forgets its regions there,
+   * and the call waits, timeout_ns nanoseconds at most, until they are deregistered. Memory that is held
+   * stays watched. Afterwards memory that is registered with another userfaultfd is pinned while held, and
+   * not cached. Returns 0 if no part of the range is watched any more, else nonzero.
    * Threads: any, in signal handlers too; not inside a call of a registrar. Cost: as unwatch_unused() for the
    * mappings in the range; what is cached there takes as long as its deregistration by another thread. */
   int (*unwatch_range)(uintptr_t addr, size_t len, uint64_t timeout_ns);
 
   /* ---- for caches; present only if `size` extends past it ---- */
 
-  /* unwatch_unused() of what costs little, for a cache that has become empty: nothing where the hooks call
-   * unwatch_range() when another userfaultfd wants memory, else mappings of up to 16 MiB. */
+  /* For a cache that has become empty: like unwatch_unused(), but only for mappings of up to 16 MiB, which
+   * cost little. Does nothing if the hooks call unwatch_range() when another userfaultfd registers memory. */
   void (*unwatch_idle)(void);
 
   /* ---- for hooks; present only if `size` extends past it ---- */
@@ -210,8 +210,8 @@ typedef struct hydrant_monitor_s {
 
   /* Registers wanted(context) for the cache that subscribe() has given `number`: unwatch_range() waits for
    * registrations that the cache has forgotten, and calls it so that they end at once, in another thread.
-   * It obeys the rules of forget(). NULL, the initial value: they end when the cache comes to it. Returns 0,
-   * or nonzero if `number` is not subscribed. */
+   * It obeys the rules of forget(). NULL, the initial value: they end in a later call of the cache. Returns
+   * 0, or nonzero if `number` is not subscribed. */
   int (*set_wanted)(int number, void (*wanted)(void* context));
 } hydrant_monitor_t;
 

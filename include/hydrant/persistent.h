@@ -40,7 +40,7 @@ int hydrant_get_init(gex_Rank_t rank, const void* remote, void* local, size_t by
 
 /* Starts the operation. The source of a put must not change until it is complete, as with
  * GEX_EVENT_DEFER.
- * Errors: GASNET_ERR_BAD_ARG: already under way; HYDRANT_ERR_BROKEN: the rank is gone. */
+ * Errors: GASNET_ERR_BAD_ARG: already under way; HYDRANT_ERR_BROKEN: the rank is dead or unreachable. */
 int hydrant_start(hydrant_operation_t operation);
 /* Starts several operations in order; returns the first error, and does not start those after it. */
 int hydrant_start_all(const hydrant_operation_t* operations, size_t count);

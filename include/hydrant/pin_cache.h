@@ -14,7 +14,7 @@
  *     if (pin.region) { ... use pin.region->key ...; hydrant_release(pin); }
  *     else            { ... hydrant_pin_status(pin) says why: copy through a bounce buffer ... }
  *
- * Coherence: the cache must learn when memory goes away. By default (watch = HYDRANT_WATCH_AUTO) it
+ * Coherence: the cache must learn when memory is released. By default (watch = HYDRANT_WATCH_AUTO) it
  * caches only memory with a source of release events: the kernel, the hooks library, or an allocator
  * such as libhydrant_alloc. Other memory is pinned only while it is held. hydrant_coverage() returns
  * the source, which also determines the cost of a hit.
@@ -27,7 +27,7 @@
  * async-signal-safe. A policy's functions must not call any of them. A registrar's functions may call
  * only hydrant_invalidate() and hydrant_set_error_text().
  * Errors: functions return a code of gasnet_errors.h; hydrant_error_text() explains the last failure.
- * GASNET_ERR_NOT_READY means "not now": it is an answer, not a failure.
+ * GASNET_ERR_NOT_READY means "not now" and is no failure.
  *
  * C99 and C++. Includes only <stddef.h>, <stdint.h> and gasnet_errors.h.
  */
@@ -141,7 +141,7 @@ typedef void (*hydrant_pin_done_fn)(void* context, int status, const void* key);
  * from any thread inside one of its calls (a poll may unpin); with HYDRANT_WATCH_AUTO unpin also from a
  * thread of the library. They must not call the domain, except hydrant_invalidate() by a free() inside.
  * Map errno as follows: EFAULT to HYDRANT_ERR_REFUSED; ENOMEM, EAGAIN and a full table to
- * GASNET_ERR_NOT_READY, so that the cache evicts and retries; a device that worked and is gone to
+ * GASNET_ERR_NOT_READY, so that the cache evicts and retries; a device that worked before and has failed to
  * HYDRANT_ERR_BROKEN. The struct is copied at domain creation. */
 typedef struct hydrant_registrar {
   size_t size; /* sizeof(hydrant_registrar_t); lets the struct grow */
@@ -163,9 +163,9 @@ typedef struct hydrant_registrar {
    * (never possible with this right), GASNET_ERR_NOT_READY (no budget now), GASNET_ERR_RESOURCE (never
    * possible at this size), or HYDRANT_ERR_BROKEN (failed permanently). */
   int (*pin)(void* user, uintptr_t addr, size_t len, uint32_t access, void* key);
-  /* Undoes one pin. Returns HYDRANT_UNPIN_*. Required. The memory may be gone, and other memory at addr:
-   * undo what the key stands for, and change nothing at the address. If the system offers no such call,
-   * see HYDRANT_REGISTRAR_UNPIN_BEFORE_RELEASE. */
+  /* Undoes one pin. Returns HYDRANT_UNPIN_*. Required. The memory may have been unmapped, and other memory
+   * mapped at addr: undo the registration of the key, and change nothing at the address. If the system offers
+   * no such call, see HYDRANT_REGISTRAR_UNPIN_BEFORE_RELEASE. */
   int (*unpin)(void* user, uintptr_t addr, size_t len, const void* key);
   /* Optional: undoes n pins. Returns BROKEN if any could not be undone: all n then count as failed. */
   int (*unpin_many)(void* user, const hydrant_range_t* ranges, const void* const* keys, size_t n);
@@ -199,10 +199,10 @@ typedef struct hydrant_registrar {
 
 /* The client's own choice of victims. Region numbers are small integers, stable while the region
  * exists. All calls hold the domain's lock, so they run one at a time and must be fast, without
- * allocating or calling the domain. The domain asks for regions to `watch`. It reports the first use of
+ * allocating or calling the domain. The domain requests regions to `watch`. It reports the first use of
  * a watched region before eviction by `touch`. This is a sample, because hits are not counted.
  * In the child of a fork the domain calls `erase` for every region. A signal handler that forks may have
- * interrupted one of these functions: what it had half changed is still so in the child. */
+ * interrupted one of these functions, whose half-made changes then persist in the child. */
 typedef struct hydrant_policy {
   size_t size; /* sizeof(hydrant_policy_t) */
   void* user;
@@ -224,7 +224,7 @@ typedef struct hydrant_policy {
 #define HYDRANT_MODE_PAGE 2u    /* fixed buckets of bucket_bytes, each with its own key */
 
 #define HYDRANT_WATCH_DEFAULT 0u /* auto, unless FIREHOSE_WATCH is "none" */
-#define HYDRANT_WATCH_CLIENT 1u  /* the client calls hydrant_invalidate before memory goes away */
+#define HYDRANT_WATCH_CLIENT 1u  /* the client calls hydrant_invalidate before it releases memory */
 #define HYDRANT_WATCH_NONE 2u /* only arenas and vouched memory stay cached after their last hold */
 #define HYDRANT_WATCH_AUTO 3u /* caches only memory with a source of release events */
 
@@ -233,7 +233,7 @@ typedef struct hydrant_policy {
 #define HYDRANT_COVERAGE_CLIENT 1u  /* the client, by hydrant_invalidate() */
 #define HYDRANT_COVERAGE_VOUCHED 2u /* the client, by hydrant_vouch() */
 #define HYDRANT_COVERAGE_ARENA 3u   /* its allocator, in advance: hits need no check */
-#define HYDRANT_COVERAGE_CHECKED 4u /* the kernel; each use asks it for pending changes (0.3 us) */
+#define HYDRANT_COVERAGE_CHECKED 4u /* the kernel; each use queries it for changes (0.3 us) */
 #define HYDRANT_COVERAGE_WATCHED 5u /* the kernel and the hooks library: hits need no check */
 
 /* Zero or NULL in a field selects its default. Initialise with hydrant_domain_options_init(). */
@@ -311,7 +311,7 @@ HYDRANT_API hydrant_pin_t hydrant_try_pin(hydrant_domain_t domain, const void* a
                                           uint32_t access);
 
 /* Like hydrant_pin, but waits up to timeout_ns for budget. At the deadline it returns NOT_READY, with a
- * text that tells how much is held and how much was requested. While it waits, it deregisters dead
+ * text that has the bytes held and the bytes requested. While it waits, it deregisters dead
  * regions and completes pin_async requests whose memory is pinned by now. It does not register memory
  * for them (only hydrant_poll does), because a registration takes unbounded time. The deadline also
  * does not bound the registration of the range itself or callbacks that run meanwhile. It makes no
@@ -380,7 +380,7 @@ HYDRANT_API int hydrant_invalidate(hydrant_domain_t domain, const void* addr, si
  * whether and how a pin would be cached now. One page without a source, or not mapped, makes the whole
  * range NONE.
  * Errors: BAD_ARG, NOT_INIT. Cost: 0.5 us; about 5 us for memory seen for the first time, which the
- * kernel is then asked to watch. */
+ * kernel is then requested to watch. */
 HYDRANT_API int hydrant_coverage(hydrant_domain_t domain, const void* addr, size_t len,
                                  uint32_t* coverage);
 /* "none", "client", "vouched", "arena", "checked", "watched". Never NULL. */
@@ -455,7 +455,7 @@ typedef struct hydrant_stats {
   /* Part of extended_bytes: unpinned or discarded before any observed use (hits are not observed;
    * granularity 64 KiB). */
   uint64_t wasted_bytes;
-  /* Part of `refills`: hits of CHECKED memory, each of which asked the kernel (see hydrant_coverage()). */
+  /* Part of `refills`: hits of CHECKED memory, each of which queried the kernel (see hydrant_coverage()). */
   uint64_t checked_hits;
   /* For the whole process: the number of releases that the hooks missed while hits needed no check; and
    * 1 if watched memory counts as CHECKED, since such a miss or because of FIREHOSE_HITS=checked. */

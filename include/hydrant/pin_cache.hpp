@@ -316,7 +316,7 @@ class Domain {
  public:
   // No domain: status() and every call return GASNET_ERR_NOT_INIT, as for a domain that was moved from.
   Domain() noexcept = default;
-  // status() and error() tell whether the creation succeeded. Errors and cost: hydrant_domain_create().
+  // status() and error() report whether the creation succeeded. Errors and cost: hydrant_domain_create().
   explicit Domain(const DomainOptions& options) noexcept : status_(create(options, &handle_)) {}
   Domain(Domain&& other) noexcept
       : handle_(std::exchange(other.handle_, 0)),

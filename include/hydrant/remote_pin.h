@@ -2,8 +2,8 @@
  *
  * A firehose is the right to access, one-sidedly, memory that a peer keeps pinned. Each process caches
  * its firehoses. A remote pin that hits sends no message. A miss costs one round trip, called a move.
- * The move carries the request, firehoses that are given up for it, and optional arguments or data. The
- * peer may take firehoses back (a recall), because the memory goes away or its budget is needed.
+ * The move carries the request, firehoses that are released for it, and optional arguments or data. The
+ * peer may recall firehoses, because the memory is about to be unmapped or its budget is needed.
  *
  * The client supplies a domain (pin_cache.h), which serves the pins of peers, and a messenger: a
  * function that sends a message to a peer. The receiver passes each message to
@@ -73,7 +73,7 @@ typedef struct hydrant_messenger {
    * HYDRANT_LANE_REPLY: called inside hydrant_remote_deliver() of a request, at most once, with its
    * `reply_to`.
    * Returns GASNET_OK; GASNET_ERR_NOT_READY: no room now (hydrant_remote_poll() sends it again, as a
-   * request); HYDRANT_ERR_BROKEN: the peer is gone. */
+   * request); HYDRANT_ERR_BROKEN: the peer is dead or unreachable. */
   int (*send)(void* user, uint32_t peer, uint32_t lane, void* reply_to, const void* message,
               size_t len);
 } hydrant_messenger_t;
@@ -119,8 +119,8 @@ typedef struct hydrant_remote_options {
   /* Percentage of the budget that is split evenly between the peers and guaranteed to them. The rest is
    * lent on demand and reclaimed for other peers. Default 50; 100: a fixed split. */
   uint32_t base_percent;
-  /* Most bytes of released memory that peers have not yet given back (zombies); beyond it no memory is
-   * exported. Default a quarter of budget_bytes. */
+  /* Most bytes of freed memory whose firehoses the peers have not yet released (zombies); beyond it no memory
+   * is exported. Default a quarter of budget_bytes. */
   uint64_t zombie_bytes;
   /* As an initiator. */
   uint32_t max_peer_regions; /* most firehoses per peer; default 4096 */
@@ -146,7 +146,7 @@ HYDRANT_API int hydrant_remote_create(const hydrant_remote_options_t* options,
 HYDRANT_API int hydrant_remote_destroy(hydrant_remote_t remote);
 
 /* Processes a message that the peer `from` sent. `reply_to` is for the local send(), if this is a
- * request that may still be replied to. If it is NULL, the answer goes as a request.
+ * request that may still be replied to. If it is NULL, the reply is sent as a request.
  * Errors: BAD_ARG, with a text, for a malformed message, which has no effect; NOT_INIT. */
 HYDRANT_API int hydrant_remote_deliver(hydrant_remote_t remote, uint32_t from, const void* message,
                                        size_t len, void* reply_to);
@@ -164,7 +164,7 @@ HYDRANT_API int hydrant_remote_peer_gone(hydrant_remote_t remote, uint32_t peer)
 typedef struct hydrant_remote_outcome {
   int status;         /* GASNET_OK, or the reason why there is no pin */
   int called;         /* nonzero: the target's function has run for this request */
-  const void* answer; /* the function's answer; valid only during the callback */
+  const void* answer; /* what the function wrote; valid only during the callback */
   size_t answer_len;
 } hydrant_remote_outcome_t;
 
@@ -202,7 +202,7 @@ typedef struct hydrant_remote_call {
  * memory is held, or the peer declined: use messages, or hydrant_remote_await_room()); REFUSED (the
  * memory cannot be pinned there; remembered for a second); RESOURCE (more than max_region_bytes, or
  * than the peer can ever grant; no memory; or caches of 1984 peers already exist in this process);
- * BROKEN (the peer is gone); NOT_INIT.
+ * BROKEN (the peer is dead or unreachable); NOT_INIT.
  * Cost: a hit takes about 50 instructions, without lock, shared write or system call. A miss takes one
  * round trip, in which the target registers at most once. */
 HYDRANT_API int hydrant_remote_pin(hydrant_remote_t remote, uint32_t peer, uintptr_t addr,
@@ -222,21 +222,21 @@ HYDRANT_API size_t hydrant_remote_max_args(hydrant_remote_t remote);
 /* Requests a firehose without taking a hold. Returns OK, or as hydrant_remote_pin(). */
 HYDRANT_API int hydrant_remote_prefetch(hydrant_remote_t remote, uint32_t peer, uintptr_t addr,
                                         size_t len, uint32_t access);
-/* Gives up the firehoses that overlap the range when their last hold ends. OK if there are none.
+/* Releases the firehoses that overlap the range when their last hold ends. OK if there are none.
  * Errors: BAD_ARG: this rank itself, or an invalid peer; NOT_INIT. */
 HYDRANT_API int hydrant_remote_evict(hydrant_remote_t remote, uint32_t peer, uintptr_t addr,
                                      size_t len);
 
-/* Flags: the peer answers even while it has no room. */
+/* Flags: the peer replies even while it has no room. */
 #define HYDRANT_REMOTE_REPLY_AT_ONCE 1u
 
-/* Asks the peer, after NOT_READY from the call or in the outcome, for a message when it may have room
+/* Requests a message from the peer, after NOT_READY from the call or in the outcome, when it may have room
  * for this range. options.room then runs once, but not if the peer dies. It may run early, so that the
  * next pin is declined again. With several waiting ranges, the shortest is notified first; call again
- * for the others. Sends no message while an answer is pending. Not legal inside callbacks of this
+ * for the others. Sends no message while a reply is pending. Not legal inside callbacks of this
  * endpoint.
  * The peer looks for room in its hydrant_remote_poll(). With HYDRANT_REMOTE_REPLY_AT_ONCE it looks
- * once and answers. That flag serves clients whose peers poll only when a message has arrived: they
+ * once and replies. That flag serves clients whose peers poll only when a message has arrived: they
  * call this function in each poll while they wait.
  * Errors: BAD_ARG; NOT_READY (the messenger has no room); BROKEN; NOT_INIT; RESOURCE. */
 HYDRANT_API int hydrant_remote_await_room(hydrant_remote_t remote, uint32_t peer, uintptr_t addr,
@@ -263,10 +263,10 @@ typedef struct hydrant_remote_stats {
   uint64_t recalled;                  /* firehoses that peers took back */
   uint64_t firehoses, firehose_bytes; /* now */
   /* as a target */
-  uint64_t served;                /* moves answered */
+  uint64_t served;                /* moves replied to */
   uint64_t declined;              /* of `served`: with NOT_READY */
-  uint64_t recalls;               /* firehoses recalled because their memory went away */
-  uint64_t reclaims;              /* times peers were asked to give up firehoses for room */
+  uint64_t recalls;               /* firehoses recalled because their memory was unmapped */
+  uint64_t reclaims;              /* requests to peers to release firehoses for room */
   uint64_t exports;               /* firehoses that peers hold or cache here, now */
   uint64_t exported_bytes;        /* their charge, bytes */
   uint64_t lent_bytes;            /* lent beyond the base quotas, bytes */

@@ -45,10 +45,10 @@ typedef enum {
   /* Between pinned memory: the firehose on the remote part was cached, or the memory lies in a mapped
    * arena. */
   HYDRANT_PATH_FIREHOSE,
-  /* No firehose was cached: the data travelled with the request for one or with its answer. For large
-   * gets the target put the data before it answered. */
+  /* No firehose was cached: the data travelled with the request for a firehose or with the reply. For large
+   * gets the target put the data before it replied. */
   HYDRANT_PATH_IN_MOVE,
-  HYDRANT_PATH_RENDEZVOUS, /* no firehose was cached: the data followed the answer */
+  HYDRANT_PATH_RENDEZVOUS, /* no firehose was cached: the data followed the reply */
   HYDRANT_PATH_DIRECT,     /* posted to the network from the source itself */
   HYDRANT_PATH_BOUNCE,     /* posted to the network from, or to, a bounce buffer */
   HYDRANT_PATH_AM_MEDIUM,  /* Active Messages with the payload in the message */
@@ -74,10 +74,10 @@ int hydrant_query_path(gex_Rank_t rank, hydrant_path_t path, hydrant_path_counts
 
 /* Hints, for memory that puts and gets access through pins and for mapped shared arenas of this node.
  * hydrant_prefetch() requests a firehose on [remote, remote+bytes) of `rank` with
- * one message and does not wait. hydrant_evict() gives up this process's firehoses on the range. No
+ * one message and does not wait. hydrant_evict() releases this process's firehoses on the range. No
  * effect for other memory, or if the firehose is not available now.
  * Errors: GASNET_ERR_NOT_INIT; GASNET_ERR_BAD_ARG: invalid rank, or a range that wraps around;
- * HYDRANT_ERR_BROKEN: the rank is gone. Source: Hydrant. */
+ * HYDRANT_ERR_BROKEN: the rank is dead or unreachable. Source: Hydrant. */
 int hydrant_prefetch(gex_Rank_t rank, const void* remote, size_t bytes);
 int hydrant_evict(gex_Rank_t rank, const void* remote, size_t bytes);
 

@@ -14,7 +14,7 @@
 HYDRANT_TOOLS_BEGIN
 
 /* gasnett_fatalerror(format, ...) prints "*** FATAL ERROR: in FUNCTION() at FILE:LINE: text" on
- * standard error. Then it freezes and prints a backtrace if the environment asks for them, and calls
+ * standard error. Then it freezes and prints a backtrace if the environment requests them, and calls
  * abort(). The _nopos form omits the position. */
 GASNETT_COLD
 GASNETT_FORMAT_PRINTF(hydrant_tools_fatalerror, 4, 5,

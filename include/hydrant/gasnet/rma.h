@@ -5,7 +5,7 @@
  * alignment is allowed; the two ranges must not overlap. No byte outside the target range is ever
  * written.
  *
- * lc_opt tells when the source of a put may be reused: GEX_EVENT_NOW (on return, at every size),
+ * lc_opt selects when the source of a put may be reused: GEX_EVENT_NOW (on return, at every size),
  * GEX_EVENT_DEFER (when the operation completes), GEX_EVENT_GROUP (NBI: after gex_NBI_Wait(GEX_EC_LC)),
  * or the place for a separate event. Not legal in handlers.
  *
@@ -134,7 +134,7 @@ static inline void hydrant_path_count(struct hydrant_path_counts* counts, size_t
   counts->bytes += bytes;
 }
 /* Hides a pointer's object from the compiler. Otherwise it warns about a small variable with an unknown
- * length, although copies that come here are longer. */
+ * length, although such copies never get here. */
 #define HYDRANT_RMA_ANY_OBJECT(pointer) __asm__("" : "+r"(pointer))
 /* Copies if the memory is mapped here, else returns 0. Counts first, so no value must survive the call
  * of memcpy(). */

@@ -4,7 +4,7 @@
  * processors, else (or with GASNET_TSC_RATE=clock) one nanosecond of CLOCK_MONOTONIC. The first call
  * decides which. Ticks of two processes must not be compared.
  *
- * Units    ticks; conversions are linear and say nanoseconds or microseconds.
+ * Units    ticks; the conversions to nanoseconds and microseconds are linear.
  * Errors   none returned; an impossible GASNET_TSC_RATE* ends the program (gasnett_fatalerror).
  * Threads  any.
  * Cost     gasnett_ticks_now() one predicted branch and rdtsc (or a vDSO call); the first conversion
