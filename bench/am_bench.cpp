@@ -2,7 +2,7 @@
 //
 // Unit: ns. Compared with the raw floor (a cache line that the same two processors pass back and forth) and,
 // where UCX is installed, with UCX's Active Messages over shared memory. Run it as a job of an even number of
-// ranks; rank 0 talks with rank 1, 2 with 3 and so on, at the same time:
+// ranks; ranks 0 and 1 exchange messages, 2 and 3 and so on, at the same time:
 //
 //   hydrant-run -n 2 am_bench [--repetitions N] [--json FILE] [--quick]
 //   GASNET_PSHM_NODES=4 am_bench
@@ -52,22 +52,22 @@ struct Job {
   gex_Rank_t rank = 0;
   gex_Rank_t size = 1;
   gex_Rank_t peer = 0;
-  bool asks = false;  // one rank of each pair sends requests, the other serves
+  bool is_requester = false;  // one rank of each pair sends requests, the other serves
   bool crowded = false;
 };
 Job job;
-uint64_t answers = 0;
+uint64_t replies = 0;
 uint64_t arrivals = 0;
 std::vector<std::byte> peer_address;
 std::byte source[65536];
 
 void ping(gex_Token_t token) { gex_AM_ReplyShort0(token, kPong, 0); }
-void pong(gex_Token_t) { ++answers; }
+void pong(gex_Token_t) { ++replies; }
 void count(gex_Token_t) { ++arrivals; }
 void medium_ping(gex_Token_t token, void* data, size_t bytes) {
   gex_AM_ReplyMedium0(token, kMediumPong, data, bytes, GEX_EVENT_NOW, 0);
 }
-void medium_pong(gex_Token_t, void*, size_t) { ++answers; }
+void medium_pong(gex_Token_t, void*, size_t) { ++replies; }
 void medium_count(gex_Token_t, void*, size_t) { ++arrivals; }
 void take_address(gex_Token_t, void* data, size_t bytes) {
   const auto* first = static_cast<const std::byte*>(data);
@@ -90,15 +90,15 @@ void barrier() { gasnet_barrier(0, GASNET_BARRIERFLAG_UNNAMED); }
 double round_trip(size_t bytes, uint64_t rounds) {
   barrier();
   const uint64_t begin = now_ns();
-  if (job.asks) {
+  if (job.is_requester) {
     for (uint64_t i = 0; i < rounds; ++i) {
-      const uint64_t wanted = answers + 1;
+      const uint64_t wanted = replies + 1;
       if (bytes == 0) {
         gex_AM_RequestShort0(job.team, job.peer, kPing, 0);
       } else {
         gex_AM_RequestMedium0(job.team, job.peer, kMediumPing, source, bytes, GEX_EVENT_NOW, 0);
       }
-      GASNET_BLOCKUNTIL(answers == wanted);
+      GASNET_BLOCKUNTIL(replies == wanted);
     }
   }
   const double ns = static_cast<double>(now_ns() - begin) / static_cast<double>(rounds);
@@ -110,7 +110,7 @@ double flood(size_t bytes, uint64_t messages) {
   const uint64_t wanted = arrivals + messages;
   barrier();
   const uint64_t begin = now_ns();
-  if (job.asks) {
+  if (job.is_requester) {
     for (uint64_t i = 0; i < messages; ++i) {
       if (bytes == 0) {
         gex_AM_RequestShort0(job.team, job.peer, kCount, 0);
@@ -144,7 +144,7 @@ double ucx_round_trip(size_t bytes, uint64_t rounds) {
   const uint64_t wanted = ucx->received() + rounds;
   barrier();
   const uint64_t begin = now_ns();
-  if (job.asks) {
+  if (job.is_requester) {
     for (uint64_t i = 0; i < rounds; ++i) {
       const uint64_t next = ucx->received() + 1;
       ucx->send(source, bytes, true);
@@ -162,7 +162,7 @@ double ucx_flood(size_t bytes, uint64_t messages) {
   const uint64_t wanted = ucx->received() + messages;
   barrier();
   const uint64_t begin = now_ns();
-  if (job.asks) {
+  if (job.is_requester) {
     for (uint64_t i = 0; i < messages; ++i) ucx->send(source, bytes, false);
   } else {
     while (ucx->received() < wanted) ucx->progress();
@@ -210,7 +210,7 @@ bool start(int* argc, char*** argv) {
   job.rank = gex_TM_QueryRank(job.team);
   job.size = gex_TM_QuerySize(job.team);
   job.peer = job.rank ^ 1;
-  job.asks = job.rank % 2 == 0;
+  job.is_requester = job.rank % 2 == 0;
   job.crowded = hydrant::bench::is_crowded(job.size);
   if (!job.crowded) {
     cpu_set_t set;
@@ -239,8 +239,9 @@ int main(int argc, char** argv) {
                  job.rank & ~1u);
     return 1;
   }
-  LineFloor floor{
-      .lines = static_cast<LineFloor::Line*>(mapped), .first = job.asks, .crowded = job.crowded};
+  LineFloor floor{.lines = static_cast<LineFloor::Line*>(mapped),
+                  .first = job.is_requester,
+                  .crowded = job.crowded};
 #if HYDRANT_HAVE_UCX
   barrier();
   const bool with_ucx = !job.crowded && open_ucx();

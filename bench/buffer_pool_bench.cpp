@@ -50,7 +50,7 @@ class NoRegistrar final : public Registrar {
   RegistrarTraits traits_{};
 };
 
-// ---- subjects: take() answers null if no buffer is free ----
+// ---- subjects: take() returns null if no buffer is free ----
 
 class Pool {
  public:

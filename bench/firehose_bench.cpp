@@ -11,7 +11,7 @@
 // sweep     random puts of 8 bytes, one at a time, and of 64 KiB, 8 in flight, to a working set of 10 to 400
 //           percent of what the target may pin (16 MiB, or an eighth of the limit on locked memory), by
 //             firehose          hydrant_remote_pin; 8 bytes travel inside the move if there is one
-//             rendezvous_unpin  request, the target registers, put, tell the target to unregister
+//             rendezvous_unpin  request, the target registers, put, request to unregister
 //             rendezvous_keep   the same, but this library caches the target's registrations
 //             bounce            copy through registered buffers on both sides
 //             pin_everything    all registered at the start: the bound, which ignores the budget

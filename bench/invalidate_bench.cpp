@@ -141,7 +141,7 @@ class Subject {
   }
 
  private:
-  // Answers "" if this process has the layer of that kind, else the reason. Starts the reader, unbound.
+  // Returns "" if this process has the layer of that kind, else the reason. Starts the reader, unbound.
   std::string what_is_lacking(const std::string& kind) const {
     if (kind == "client") return "";
     const bool arena = kind == "arena";

@@ -6,9 +6,9 @@
 // waits, so on an idle machine this equals elapsed time. A use makes a random range of the working set
 // usable, moves it alternately into a pipe or out of it through the pinned pages (READ_FIXED, WRITE_FIXED),
 // and releases it:
-//   ours  asks a CopyPinTuner (base/machine/copy_pin_tuner.hpp), which learns by trials whether uses of that
-//   length
-//         should call hydrant_pin or hydrant_try_pin, or use the pool at once. "Not now" leads to a copy
+//   ours  queries a CopyPinTuner (base/machine/copy_pin_tuner.hpp), which learns by trials whether uses of
+//         that length should call hydrant_pin or hydrant_try_pin, or use the pool at once. "Not now" leads to
+//         a copy
 //   pool  copies everything through the same pool (firehose/base/buffer_pool)
 // They alternate in one process, over the same memory and with the same uses; every sample has different
 // uses. The process is this program started again, with 8 MiB of memlock and no privileges, as a separate

@@ -3,7 +3,7 @@
 //   miss_loop first OPERATIONS    first pins of memory that fits into the budget
 //   miss_loop evict OPERATIONS    misses that evict one region each
 //   miss_loop released OPERATIONS misses after each of which the memory is released, as by its allocator
-//   miss_loop remote OPERATIONS   misses of a peer's memory that give up one region each
+//   miss_loop remote OPERATIONS   misses of a peer's memory that release one region each
 //
 // The registrar does nothing, and nothing is watched: the instructions are those of the cache.
 // Prints one JSON object with the cache's counters.

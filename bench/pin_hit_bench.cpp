@@ -73,7 +73,7 @@ class Population {
   std::vector<uint32_t> indices_;
 };
 
-// Measures one subject. hold_release() tells whether the hold succeeded.
+// Measures one subject. hold_release() returns whether the hold succeeded.
 template <typename Subject>
 void measure(benchmark::State& state, Subject& subject) {
   const OnCore here(state.thread_index());

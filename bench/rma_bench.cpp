@@ -44,7 +44,7 @@ using hydrant::bench::RmaPlaces;
 using hydrant::bench::RmaResult;
 using hydrant::bench::RmaRow;
 
-constexpr gex_AM_Index_t kCard = 200;
+constexpr gex_AM_Index_t kExchange = 200;
 
 // The data that ranks exchange before the measurement.
 struct PeerInfo {
@@ -64,7 +64,7 @@ struct Job {
   std::byte* local = nullptr;
   std::byte* peer_segment = nullptr;
   std::byte* mapped_segment = nullptr;  // null: not mapped here
-  PeerInfo peer_card;
+  PeerInfo peer_info;
 };
 Job job;
 std::vector<std::byte> received;
@@ -77,11 +77,11 @@ void take_card(gex_Token_t, void* data, size_t bytes) {
   received.assign(first, first + bytes);
 }
 
-// Sends `mine` to the peer and answers the peer's data. Both sides call it.
+// Sends `mine` to the peer and returns the peer's data. Both sides call it.
 std::vector<std::byte> exchange(const void* mine, size_t bytes) {
   gasnet_barrier(0, GASNET_BARRIERFLAG_UNNAMED);  // the peer has read the previous message
-  gex_AM_RequestMedium0(job.team, job.peer, kCard, const_cast<void*>(mine), bytes, GEX_EVENT_NOW,
-                        0);
+  gex_AM_RequestMedium0(job.team, job.peer, kExchange, const_cast<void*>(mine), bytes,
+                        GEX_EVENT_NOW, 0);
   GASNET_BLOCKUNTIL(!received.empty());
   return std::exchange(received, {});
 }
@@ -107,7 +107,7 @@ bool start(int* argc, char*** argv) {
   if (gex_Client_Init(&job.client, &job.endpoint, &job.team, "RMA_BENCH", argc, argv, 0) !=
       GASNET_OK)
     return false;
-  gex_AM_Entry_t handler = {kCard,
+  gex_AM_Entry_t handler = {kExchange,
                             reinterpret_cast<gex_AM_Fn_t>(take_card),
                             GEX_FLAG_AM_MEDIUM | GEX_FLAG_AM_REQUEST,
                             0,
@@ -139,9 +139,9 @@ bool make_memory(size_t bytes) {
   gex_Segment_QueryBound(job.team, job.peer, &theirs, &mapped, nullptr);
   job.peer_segment = static_cast<std::byte*>(theirs);
   job.mapped_segment = static_cast<std::byte*>(mapped);
-  const PeerInfo card{.pid = getpid(), .heap = job.heap};
-  const std::vector<std::byte> answer = exchange(&card, sizeof card);
-  std::memcpy(&job.peer_card, answer.data(), sizeof job.peer_card);
+  const PeerInfo info{.pid = getpid(), .heap = job.heap};
+  const std::vector<std::byte> reply = exchange(&info, sizeof info);
+  std::memcpy(&job.peer_info, reply.data(), sizeof job.peer_info);
   return true;
 }
 
@@ -149,7 +149,7 @@ bool make_memory(size_t bytes) {
 bool open_ucx([[maybe_unused]] size_t bytes) {
 #if HYDRANT_HAVE_UCX
   ucx = std::make_unique<hydrant::bench::UcxRma>(job.heap, bytes);
-  const std::vector<std::byte> mine = ucx->works() ? ucx->card() : std::vector<std::byte>(1);
+  const std::vector<std::byte> mine = ucx->works() ? ucx->blob() : std::vector<std::byte>(1);
   const std::vector<std::byte> theirs = exchange(mine.data(), mine.size());
   bool both = ucx->works() && theirs.size() > 1 && ucx->connect(theirs);
   barrier();
@@ -181,7 +181,7 @@ RmaPlaces places_of(const RmaRow& row) {
   return {.team = job.team,
           .peer = job.peer,
           .local = job.local,
-          .remote = row.memory == Memory::kHeap ? job.peer_card.heap : job.peer_segment};
+          .remote = row.memory == Memory::kHeap ? job.peer_info.heap : job.peer_segment};
 }
 
 double sample_ours(const RmaRow& row, uint64_t batches) {
@@ -198,8 +198,8 @@ double sample_floor(const RmaRow& row, uint64_t batches) {
       for (uint64_t i = 0; i < times; ++i) {
         for (size_t k = 0; k < row.batch; ++k) {
           const size_t place = k * row.bytes;
-          if (!hydrant::bench::copy_by_cma(job.peer_card.pid, job.local + place,
-                                           job.peer_card.heap + place, row.bytes, row.is_put, 1))
+          if (!hydrant::bench::copy_by_cma(job.peer_info.pid, job.local + place,
+                                           job.peer_info.heap + place, row.bytes, row.is_put, 1))
             return false;
         }
       }
@@ -250,9 +250,9 @@ void measure(std::vector<RmaResult>& results, uint32_t repetitions, bool with_uc
             std::fprintf(stderr, "rma_bench: %s: wrong data\n", result.row.name().c_str());
             gasnet_exit(1);
           }
-          paths.look();
+          paths.take();
           result.batches = hydrant::bench::batches_for(result.row, sample_ours(result.row, 1), 1e4);
-          result.path = paths.look();
+          result.path = paths.take();
         }
         const bool floor_first = r % 2 == 1;
         const double early = floor_first ? sample_floor(result.row, result.batches) : 0;

@@ -39,12 +39,12 @@ void require(Status status) {
 struct Member {
   Member(int fd, uint32_t rank) {
     require(memory.attach(fd, rank));
-    JobTopology place;
-    place.rank = place.node_rank = rank;
-    place.size = kRanks;
-    place.node_ranks.resize(kRanks);
-    for (uint32_t i = 0; i < kRanks; ++i) place.node_ranks[i] = i;
-    require(ShmTransport::open(memory, place, ShmTransport::Threads::kOne, &transport));
+    JobTopology topology;
+    topology.rank = topology.node_rank = rank;
+    topology.size = kRanks;
+    topology.node_ranks.resize(kRanks);
+    for (uint32_t i = 0; i < kRanks; ++i) topology.node_ranks[i] = i;
+    require(ShmTransport::open(memory, topology, ShmTransport::Threads::kOne, &transport));
   }
   void send(Rank to) {
     Outgoing room;

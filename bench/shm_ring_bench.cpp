@@ -199,12 +199,12 @@ void run_side(Shared& shared, int fd, uint32_t rank, int repetitions, bool threa
   pin_to(rank);
   shm::NodeMemory memory;
   require(memory.attach(fd, rank), "attach");
-  JobTopology place;
-  place.rank = place.node_rank = rank;
-  place.size = 2;
-  place.node_ranks = {0, 1};
+  JobTopology topology;
+  topology.rank = topology.node_rank = rank;
+  topology.size = 2;
+  topology.node_ranks = {0, 1};
   std::unique_ptr<ShmTransport> transport;
-  require(ShmTransport::open(memory, place,
+  require(ShmTransport::open(memory, topology,
                              threaded ? ShmTransport::Threads::kMany : ShmTransport::Threads::kOne,
                              &transport),
           "open");

@@ -219,7 +219,7 @@ void hunt_peer(const Arguments& a, Outcome* outcome) {
   }
 }
 
-// Turns this process into the hunt for one defect. Answers an exit status, or -1 to continue.
+// Turns this process into the hunt for one defect. Returns an exit status, or -1 to continue.
 int become_mutant(Arguments& a) {
   const MutantHunt* mutant = find_mutant_hunt(a.mutant);
   if (mutant == nullptr || !has_mutants()) {
@@ -264,7 +264,7 @@ std::string wrong_arguments(const Arguments& a) {
   return "";
 }
 
-// Checks that CLI11 cannot do. Answers an exit status, or -1 to continue.
+// Checks that CLI11 cannot do. Returns an exit status, or -1 to continue.
 int prepare(Arguments& a, char** argv) {
   std::string error;
   if (!parse_sources(a.sources, &a.hunt.sources, &error)) {

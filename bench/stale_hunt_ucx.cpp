@@ -1,6 +1,6 @@
 // The hunt for stale pins in UCX's registration cache (ucs_rcache of libucs, used like its transports use
 // it), with UCX's own memory hooks and registrations by the same io_uring calls as this library's. The result
-// says nothing about UCX with a device that can fault, or about the kinds of memory that are left out.
+// does not cover UCX with a device that can fault, nor the kinds of memory that are left out.
 //
 // With --ours it hunts in this library's cache, while UCX's cache works in the same process on the same
 // memory with all its hooks installed: neither may disturb the other.

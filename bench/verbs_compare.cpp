@@ -2,7 +2,7 @@
 //
 // Unit: us. Compared with a raw loop of the same work over the benchmark's own queue pairs, and, where
 // installed, with perftest's programs (ib_write_lat and similar) and ucx_perftest over UCX's lower layer
-// (uct, rc_verbs). Run it as a job; rank 0 sends requests, rank 1 answers, all ranks take part in barriers:
+// (uct, rc_verbs). Run it as a job; rank 0 sends requests, rank 1 replies, all ranks take part in barriers:
 //
 //   tests/verbs/run -- build/release/bin/hydrant-run -n 2 build/release/bench/verbs_compare
 //   hydrant-run -n 2 verbs_compare [--repetitions N] [--json FILE] [--quick] [--rows TEXT]
@@ -12,9 +12,8 @@
 //
 //   put_8, get_8       blocking, complete when acknowledged; one signalled write or read, and a poll of
 //                      its queue
-//   visible_put_8      a put that the peer sees and answers by a put, halved; the same by writes;
-//   ib_write_lat;
-//                      put_lat
+//   visible_put_8      a put that the peer sees and replies to by a put, halved; the same by writes;
+//                      ib_write_lat; put_lat
 //   am_round_trip      a Short request and its Short reply, while the other side waits for messages; a send
 //                      and a send; twice ib_send_lat, which also reposts receives; twice am_lat
 //   put_64k, get_64k   16 in flight; the same raw; ib_write_bw, ib_read_bw; put_bw, get
@@ -63,7 +62,7 @@ constexpr size_t kSource = 128;
 constexpr size_t kBlocks = 4096;
 constexpr size_t kSegment = kBlocks + size_t{kBlock} * kWindow + 4096 * 15;
 
-enum Handler : gex_AM_Index_t { kPing = 200, kPong, kCount, kCard, kSay };
+enum Handler : gex_AM_Index_t { kPing = 200, kPong, kCount, kEndpointAddress, kSay };
 
 struct Options {
   uint32_t repetitions = 9;
@@ -79,13 +78,13 @@ struct Job {
   gex_TM_t team = GEX_TM_INVALID;
   gex_Segment_t segment = GEX_SEGMENT_INVALID;
   gex_Rank_t rank = 0, size = 1, peer = 0;
-  bool asks = false;
+  bool is_requester = false;
   std::byte* mine = nullptr;
   std::byte* theirs = nullptr;
 };
 Job job;
 uint64_t pings = 0;
-uint64_t answers = 0;
+uint64_t replies = 0;
 uint64_t arrivals = 0;
 std::vector<RawVerbs::EndpointAddress> cards;
 uint32_t cards_there = 0;
@@ -96,9 +95,9 @@ void ping(gex_Token_t token) {
   gex_AM_ReplyShort0(token, kPong, 0);
   ++pings;
 }
-void pong(gex_Token_t) { ++answers; }
+void pong(gex_Token_t) { ++replies; }
 void count(gex_Token_t) { ++arrivals; }
-void take_card(gex_Token_t token, void* data, size_t bytes) {
+void on_endpoint_address(gex_Token_t token, void* data, size_t bytes) {
   gex_Token_Info_t info;
   gex_Token_Info(token, &info, GEX_TI_SRCRANK);
   if (bytes == sizeof(RawVerbs::EndpointAddress))
@@ -131,7 +130,7 @@ volatile uint64_t& flag() {
 }
 
 void blocking(bool is_put, uint64_t rounds) {
-  if (!job.asks) return;
+  if (!job.is_requester) return;
   for (uint64_t i = 0; i < rounds; ++i) {
     if (is_put) {
       gex_RMA_PutBlocking(job.team, job.peer, job.theirs + kBlocks, job.mine + kSource, 8, 0);
@@ -145,32 +144,32 @@ void visible(uint64_t rounds) {
   static uint64_t turns = 0;
   for (uint64_t i = 0; i < rounds; ++i) {
     ++turns;
-    if (!job.asks) GASNET_BLOCKUNTIL(flag() == turns);
+    if (!job.is_requester) GASNET_BLOCKUNTIL(flag() == turns);
     std::memcpy(job.mine + kSource, &turns, sizeof turns);
     gex_RMA_PutNBI(job.team, job.peer, job.theirs + kFlag, job.mine + kSource, sizeof turns,
                    GEX_EVENT_NOW, 0);
-    if (job.asks) GASNET_BLOCKUNTIL(flag() == turns);
+    if (job.is_requester) GASNET_BLOCKUNTIL(flag() == turns);
   }
   gex_NBI_Wait(GEX_EC_ALL, 0);
 }
 
-// The answering rank only waits for messages, as perftest's programs do.
+// The replying rank only waits for messages, as perftest's programs do.
 void round_trip(uint64_t rounds) {
   static uint64_t asked = 0;
   asked += rounds;
-  if (!job.asks) {
+  if (!job.is_requester) {
     GASNET_BLOCKUNTIL(pings >= asked);
     return;
   }
   for (uint64_t i = 0; i < rounds; ++i) {
-    const uint64_t wanted = answers + 1;
+    const uint64_t wanted = replies + 1;
     gex_AM_RequestShort0(job.team, job.peer, kPing, 0);
-    GASNET_BLOCKUNTIL(answers == wanted);
+    GASNET_BLOCKUNTIL(replies == wanted);
   }
 }
 
 void window(bool is_put, uint64_t blocks) {
-  if (!job.asks) return;
+  if (!job.is_requester) return;
   gex_Event_t events[kWindow] = {};
   for (uint64_t i = 0; i < blocks; ++i) {
     gex_Event_t& event = events[i % kWindow];
@@ -185,7 +184,7 @@ void window(bool is_put, uint64_t blocks) {
 }
 
 void put_rate(uint64_t puts) {
-  if (!job.asks) return;
+  if (!job.is_requester) return;
   for (uint64_t i = 0; i < puts; ++i)
     gex_RMA_PutNBI(job.team, job.peer, job.theirs + kBlocks, job.mine + kSource, 8, GEX_EVENT_DEFER,
                    0);
@@ -193,7 +192,7 @@ void put_rate(uint64_t puts) {
 }
 
 void put_many(uint64_t puts) {
-  if (!job.asks) return;
+  if (!job.is_requester) return;
   hydrant_rma_op_t ops[kWindow] = {};
   for (hydrant_rma_op_t& op : ops) {
     op.rank = job.peer;
@@ -208,11 +207,11 @@ void put_many(uint64_t puts) {
 void flood(uint64_t messages) {
   static uint64_t wanted = 0;
   wanted += messages;
-  if (job.asks) {
-    const uint64_t answered = answers + 1;
+  if (job.is_requester) {
+    const uint64_t expected = replies + 1;
     for (uint64_t i = 0; i < messages; ++i) gex_AM_RequestShort0(job.team, job.peer, kCount, 0);
     gex_AM_RequestShort0(job.team, job.peer, kPing, 0);
-    GASNET_BLOCKUNTIL(answers == answered);
+    GASNET_BLOCKUNTIL(replies == expected);
   } else {
     GASNET_BLOCKUNTIL(arrivals == wanted);
   }
@@ -382,9 +381,9 @@ struct Table {
     hydrant::bench::PathWatch paths;
     for (uint32_t r = 0; r <= options.repetitions; ++r) {  // repetition 0 warms up
       for (size_t i = 0; i < specs.size(); ++i) {
-        paths.look();
+        paths.take();
         if (!repeat(specs[i], rows->at(i), r != 0, r % 2 == 1)) return false;
-        if (r == 1) rows->at(i).path = paths.look();
+        if (r == 1) rows->at(i).path = paths.take();
       }
     }
     return true;
@@ -429,7 +428,7 @@ bool start(int* argc, char*** argv) {
       entry(kPing, ping, GEX_FLAG_AM_SHORT | GEX_FLAG_AM_REQUEST, 0),
       entry(kPong, pong, GEX_FLAG_AM_SHORT | GEX_FLAG_AM_REPLY, 0),
       entry(kCount, count, GEX_FLAG_AM_SHORT | GEX_FLAG_AM_REQUEST, 0),
-      entry(kCard, take_card, GEX_FLAG_AM_MEDIUM | GEX_FLAG_AM_REQUEST, 0),
+      entry(kEndpointAddress, on_endpoint_address, GEX_FLAG_AM_MEDIUM | GEX_FLAG_AM_REQUEST, 0),
       entry(kSay, take_notices, GEX_FLAG_AM_SHORT | GEX_FLAG_AM_REQUEST, 1),
   };
   if (gex_Client_Init(&job.client, &job.endpoint, &job.team, "VERBS", argc, argv, 0) != GASNET_OK ||
@@ -440,7 +439,7 @@ bool start(int* argc, char*** argv) {
   job.rank = gex_TM_QueryRank(job.team);
   job.size = gex_TM_QuerySize(job.team);
   job.peer = job.rank ^ 1;
-  job.asks = job.rank == 0;
+  job.is_requester = job.rank == 0;
   cards.resize(job.size);
   return true;
 }
@@ -460,8 +459,9 @@ bool open_raw(Table& table) {
   bool is_good = agree(verbs.works());
   if (is_good) {
     for (gex_Rank_t rank = 0; rank < job.size; ++rank) {
-      RawVerbs::EndpointAddress card = verbs.card(rank);
-      gex_AM_RequestMedium0(job.team, rank, kCard, &card, sizeof card, GEX_EVENT_NOW, 0);
+      RawVerbs::EndpointAddress address = verbs.endpoint_address(rank);
+      gex_AM_RequestMedium0(job.team, rank, kEndpointAddress, &address, sizeof address,
+                            GEX_EVENT_NOW, 0);
     }
     GASNET_BLOCKUNTIL(cards_there == job.size);
     for (gex_Rank_t rank = 0; rank < job.size && is_good; ++rank)

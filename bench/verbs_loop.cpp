@@ -32,13 +32,13 @@ constexpr uint32_t kHeadBytes = 16;
 constexpr uint32_t kWindow = 16;
 constexpr uint32_t kBudget = 32;
 
-uint64_t told = 0;
+uint64_t completed = 0;
 uint64_t delivered = 0;
 
 }  // namespace
 
-// The script counts the callees of these functions and their own few instructions. told_of() and taken_in()
-// stand for the caller and are excluded. C names, so that the script finds them.
+// The script counts the callees of these functions and their own few instructions. caller_completed() and
+// caller_received() stand for the caller and are excluded. C names, so that the script finds them.
 extern "C" {
 Status from_put(Transport& transport, const Transport::Pinned& remote,
                 const Transport::Pinned& local, Transport::Completion* completion);
@@ -50,8 +50,8 @@ Status from_post(Transport& transport, Rank peer, Lane lane, const void* head);
 uint32_t from_poll(Transport& transport, Receiver& receiver);
 Status to_post(Transport& transport, Rank peer, Lane lane, const void* head);
 uint32_t to_poll(Transport& transport, Receiver& receiver);
-void told_of(Transport::Completion& completion, Status status) noexcept;
-void taken_in(const Incoming& message) noexcept;
+void caller_completed(Transport::Completion& completion, Status status) noexcept;
+void caller_received(const Incoming& message) noexcept;
 }
 
 [[gnu::noinline]] Status from_put(Transport& transport, const Transport::Pinned& remote,
@@ -81,10 +81,10 @@ void taken_in(const Incoming& message) noexcept;
 [[gnu::noinline]] uint32_t to_poll(Transport& transport, Receiver& receiver) {
   return transport.poll(receiver, kBudget, false);
 }
-[[gnu::noinline]] void told_of(Transport::Completion&, Status status) noexcept {
-  if (status == Status::kOk) ++told;
+[[gnu::noinline]] void caller_completed(Transport::Completion&, Status status) noexcept {
+  if (status == Status::kOk) ++completed;
 }
-[[gnu::noinline]] void taken_in(const Incoming& message) noexcept {
+[[gnu::noinline]] void caller_received(const Incoming& message) noexcept {
   if (message.head_room == kHeadBytes) ++delivered;
 }
 
@@ -92,29 +92,29 @@ namespace {
 
 class Sink final : public Receiver {
  public:
-  void deliver(const Incoming& message) noexcept override { taken_in(message); }
+  void deliver(const Incoming& message) noexcept override { caller_received(message); }
 };
 
 using Cards = std::map<std::pair<Rank, std::string>, std::string>;
 
 class LoopBootstrap final : public hydrant::Bootstrap {
  public:
-  LoopBootstrap(Cards& endpoints, Rank rank) : cards_(endpoints) {
-    place_.rank = rank;
-    place_.size = 2;
-    place_.node_ranks = {rank};
+  LoopBootstrap(Cards& endpoints, Rank rank) : addresses_(endpoints) {
+    topology_.rank = rank;
+    topology_.size = 2;
+    topology_.node_ranks = {rank};
   }
   const char* name() const noexcept override { return "loop"; }
-  const hydrant::JobTopology& topology() const noexcept override { return place_; }
+  const hydrant::JobTopology& topology() const noexcept override { return topology_; }
   Status put(std::string_view key, std::span<const std::byte> endpoint) noexcept override {
-    cards_[{place_.rank, std::string(key)}] = {reinterpret_cast<const char*>(endpoint.data()),
-                                               endpoint.size()};
+    addresses_[{topology_.rank, std::string(key)}] = {
+        reinterpret_cast<const char*>(endpoint.data()), endpoint.size()};
     return Status::kOk;
   }
   Status fence(uint64_t) noexcept override { return Status::kOk; }
   Status get(Rank rank, std::string_view key, std::span<std::byte> endpoint, size_t* bytes,
              uint64_t) noexcept override {
-    const std::string& found = cards_[{rank, std::string(key)}];
+    const std::string& found = addresses_[{rank, std::string(key)}];
     *bytes = found.size();
     std::memcpy(endpoint.data(), found.data(), found.size());
     return found.empty() ? Status::kNotReady : Status::kOk;
@@ -122,8 +122,8 @@ class LoopBootstrap final : public hydrant::Bootstrap {
   void leave(int, hydrant::ExitReason, uint64_t) noexcept override {}
 
  private:
-  Cards& cards_;
-  hydrant::JobTopology place_;
+  Cards& addresses_;
+  hydrant::JobTopology topology_;
 };
 
 [[noreturn]] void give_up(const char* what) {
@@ -181,14 +181,14 @@ struct Loop {
     Page local(from);
     const Transport::Pinned there{reinterpret_cast<uintptr_t>(remote.memory), remote.imported};
     const Transport::Pinned here{reinterpret_cast<uintptr_t>(local.memory), local.key};
-    Transport::Completion completion{&told_of};
+    Transport::Completion completion{&caller_completed};
     for (uint64_t i = 0; i < operations; i += window) {
       for (uint32_t k = 0; k < window; ++k) {
         const Status status = is_put ? from_put(from, there, here, &completion)
                                      : from_get(from, there, here, &completion);
         if (status != Status::kOk) give_up("cannot post an operation");
       }
-      while (told < i + window) from_poll(from, sink);
+      while (completed < i + window) from_poll(from, sink);
     }
   }
   void move_prepared(bool is_put, uint32_t window, uint64_t operations) {
@@ -202,13 +202,13 @@ struct Loop {
                            : from.make_persistent_get(1, there, here, 8);
       if (prepared[k] == nullptr) give_up("cannot prepare an operation");
     }
-    Transport::Completion completion{&told_of};
+    Transport::Completion completion{&caller_completed};
     for (uint64_t i = 0; i < operations; i += window) {
       for (uint32_t k = 0; k < window; ++k) {
         const Status status = from_prepared(*prepared[k], remote.imported, local.key, &completion);
         if (status != Status::kOk) give_up("cannot post an operation");
       }
-      while (told < i + window) from_poll(from, sink);
+      while (completed < i + window) from_poll(from, sink);
     }
   }
   void flood(uint64_t operations) {
@@ -278,7 +278,7 @@ int main(int argc, char** argv) {
   }
   Loop loop{*ranks[0], *ranks[1], {}};
   loop.connect();
-  told = delivered = 0;
+  completed = delivered = 0;
   const hydrant::fake_verbs::Traffic before = hydrant::fake_verbs::traffic();
   if (!loop.run(argv[1], operations)) {
     std::cerr << usage;

@@ -8,7 +8,7 @@
 // Unit: us per put. Random puts of 8 bytes, one at a time, and of 64 KiB, 8 in flight, to a working set of 10
 // to 400 percent of what the target may pin (4 MiB), by
 //   firehose          the library's puts: a hit is one RDMA write
-//   rendezvous_unpin  request, the target registers, write, tell the target to unregister
+//   rendezvous_unpin  request, the target registers, write, request to unregister
 //   rendezvous_keep   the same, but this library caches the target's registrations
 //   bounce            copy: a Medium of 8 bytes; 64 KiB through registered buffers on both sides
 //   pin_everything    writes to a segment that was registered at the start: a raw loop without a budget
@@ -41,7 +41,7 @@ namespace {
 using namespace hydrant::bench;
 using hydrant::now_ns;
 
-enum Handler : gex_AM_Index_t { kCard = kSweepFirstFree, kEnd, kReport };
+enum Handler : gex_AM_Index_t { kEndpointAddress = kSweepFirstFree, kEnd, kReport };
 
 struct Options {
   uint32_t repetitions = 9;
@@ -88,7 +88,7 @@ void on_landed(gex_Token_t token, gex_AM_Arg_t slot, gex_AM_Arg_t page, gex_AM_A
   target->copy(token, number(slot), number(page), landing, number(bytes));
 }
 void on_copied(gex_Token_t, gex_AM_Arg_t slot) { current->copied(number(slot)); }
-void on_card(gex_Token_t, void* data, size_t bytes, gex_AM_Arg_t key) {
+void on_endpoint_address(gex_Token_t, void* data, size_t bytes, gex_AM_Arg_t key) {
   if (bytes == sizeof their_card) std::memcpy(&their_card, data, bytes);
   job.their_key = number(key);
   ++cards;
@@ -155,13 +155,13 @@ bool start(int* argc, char*** argv, const Options& options) {
   constexpr gex_Flags_t kAnswers = GEX_FLAG_AM_SHORT | GEX_FLAG_AM_REPLY;
   constexpr gex_Flags_t kData = GEX_FLAG_AM_MEDIUM | GEX_FLAG_AM_REQUEST;
   gex_AM_Entry_t handlers[] = {
-      entry(kSweepAsk, on_ask, kAsks, 4),
+      entry(kSweepRequest, on_ask, kAsks, 4),
       entry(kSweepGrant, on_grant, kAnswers, 3),
       entry(kSweepFinished, on_finished, kAsks, 2),
       entry(kSweepShort, on_short, kData, 2),
       entry(kSweepLanded, on_landed, kAsks, 3),
       entry(kSweepCopied, on_copied, kAnswers, 1),
-      entry(kCard, on_card, kData, 1),
+      entry(kEndpointAddress, on_endpoint_address, kData, 1),
       entry(kEnd, on_end, kAsks, 0),
       entry(kReport, on_report, kData, 0),
   };
@@ -202,10 +202,10 @@ bool start(int* argc, char*** argv, const Options& options) {
     return false;
   }
   target = std::make_unique<SweepTarget>(job);
-  RawVerbs::EndpointAddress card = job.verbs->card(job.peer);
+  RawVerbs::EndpointAddress address = job.verbs->endpoint_address(job.peer);
   barrier();
-  gex_AM_RequestMedium1(job.team, job.peer, kCard, &card, sizeof card, GEX_EVENT_NOW, 0,
-                        static_cast<gex_AM_Arg_t>(job.registration->rkey));
+  gex_AM_RequestMedium1(job.team, job.peer, kEndpointAddress, &address, sizeof address,
+                        GEX_EVENT_NOW, 0, static_cast<gex_AM_Arg_t>(job.registration->rkey));
   GASNET_BLOCKUNTIL(cards == 1);
   const bool connected = job.verbs->connect(job.peer, their_card);
   if (!connected) job.why = job.verbs->why();

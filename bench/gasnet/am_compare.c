@@ -7,7 +7,7 @@
  *
  * Prints medians of 11 repetitions, ns. A round trip is a request and its reply of the same size; a
  * flood is one way, per message, until the last has arrived. Two ranks are bound to processors 0
- * and 1; with more ranks, 0 talks with 1, 2 with 3 and so on, at once and unbound; 0 reports.
+ * and 1; with more ranks, 0 and 1 exchange messages, 2 and 3 and so on, at once and unbound; 0 reports.
  */
 #include <gasnetex.h>
 
@@ -20,13 +20,13 @@ enum { kPing = 200, kPong, kCount, kMediumPing, kMediumPong, kMediumCount, kRepe
 
 static gex_TM_t team;
 static gex_Rank_t rank, peer;
-static volatile int answer, arrived;
+static volatile int last_reply, arrived;
 static char payload[32768];
 
 static void ping(gex_Token_t token, gex_AM_Arg_t i) { gex_AM_ReplyShort1(token, kPong, 0, i); }
 static void pong(gex_Token_t token, gex_AM_Arg_t i) {
   (void)token;
-  answer = i;
+  last_reply = i;
 }
 static void count(gex_Token_t token, gex_AM_Arg_t i) {
   (void)token;
@@ -73,12 +73,12 @@ static void request(int bytes, int short_handler, int medium_handler, int i) {
 static double round_trip(int bytes, int rounds) {
   double begin;
   int i;
-  answer = 0;
+  last_reply = 0;
   barrier();
   begin = now_ns();
   for (i = 1; rank < peer && i <= rounds; ++i) {
     request(bytes, kPing, kMediumPing, i);
-    GASNET_BLOCKUNTIL(answer == i);
+    GASNET_BLOCKUNTIL(last_reply == i);
   }
   begin = (now_ns() - begin) / rounds;
   barrier();

@@ -49,8 +49,8 @@ static void put(void) {
   gex_RMA_PutBlocking(team, to, segments[to] + 64, segments[rank] + 128, 8, 0);
 }
 
-/* Rank 0 tells the others by a put before a barrier that this round is the last. Another rank may still be
- * behind the barrier before: so the put has the round's number. */
+/* Rank 0 announces the last round to the other ranks by a put before a barrier. A rank that has not yet left
+ * the previous barrier may read it too early, so the put has the round's number. */
 static void measure(const char* name, void (*operation)(void), int batch, double seconds) {
   volatile uint64_t* const ends = (volatile uint64_t*)segments[rank];
   double begin;

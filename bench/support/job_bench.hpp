@@ -30,8 +30,9 @@ struct JobOptions {
   bool quick = false;
 };
 
-// Every rank gets the same arguments; the rank with `speaks` prints. Ends the job at --help and on errors.
-inline JobOptions parse_job_options(int argc, char** argv, bool speaks) {
+// Every rank gets the same arguments; only a rank with `prints` set writes output. Ends the job at --help and
+// on errors.
+inline JobOptions parse_job_options(int argc, char** argv, bool prints) {
   CLI::App app(kAbout);
   JobOptions options;
   app.add_option("--repetitions", options.repetitions,
@@ -44,7 +45,7 @@ inline JobOptions parse_job_options(int argc, char** argv, bool speaks) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     constexpr int kUsage = 2;
-    if (speaks) app.exit(error);
+    if (prints) app.exit(error);
     gasnet_exit(error.get_exit_code() == 0 ? 0 : kUsage);
   }
   return options;

@@ -14,7 +14,7 @@
 
 namespace hydrant::bench {
 
-// Answers "" or the reason of a failure. Root changes to a user id that no other process uses, because the
+// Returns "" or the reason of a failure. Root changes to a user id that no other process uses, because the
 // kernel charges io_uring's registrations to the user, across processes. Other users keep their id, with
 // whatever they have pinned elsewhere. Call it before the first ring and the first thread.
 inline std::string become_ordinary_user(uint64_t memlock_bytes) {

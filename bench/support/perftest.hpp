@@ -36,7 +36,7 @@ struct PerftestPlace {
 };
 
 // Runs it to its end, for at most 20 s: as the server, or as the client, which tries for 8 s to connect to a
-// server on this machine. Answers the ns per operation: the typical latency, or the time at the average
+// server on this machine. Returns the ns per operation: the typical latency, or the time at the average
 // bandwidth. 0 for a server; negative if it cannot be run or prints no result.
 double run_perftest(const PerftestCall& call, const PerftestPlace& place, bool is_server);
 // The same for ucx_perftest; UCX chooses the address.

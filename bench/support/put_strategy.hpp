@@ -61,7 +61,7 @@ class PutStrategy : private RemoteCluster::Ranks {
 
   void set_delay(uint64_t ns) { world_.set_delay(ns); }
   // Each rank does its puts in order, with as many outstanding as the window allows; then all messages are
-  // delivered. Answers the nanoseconds until the last put was complete.
+  // delivered. Returns the nanoseconds until the last put was complete.
   double run(std::vector<std::vector<PutOp>>& programs);
   // "" if no failure occurred so far.
   const std::string& failure() const { return failure_; }

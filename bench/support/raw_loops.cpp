@@ -8,10 +8,10 @@ namespace {
 
 constexpr uint32_t kWord = 8;
 constexpr uint32_t kMessage = 32;
-constexpr uint32_t kUntold = RawVerbs::kUntold;
-// Most sends without an acknowledgement; the receiver acknowledges every kAnswered messages.
+constexpr uint32_t kSignalInterval = RawVerbs::kSignalInterval;
+// Most sends without an acknowledgement; the receiver acknowledges every kAcknowledged messages.
 constexpr uint64_t kMaxSends = 96;
-constexpr uint64_t kAnswered = 32;
+constexpr uint64_t kAcknowledged = 32;
 
 }  // namespace
 
@@ -19,9 +19,9 @@ volatile uint64_t& RawLoops::word(size_t offset) const {
   return *static_cast<volatile uint64_t*>(static_cast<void*>(verbs_.memory() + offset));
 }
 
-// Posts the nth write. Every kUntold-th is signalled, and awaited before the next signalled one.
+// Posts the nth write. Every kSignalInterval-th is signalled, and awaited before the next signalled one.
 bool RawLoops::small_write(uint32_t to, size_t there, uint64_t nth) {
-  const bool is_signalled = nth % kUntold == 0;
+  const bool is_signalled = nth % kSignalInterval == 0;
   if (is_signalled && !verbs_.wait_for_all(to)) return false;
   return verbs_.write(to, kSource, there, kWord, is_signalled);
 }
@@ -51,9 +51,9 @@ bool RawLoops::visible(uint64_t rounds) {
 bool RawLoops::round_trip(uint64_t rounds) {
   for (uint64_t i = 0; i < rounds; ++i) {
     const uint64_t next = ++expected_;
-    if (first_ && !verbs_.send(peer_, kMessage, i % kUntold == 0)) return false;
+    if (first_ && !verbs_.send(peer_, kMessage, i % kSignalInterval == 0)) return false;
     if (!verbs_.poll_until(peer_, [&] { return verbs_.received(peer_) >= next; })) return false;
-    if (!first_ && !verbs_.send(peer_, kMessage, i % kUntold == 0)) return false;
+    if (!first_ && !verbs_.send(peer_, kMessage, i % kSignalInterval == 0)) return false;
   }
   return verbs_.wait_for_all(peer_);
 }
@@ -61,7 +61,9 @@ bool RawLoops::round_trip(uint64_t rounds) {
 bool RawLoops::window(bool is_put, uint32_t block, uint32_t under_way, uint64_t count) {
   if (!first_) return true;
   for (uint64_t i = 0; i < count; ++i) {
-    const auto has_room = [&] { return verbs_.signalled(peer_) - verbs_.told(peer_) < under_way; };
+    const auto has_room = [&] {
+      return verbs_.signalled(peer_) - verbs_.completed(peer_) < under_way;
+    };
     if (!verbs_.poll_until(peer_, has_room)) return false;
     const size_t at = kBlocks + (i % under_way) * block;
     if (!(is_put ? verbs_.write(peer_, at, at, block, true) : verbs_.read(peer_, at, at, block)))
@@ -72,12 +74,12 @@ bool RawLoops::window(bool is_put, uint32_t block, uint32_t under_way, uint64_t 
 
 bool RawLoops::put_rate(uint64_t count) {
   if (!first_) return true;
-  constexpr uint64_t kMaxUntold = RawVerbs::kDepth / kUntold / 2;
+  constexpr uint64_t kMaxSignalled = RawVerbs::kDepth / kSignalInterval / 2;
   for (uint64_t i = 0; i < count; ++i) {
-    const bool is_signalled = i % kUntold == kUntold - 1 || i + 1 == count;
+    const bool is_signalled = i % kSignalInterval == kSignalInterval - 1 || i + 1 == count;
     if (!verbs_.write(peer_, kSource, kBlocks, kWord, is_signalled)) return false;
     const auto has_room = [&] {
-      return verbs_.signalled(peer_) - verbs_.told(peer_) <= kMaxUntold;
+      return verbs_.signalled(peer_) - verbs_.completed(peer_) <= kMaxSignalled;
     };
     if (is_signalled && !verbs_.poll_until(peer_, has_room)) return false;
   }
@@ -95,13 +97,13 @@ bool RawLoops::put_lists(uint32_t together, uint64_t count) {
 
 bool RawLoops::flood(uint64_t count) {
   const uint64_t before = expected_;
-  const uint64_t answers = count / kAnswered;
-  expected_ += first_ ? answers : count;
+  const uint64_t acknowledgements = count / kAcknowledged;
+  expected_ += first_ ? acknowledgements : count;
   if (!first_) {
     // Some messages may have arrived already, even all of them, or some of the next flood.
-    for (uint64_t answered = 0;;) {
+    for (uint64_t acknowledged = 0;;) {
       const uint64_t taken = std::min(verbs_.received(peer_) - before, count);
-      for (; answered < taken / kAnswered; ++answered) {
+      for (; acknowledged < taken / kAcknowledged; ++acknowledged) {
         if (!verbs_.send(peer_, kMessage, true)) return false;
       }
       if (taken == count) break;
@@ -112,12 +114,13 @@ bool RawLoops::flood(uint64_t count) {
   }
   for (uint64_t i = 0; i < count; ++i) {
     const auto has_room = [&] {
-      return i - (verbs_.received(peer_) - before) * kAnswered < kMaxSends;
+      return i - (verbs_.received(peer_) - before) * kAcknowledged < kMaxSends;
     };
     if (!verbs_.poll_until(peer_, has_room)) return false;
-    if (!verbs_.send(peer_, kMessage, i % kUntold == kUntold - 1 || i + 1 == count)) return false;
+    if (!verbs_.send(peer_, kMessage, i % kSignalInterval == kSignalInterval - 1 || i + 1 == count))
+      return false;
   }
-  const auto are_answered = [&] { return verbs_.received(peer_) - before >= answers; };
+  const auto are_answered = [&] { return verbs_.received(peer_) - before >= acknowledgements; };
   return verbs_.poll_until(peer_, are_answered) && verbs_.wait_for_all(peer_);
 }
 

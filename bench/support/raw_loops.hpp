@@ -14,7 +14,7 @@ class RawLoops {
  public:
   // Offsets in the registered memory of each rank.
   static constexpr size_t kSource = 0;     // source of small operations
-  static constexpr size_t kFlag = 128;     // flag that the peer writes to request an answer
+  static constexpr size_t kFlag = 128;     // flag that the peer writes to request a reply
   static constexpr size_t kMailbox = 256;  // a line per round of a barrier
   static constexpr size_t kRounds = 16;
   static constexpr size_t kBlocks = 4096;
@@ -27,8 +27,8 @@ class RawLoops {
       : verbs_(verbs), rank_(rank), ranks_(ranks), peer_(rank ^ 1), first_(rank == 0) {}
 
   bool blocking(bool is_put, uint64_t rounds);
-  bool visible(uint64_t rounds);     // a write, answered by a write
-  bool round_trip(uint64_t rounds);  // a send, answered by a send
+  bool visible(uint64_t rounds);     // a write, and one in reply
+  bool round_trip(uint64_t rounds);  // a send, and one in reply
   bool window(bool is_put, uint32_t block, uint32_t under_way, uint64_t count);
   bool put_rate(uint64_t count);
   // Posts lists of `together` puts; each list is complete when acknowledged.

@@ -100,7 +100,7 @@ bool RawVerbs::open_link(uint32_t peer) {
   return true;
 }
 
-RawVerbs::EndpointAddress RawVerbs::card(uint32_t peer) const {
+RawVerbs::EndpointAddress RawVerbs::endpoint_address(uint32_t peer) const {
   return {.queue = links_[peer].pair->qp_num,
           .sequence = kSequence,
           .lid = port_.lid,
@@ -109,21 +109,21 @@ RawVerbs::EndpointAddress RawVerbs::card(uint32_t peer) const {
           .gid = port_.gid};
 }
 
-bool RawVerbs::connect(uint32_t peer, const EndpointAddress& card) {
+bool RawVerbs::connect(uint32_t peer, const EndpointAddress& address) {
   Link& link = links_[peer];
-  link.there = card;
+  link.there = address;
   ibv_qp_attr state{};
   state.qp_state = IBV_QPS_RTR;
   state.path_mtu = port_.mtu;
-  state.dest_qp_num = card.queue;
-  state.rq_psn = card.sequence;
+  state.dest_qp_num = address.queue;
+  state.rq_psn = address.sequence;
   state.max_dest_rd_atomic = 16;
   state.min_rnr_timer = 12;
-  state.ah_attr.dlid = static_cast<uint16_t>(card.lid);
+  state.ah_attr.dlid = static_cast<uint16_t>(address.lid);
   state.ah_attr.port_num = port_.number;
   if (port_.is_ethernet) {
     state.ah_attr.is_global = 1;
-    state.ah_attr.grh.dgid = card.gid;
+    state.ah_attr.grh.dgid = address.gid;
     state.ah_attr.grh.sgid_index = port_.gid_index;
     state.ah_attr.grh.hop_limit = 64;
   }
@@ -168,9 +168,9 @@ bool RawVerbs::post(uint32_t peer, ibv_send_wr& request, bool is_signalled) {
 }
 
 bool RawVerbs::write(uint32_t peer, size_t here, size_t there, uint32_t bytes, bool is_signalled) {
-  const EndpointAddress& card = links_[peer].there;
-  return write_any(peer, memory_ + here, registration_->lkey, card.memory + there, card.rkey, bytes,
-                   is_signalled);
+  const EndpointAddress& address = links_[peer].there;
+  return write_any(peer, memory_ + here, registration_->lkey, address.memory + there, address.rkey,
+                   bytes, is_signalled);
 }
 
 bool RawVerbs::write_to(uint32_t peer, const std::byte* from, uint32_t lkey, uint64_t to,
@@ -195,7 +195,7 @@ bool RawVerbs::write_list(uint32_t peer, size_t here, size_t there, uint32_t byt
                           uint32_t count) {
   Link& link = links_[peer];
   ibv_sge piece{reinterpret_cast<uintptr_t>(memory_ + here), bytes, registration_->lkey};
-  ibv_send_wr requests[kUntold] = {};
+  ibv_send_wr requests[kSignalInterval] = {};
   for (uint32_t i = 0; i < count; ++i) {
     requests[i].sg_list = &piece;
     requests[i].num_sge = 1;
@@ -244,7 +244,7 @@ bool RawVerbs::poll(uint32_t peer) {
       return false;
     }
     if ((completions[i].wr_id & 1) == 0) {
-      ++link.told;
+      ++link.completed;
     } else {
       ++link.received;
       if (!post_receive(link, completions[i].wr_id >> 1)) return false;

@@ -33,8 +33,8 @@ class RawVerbs {
   static constexpr uint32_t kDepth = 128;   // entries of a send queue, and receive buffers
   static constexpr uint32_t kInline = 64;   // bytes that are sent inline
   static constexpr uint32_t kMessage = 64;  // bytes of a receive buffer
-  static constexpr uint32_t kUntold =
-      16;  // one in so many otherwise unsignalled requests is signalled
+  static constexpr uint32_t kSignalInterval =
+      16;  // one of this many requests in a row is signalled
 
   // The address that a peer needs: that of the queue pair for it.
   struct EndpointAddress {
@@ -57,28 +57,28 @@ class RawVerbs {
   const std::string& why() const { return why_; }
   const ibv::Port& port() const { return port_; }
   std::byte* memory() const { return memory_; }
-  EndpointAddress card(uint32_t peer) const;
-  bool connect(uint32_t peer, const EndpointAddress& card);
+  EndpointAddress endpoint_address(uint32_t peer) const;
+  bool connect(uint32_t peer, const EndpointAddress& address);
 
-  // All of these answer false after a failure; why() has the reason.
+  // All of these return false after a failure; why() has the reason.
   // Posts a request; `here` and `there` are offsets in the local and the remote memory.
   bool write(uint32_t peer, size_t here, size_t there, uint32_t bytes, bool is_signalled);
   // A signalled write between any memory that is registered with the two ports.
   bool write_to(uint32_t peer, const std::byte* from, uint32_t lkey, uint64_t to, uint32_t rkey,
                 uint32_t bytes);
-  // Posts `count` writes, at most kUntold, as one list whose last entry is signalled.
+  // Posts `count` writes, at most kSignalInterval, as one list whose last entry is signalled.
   bool write_list(uint32_t peer, size_t here, size_t there, uint32_t bytes, uint32_t count);
   bool read(uint32_t peer, size_t here, size_t there, uint32_t bytes);
   bool send(uint32_t peer, uint32_t bytes, bool is_signalled);
   // Polls the peer's queue once, at most 16 entries.
   bool poll(uint32_t peer);
   // Total completions of signalled requests, and of messages; receive buffers are reposted.
-  uint64_t told(uint32_t peer) const { return links_[peer].told; }
+  uint64_t completed(uint32_t peer) const { return links_[peer].completed; }
   uint64_t received(uint32_t peer) const { return links_[peer].received; }
-  // Total signalled requests posted; told() catches up with it.
+  // Total signalled requests posted; completed() catches up with it.
   uint64_t signalled(uint32_t peer) const { return links_[peer].signalled; }
   bool wait_for_all(uint32_t peer) {
-    return poll_until(peer, [&] { return told(peer) >= signalled(peer); });
+    return poll_until(peer, [&] { return completed(peer) >= signalled(peer); });
   }
   // Polls the peer's queue until holds() is true; false at the time limit, too.
   template <typename Condition>
@@ -105,7 +105,7 @@ class RawVerbs {
     ibv_cq* completions = nullptr;
     ibv_qp* pair = nullptr;
     EndpointAddress there;
-    uint64_t told = 0;
+    uint64_t completed = 0;
     uint64_t signalled = 0;
     uint64_t received = 0;
   };

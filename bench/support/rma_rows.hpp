@@ -207,7 +207,7 @@ inline bool row_moves_data(const RmaPlaces& at, const RmaRow& row) {
 // The paths of this process's operations since the last call, such as "inlined" or "cma+am_medium".
 class PathWatch {
  public:
-  std::string look() {
+  std::string take() {
     std::string names;
     for (int path = 0; path < HYDRANT_PATH_COUNT; ++path) {
       hydrant_path_counts_t counts = {};

@@ -1,4 +1,4 @@
-// Starts this program again as a child that answers requests: for measurements in another kind of process,
+// Starts this program again as a child that serves requests: for measurements in another kind of process,
 // for example one with a preloaded library, interleaved with the rows of this process.
 //
 // The child runs as "PROGRAM --serve=KIND" and communicates over its standard input and output. The parent

@@ -5,9 +5,8 @@
 // the start of the next), so that no waiting falls between two samples.
 //
 //   stall/hydrant              a domain over uring; the other thread pins and invalidates in the same domain
-//   stall/hydrant-beside-bare  the control: the other thread makes the same calls on its own ring, so effects
-//   are
-//                              those of the machine and the kernel, not of the cache
+//   stall/hydrant-beside-bare  the control: the other thread makes the same calls on its own ring, so the
+//                              effects are those of the machine and the kernel, not of the cache
 //   stall/ucx                  a ucs_rcache whose mem_reg registers with io_uring; the other thread gets,
 //                              invalidates and puts
 //

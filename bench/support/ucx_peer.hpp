@@ -69,7 +69,7 @@ class UcxCache {
   bool works() const { return cache_ != nullptr; }
   uint64_t registrations() const { return registrations_; }
 
-  // Takes a hold, or answers nullptr.
+  // Takes a hold, or returns nullptr.
   Region* get(void* addr, size_t len) {
     ucs_rcache_region_t* region = nullptr;
     if (ucs_rcache_get(cache_, addr, len, PROT_READ | PROT_WRITE, nullptr, &region) != UCS_OK) {

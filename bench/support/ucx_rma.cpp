@@ -11,18 +11,18 @@ ucp_context_h context(void* handle) { return static_cast<ucp_context_h>(handle);
 ucp_worker_h worker(void* handle) { return static_cast<ucp_worker_h>(handle); }
 ucp_ep_h endpoint(void* handle) { return static_cast<ucp_ep_h>(handle); }
 
-void append(std::vector<std::byte>& card, const void* data, uint64_t bytes) {
-  const size_t end = card.size();
-  card.resize(end + sizeof bytes + bytes);
-  std::memcpy(card.data() + end, &bytes, sizeof bytes);
-  std::memcpy(card.data() + end + sizeof bytes, data, bytes);
+void append(std::vector<std::byte>& blob, const void* data, uint64_t bytes) {
+  const size_t end = blob.size();
+  blob.resize(end + sizeof bytes + bytes);
+  std::memcpy(blob.data() + end, &bytes, sizeof bytes);
+  std::memcpy(blob.data() + end + sizeof bytes, data, bytes);
 }
-std::vector<std::byte> take(const std::vector<std::byte>& card, size_t& place) {
+std::vector<std::byte> take(const std::vector<std::byte>& blob, size_t& offset) {
   uint64_t bytes = 0;
-  std::memcpy(&bytes, card.data() + place, sizeof bytes);
-  place += sizeof bytes;
-  const std::byte* first = card.data() + place;
-  place += bytes;
+  std::memcpy(&bytes, blob.data() + offset, sizeof bytes);
+  offset += sizeof bytes;
+  const std::byte* first = blob.data() + offset;
+  offset += bytes;
   return {first, first + bytes};
 }
 
@@ -115,19 +115,19 @@ UcxRma::~UcxRma() {
   if (context_ != nullptr) ucp_cleanup(context(context_));
 }
 
-std::vector<std::byte> UcxRma::card() const {
-  std::vector<std::byte> card;
-  append(card, address_.data(), address_.size());
+std::vector<std::byte> UcxRma::blob() const {
+  std::vector<std::byte> blob;
+  append(blob, address_.data(), address_.size());
   for (const Target& target : targets_) {
-    append(card, &target.address, sizeof target.address);
-    append(card, target.key.data(), target.key.size());
+    append(blob, &target.address, sizeof target.address);
+    append(blob, target.key.data(), target.key.size());
   }
-  return card;
+  return blob;
 }
 
-bool UcxRma::connect(const std::vector<std::byte>& peer_card) {
-  size_t place = 0;
-  const std::vector<std::byte> address = take(peer_card, place);
+bool UcxRma::connect(const std::vector<std::byte>& peer_blob) {
+  size_t offset = 0;
+  const std::vector<std::byte> address = take(peer_blob, offset);
   ucp_ep_params_t parameters = {};
   parameters.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
   parameters.address = reinterpret_cast<const ucp_address_t*>(address.data());
@@ -135,8 +135,8 @@ bool UcxRma::connect(const std::vector<std::byte>& peer_card) {
   ucs_status_t status = ucp_ep_create(worker(worker_), &parameters, &made);
   endpoint_ = made;
   for (Target& target : targets_) {
-    const std::vector<std::byte> where = take(peer_card, place);
-    const std::vector<std::byte> key = take(peer_card, place);
+    const std::vector<std::byte> where = take(peer_blob, offset);
+    const std::vector<std::byte> key = take(peer_blob, offset);
     std::memcpy(&target.peer_address, where.data(), sizeof target.peer_address);
     ucp_rkey_h unpacked = nullptr;
     if (status == UCS_OK) status = ucp_ep_rkey_unpack(made, key.data(), &unpacked);

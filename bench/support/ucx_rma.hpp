@@ -22,8 +22,8 @@ class UcxRma {
   const std::string& why() const { return why_; }
 
   // Opaque data for the peer; connect() takes the peer's.
-  std::vector<std::byte> card() const;
-  bool connect(const std::vector<std::byte>& peer_card);
+  std::vector<std::byte> blob() const;
+  bool connect(const std::vector<std::byte>& peer_blob);
 
   // Runs `count` operations of `bytes` bytes on contiguous memory and waits until they are complete at the
   // peer. heap: the target is the peer's heap, else its allocated memory.

@@ -1,6 +1,6 @@
 // Ways to put data over verbs into the segment of rank 1, which may have to be registered first;
-// verbs_sweep_bench compares them. Rank 0 puts. Rank 1 answers requests that are Active Messages, like the
-// library's own. The including program defines the thread mode.
+// verbs_sweep_bench compares them. Rank 0 puts. Rank 1 replies to requests, which are Active Messages like
+// the library's own. The including program defines the thread mode.
 #pragma once
 
 #include <hydrant/rma.h>
@@ -49,12 +49,12 @@ struct SweepJob {
 
 // Handlers, named after their messages. Arguments are slot, page, and those in the comments.
 enum SweepHandler : gex_AM_Index_t {
-  kSweepAsk = 220,  // page, bytes, keep the registration
-  kSweepGrant,      // key, success
-  kSweepFinished,   // keep the registration
-  kSweepShort,      // page; the payload is the 8 bytes to store
-  kSweepLanded,     // page, bytes; the data is in the slot's landing buffer
-  kSweepCopied,     // no further arguments
+  kSweepRequest = 220,  // page, bytes, keep the registration
+  kSweepGrant,          // key, success
+  kSweepFinished,       // keep the registration
+  kSweepShort,          // page; the payload is the 8 bytes to store
+  kSweepLanded,         // page, bytes; the data is in the slot's landing buffer
+  kSweepCopied,         // no further arguments
   kSweepFirstFree
 };
 
@@ -160,7 +160,7 @@ class SweepWay {
         start(slot, pages[next++]);
       }
       const size_t before = free_.size();
-      if (before < window) look();
+      if (before < window) progress();
       if (free_.size() == before && job_.is_crowded) sched_yield();
       under_way = window - free_.size();
     }
@@ -175,7 +175,7 @@ class SweepWay {
  protected:
   virtual void begin() {}
   virtual void start(uint32_t slot, uint32_t page) = 0;
-  virtual void look() = 0;
+  virtual void progress() = 0;
   void complete(uint32_t slot) { free_.push_back(slot); }
   const std::byte* source(uint32_t slot) const { return job_.mine + size_t{slot} * kMaxSweepPut; }
   std::byte* place(uint32_t page) const { return job_.theirs + size_t{page} * page_bytes(); }
@@ -212,7 +212,7 @@ class SweepFirehose final : public SweepWay {
                                   const_cast<std::byte*>(source(slot)), bytes_, GEX_EVENT_DEFER, 0);
     is_busy_[slot] = true;
   }
-  void look() override {
+  void progress() override {
     gasnet_AMPoll();  // tests of events do not poll
     (void)gex_Event_TestSome(events_, kSweepWindow, 0);
     for (uint32_t slot = 0; slot < kSweepWindow; ++slot) {
@@ -240,7 +240,7 @@ class SweepRaw : public SweepWay {
   }
 
  protected:
-  void begin() override { ended_ = job_.verbs->told(job_.peer); }
+  void begin() override { ended_ = job_.verbs->completed(job_.peer); }
   void write(uint32_t slot, const std::byte* to, uint32_t rkey) {
     const auto bytes = static_cast<uint32_t>(bytes_);
     if (!job_.verbs->write_to(job_.peer, source(slot), job_.registration->lkey,
@@ -265,15 +265,15 @@ class SweepRaw : public SweepWay {
       return job_.fail("writing", job_.verbs->why().c_str());
     posted_.push_back(slot);
   }
-  void look() override {
+  void progress() override {
     if (!posted_.empty() && !job_.verbs->poll(job_.peer))
       return job_.fail("writing", job_.verbs->why().c_str());
-    for (; ended_ < job_.verbs->told(job_.peer); ++ended_) end_of_write();
+    for (; ended_ < job_.verbs->completed(job_.peer); ++ended_) end_of_write();
     if (waiting_ != 0) gasnet_AMPoll();
   }
   virtual void written(uint32_t slot) { complete(slot); }
 
-  uint64_t waiting_ = 0;  // answers awaited
+  uint64_t waiting_ = 0;  // replies awaited
   uint32_t pages_[kSweepWindow] = {};
 
  private:
@@ -308,12 +308,12 @@ class SweepRendezvous final : public SweepRaw {
   void start(uint32_t slot, uint32_t page) override {
     pages_[slot] = page;
     ++waiting_;
-    gex_AM_RequestShort4(job_.team, job_.peer, kSweepAsk, 0, static_cast<gex_AM_Arg_t>(slot),
+    gex_AM_RequestShort4(job_.team, job_.peer, kSweepRequest, 0, static_cast<gex_AM_Arg_t>(slot),
                          static_cast<gex_AM_Arg_t>(page), static_cast<gex_AM_Arg_t>(bytes_),
                          keeps_ ? 1 : 0);
   }
-  void look() override {
-    SweepRaw::look();
+  void progress() override {
+    SweepRaw::progress();
     for (; !grants_.empty(); grants_.pop_front()) {
       const Grant& grant = grants_.front();
       --waiting_;

@@ -65,7 +65,7 @@ class RemoteCluster {
 
   // Time of the next arrival; kNever if no message is in flight.
   uint64_t next_arrival() const { return events_.empty() ? kNever : events_.top().time; }
-  // Delivers the next arrival; answers its rank.
+  // Delivers the next arrival; returns its rank.
   uint32_t step();
 
   uint64_t messages() const { return messages_; }

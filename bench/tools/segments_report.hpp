@@ -17,7 +17,7 @@ namespace hydrant::info {
 
 using Json = nlohmann::ordered_json;
 
-// "always within_size advise [never] deny force": answers the word in brackets.
+// "always within_size advise [never] deny force": returns the word in brackets.
 inline std::string shmem_mode() {
   std::ifstream file("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
   std::string words;

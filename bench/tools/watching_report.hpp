@@ -58,7 +58,7 @@ class ProbeDomain {
   ~ProbeDomain() {
     if (works_) hydrant_domain_destroy(domain_, HYDRANT_FINI_UNPIN);
   }
-  // Null if the library cannot tell.
+  // Null if the library does not know.
   Json coverage(const void* addr, size_t len) const {
     uint32_t coverage = HYDRANT_COVERAGE_NONE;
     if (!works_ || addr == nullptr || addr == MAP_FAILED ||
@@ -111,7 +111,7 @@ inline Json coverage_here() {
   try {
     std::thread([&] { in_thread = coverage_of_malloc(domain); }).join();
   } catch (const std::system_error&) {
-    // No room for its stack, say: then it is not known.
+    // Without the thread, for example because its stack does not fit, the result stays unknown.
   }
   const int file = memfd_create("hydrant-info", MFD_CLOEXEC);
   if (file >= 0 && ftruncate(file, kProbeBytes) != 0) std::perror("ftruncate of a memfd");
