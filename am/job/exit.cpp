@@ -128,7 +128,7 @@ EndListener& end_listener() noexcept {
   return listener;
 }
 
-// Started once and never stopped: it must run until the process is gone.
+// Started once and never stopped: it must run until the process has exited.
 ExitWatch* exit_watch = nullptr;
 
 // A thread that waited for others ends this process because the job is ending.
@@ -241,7 +241,7 @@ void on_request_to_end(int number) {
 // "SIGSEGV,BUS"; "*" for all; null for none.
 const char* list_for_the_client() noexcept { return std::getenv("GASNET_NO_CATCH_SIGNAL"); }
 
-// Calls visit(name, number) for each name of the list until it answers true. The number is 0 for no signal.
+// Calls visit(name, number) for each name of the list until it returns true. The number is 0 for no signal.
 template <typename Visit>
 bool any_listed(const char* list, Visit&& visit) noexcept {
   while (*list != '\0') {

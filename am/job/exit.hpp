@@ -29,7 +29,7 @@ bool has_exit_grace_expired() noexcept;
 
 // Ends the job because a transport found `rank` dead, as if the launcher had reported the death. No
 // effect if the job is ending already: then the rank has only left first. Any thread. Has the type
-// Transport::Lost.
+// Transport::PeerFailedFn.
 void on_peer_failed(Rank rank, const char* why) noexcept;
 
 // For a waiting thread, when another process ends the job: raises SIGQUIT for the client's handler,

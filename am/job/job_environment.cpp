@@ -69,9 +69,9 @@ void print_environment() noexcept {
 }
 
 void print_launch_hint(const Bootstrap& bootstrap) noexcept {
-  const char* asked = std::getenv("GASNET_PSHM_NODES");
+  const char* requested = std::getenv("GASNET_PSHM_NODES");
   if (std::string_view(bootstrap.name()) != "alone" || knob_choice(JobKnob::kBootstrap) != "auto" ||
-      (asked != nullptr && *asked != '\0') || *find_launcher_hint().variable != '\0') {
+      (requested != nullptr && *requested != '\0') || *find_launcher_hint().variable != '\0') {
     return;
   }
   log_warning(

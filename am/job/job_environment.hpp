@@ -17,7 +17,7 @@ void prepare_debugging() noexcept;
 // with its value and whether that is the default.
 void print_environment() noexcept;
 
-// Warns about a job of one rank that neither a launcher nor a setting requested, and tells how to start
+// Warns about a job of one rank that neither a launcher nor a setting requested, and explains how to start
 // more ranks.
 void print_launch_hint(const Bootstrap& bootstrap) noexcept;
 

@@ -15,8 +15,8 @@ namespace hydrant {
 bool assumes_one_node(const hydrant_client_info& info) noexcept;
 
 // For such a client: kBadArg if the job has several nodes, the same on every rank, with a text that
-// tells how to compile. GASNET_SUPERNODE_MAXSIZE is ignored: *most becomes 0 (no limit) and rank 0 logs
-// a warning.
+// explains how to compile. GASNET_SUPERNODE_MAXSIZE is ignored: *most becomes 0 (no limit) and rank 0
+// logs a warning.
 Status keep_to_one_node(const JobTopology& topology, uint64_t* most) noexcept;
 
 }  // namespace hydrant

@@ -22,7 +22,7 @@ constexpr const char* kOfOneRank[] = {"HYDRANT_JOB_", "PMI",   "OMPI_", "PRTE_",
                                       "HYDRA_",       "HYDI_", "MPIR_", "MPIEXEC_", "PALS_",
                                       "FLUX_",        "ALPS_", "_="};
 
-// Contents of the first card.
+// The header that rank 0 publishes before the parts of its environment.
 struct Head {
   uint64_t bytes = 0;
   uint64_t sum = 0;
@@ -50,12 +50,12 @@ class ValueKey {
 std::string SharedEnvironment::shared_part(const char* const* variables) {
   std::string part;
   for (; variables != nullptr && *variables != nullptr; ++variables) {
-    const std::string_view one = *variables;
+    const std::string_view entry = *variables;
     if (std::any_of(std::begin(kOfOneRank), std::end(kOfOneRank),
-                    [&](const char* prefix) { return one.starts_with(prefix); })) {
+                    [&](const char* prefix) { return entry.starts_with(prefix); })) {
       continue;
     }
-    part += one;
+    part += entry;
     part += '\0';
   }
   return part;
@@ -88,13 +88,13 @@ Status SharedEnvironment::publish(Bootstrap& bootstrap) noexcept {
 
 Status SharedEnvironment::fetch(Bootstrap& bootstrap) noexcept {
   Head head;
-  size_t got = 0;
+  size_t received = 0;
   const uint64_t deadline = now_ns() + kWaitNs;
   Status status =
-      bootstrap.get(0, kHead, std::as_writable_bytes(std::span(&head, 1)), &got, deadline);
+      bootstrap.get(0, kHead, std::as_writable_bytes(std::span(&head, 1)), &received, deadline);
   if (status != Status::kOk) return status;
-  if (got != sizeof head || head.bytes > kMaxBytes)
-    return fail(Status::kBroken, "malformed environment header of %zu bytes from rank 0", got);
+  if (received != sizeof head || head.bytes > kMaxBytes)
+    return fail(Status::kBroken, "malformed environment header of %zu bytes from rank 0", received);
   if (head.bytes == 0) return Status::kOk;
   const std::string own = shared_part(environ);
   if (own.size() == head.bytes && checksum(own) == head.sum) return Status::kOk;
@@ -102,11 +102,11 @@ Status SharedEnvironment::fetch(Bootstrap& bootstrap) noexcept {
   for (size_t at = 0; at < theirs.size() && status == Status::kOk;
        at += Bootstrap::kMaxValueBytes) {
     const size_t part = std::min(Bootstrap::kMaxValueBytes, theirs.size() - at);
-    status =
-        bootstrap.get(0, ValueKey(at / Bootstrap::kMaxValueBytes).text(),
-                      std::as_writable_bytes(std::span(theirs.data() + at, part)), &got, deadline);
-    if (status == Status::kOk && got != part)
-      return fail(Status::kBroken, "rank 0's environment is incomplete: %zu bytes of %zu", got,
+    status = bootstrap.get(0, ValueKey(at / Bootstrap::kMaxValueBytes).text(),
+                           std::as_writable_bytes(std::span(theirs.data() + at, part)), &received,
+                           deadline);
+    if (status == Status::kOk && received != part)
+      return fail(Status::kBroken, "rank 0's environment is incomplete: %zu bytes of %zu", received,
                   part);
   }
   if (status != Status::kOk) return status;
@@ -140,8 +140,8 @@ void SharedEnvironment::adopt(Bootstrap& bootstrap) noexcept {
 char* SharedEnvironment::find(const char* name) noexcept {
   const size_t len = std::strlen(name);
   for (size_t at = 0; at < variables_.size(); at += std::strlen(&variables_[at]) + 1) {
-    char* const one = &variables_[at];
-    if (std::strncmp(one, name, len) == 0 && one[len] == '=') return one + len + 1;
+    char* const entry = &variables_[at];
+    if (std::strncmp(entry, name, len) == 0 && entry[len] == '=') return entry + len + 1;
   }
   return nullptr;
 }

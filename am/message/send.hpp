@@ -28,7 +28,7 @@ struct OutgoingMessage {
 };
 
 // Sends the message. Without `immediate` it waits for room by polling; replies poll only replies.
-// Errors: kNotReady: immediate, and there is no room; kBroken: the peer is gone, or the job is ending.
+// Errors: kNotReady: immediate, and there is no room; kBroken: the peer is unreachable, or the job is ending.
 Status send(const OutgoingMessage& message) noexcept;
 
 // Runs the handler of a message to this process in the calling thread. In a no-interrupt section it

@@ -47,7 +47,7 @@ void take(gex_HSL_t* hsl) noexcept {
   }
 }
 
-void give(gex_HSL_t* hsl) noexcept {
+void release(gex_HSL_t* hsl) noexcept {
   if (__atomic_exchange_n(&hsl->state, kFree, __ATOMIC_RELEASE) == kHeldAndAwaited) {
     syscall(SYS_futex, &hsl->state, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
   }
@@ -120,7 +120,7 @@ void hydrant_hsl_unlock(gex_HSL_t* hsl, int debug) {
     innermost = hsl->outer;
     hsl->owner = nullptr;
   }
-  give(hsl);
+  release(hsl);
 }
 
 int hydrant_hsl_trylock(gex_HSL_t* hsl, int debug) {

@@ -3,7 +3,7 @@
 
 namespace hydrant {
 
-// Starts the thread for a wired job if the setting asks for it. If the client has no threads (SEQ,
+// Starts the thread for a wired job if the setting requests it. If the client has no threads (SEQ,
 // PARSYNC), or pthread_create() fails, it logs a warning, and only the client's calls poll. The thread
 // ends with the process; it is never joined.
 void start_progress_thread() noexcept;

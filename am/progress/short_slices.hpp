@@ -3,9 +3,9 @@
 
 namespace hydrant {
 
-// Asks the kernel for slices of HYDRANT_TIME_SLICE for the calling thread, once per thread
+// Requests slices of HYDRANT_TIME_SLICE from the kernel for the calling thread, once per thread
 // (shorten_time_slice()).
-// Threads: any. Cost: two system calls at the first call of a thread, then a look at a thread-local variable.
+// Threads: any. Cost: two system calls at the first call of a thread, then a load of a thread-local variable.
 void take_short_slices() noexcept;
 
 }  // namespace hydrant

@@ -20,7 +20,7 @@ namespace hydrant {
 namespace {
 
 // Numbers of polls without events before a thread yields, and before it sleeps. A sleep ends at a
-// message or after kSleepNs. If ranks outnumber processors, it spins only while an answer is near.
+// message or after kSleepNs. If ranks outnumber processors, it spins only while a reply is near.
 struct Policy {
   std::atomic<uint32_t> spins{1000};
   std::atomic<uint32_t> yields{200};

@@ -1,4 +1,4 @@
-// How a thread waits: it polls, and between polls without events it spins, yields and finally sleeps
+// Waits of a thread: the thread polls, and between polls without events spins, yields and finally sleeps
 // (decision 0019 has measurements for barriers). So performance degrades gradually if ranks outnumber
 // cores. Every wait checks whether the job is ending.
 #pragma once
@@ -38,8 +38,8 @@ void sleep_until_event() noexcept;
 // Yields the processor to any runnable thread; the ranks of the node see that this rank has yielded.
 void yield_processor() noexcept;
 // True if the last rank with which this rank exchanged a message seems to run on another processor. If
-// ranks outnumber processors, short spinning pays then: two running ranks can answer each other several
-// times in the time of two process switches (decision 0018).
+// ranks outnumber processors, short spinning pays then: two running ranks can exchange several messages
+// in the time of two process switches (decision 0018).
 bool is_reply_expected() noexcept;
 
 // Counts polls without events and backs off accordingly. Use one Backoff per wait.
@@ -67,7 +67,7 @@ bool is_spinning_useful() noexcept;
 // Sets the default for `ranks_here` ranks on the processors that this process may use.
 void choose_wait_mode(uint32_t ranks_here) noexcept;
 
-// Does not return. For a thread that cannot continue because the job is being ended by the control thread.
+// Does not return. For a thread that cannot continue because the control thread is ending the job.
 [[noreturn]] void wait_for_job_exit() noexcept;
 
 }  // namespace hydrant

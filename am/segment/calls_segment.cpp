@@ -20,7 +20,7 @@ using namespace hydrant;
 
 namespace {
 
-// A segment made by gex_Segment_Create(); `mapped` tells that the library allocated its memory.
+// A segment made by gex_Segment_Create(); `mapped` is true if the library allocated its memory.
 struct OwnSegment : hydrant_segment {
   bool mapped = false;
 };

@@ -79,9 +79,9 @@ size_t describe_fault(uintptr_t addr, bool no_memory, char* text, size_t room) n
   const bool is_inside = found.before == 0 && found.past == 0;
   // A SIGSEGV inside the segment is the client's own mprotect(), a SIGBUS outside is unrelated.
   if (is_inside != no_memory) return 0;
-  char whose[64] = "";
+  char owner[64] = "";
   if (found.label.rank != kNoRank)
-    (void)snprintf(whose, sizeof whose, " of rank %u", found.label.rank);
+    (void)snprintf(owner, sizeof owner, " of rank %u", found.label.rank);
   int bytes = 0;
   if (is_inside) {
     bytes = snprintf(
@@ -89,7 +89,7 @@ size_t describe_fault(uintptr_t addr, bool no_memory, char* text, size_t room) n
         "*** Rank %u touched %#zx in the %s%s [%#zx, +%zu), and there is no memory left for that "
         "page: the machine, or a limit of shared memory, is exhausted. Touch less of the segments, "
         "lower GASNET_MAX_SEGSIZE, or find out at attach with HYDRANT_SEGMENT_COMMIT=y",
-        hydrant_job_info.rank, static_cast<size_t>(addr), found.label.what, whose,
+        hydrant_job_info.rank, static_cast<size_t>(addr), found.label.what, owner,
         static_cast<size_t>(found.start), found.bytes);
   } else {
     bytes = snprintf(text, room,
@@ -98,7 +98,7 @@ size_t describe_fault(uintptr_t addr, bool no_memory, char* text, size_t room) n
                      "A put, get, Long or pointer overruns",
                      hydrant_job_info.rank, static_cast<size_t>(addr), found.past + found.before,
                      found.past + found.before == 1 ? "" : "s",
-                     found.past != 0 ? "past the end" : "before the start", found.label.what, whose,
+                     found.past != 0 ? "past the end" : "before the start", found.label.what, owner,
                      static_cast<size_t>(found.start), found.bytes);
   }
   if (bytes < 0) return 0;

@@ -52,7 +52,8 @@ Known& known() noexcept {
   return all;
 }
 
-// "segment-wish.0": a launcher may keep what was put first under a key, so each round has its own.
+// A key such as "segment-wish.0": a launcher may keep the first value of a key, so each round has its own
+// key.
 struct ValueKey {
   ValueKey(const char* name, uint32_t round) noexcept {
     snprintf(text, sizeof text, "%s.%u", name, round);
@@ -111,7 +112,8 @@ Status lay_out(const SegmentRequest& mine, const ValueKey& key,
   return lay_out_slices(ranks, sizes, slices);
 }
 
-// Creates one file for the node and maps its slices. With `laid_out` an error, it only tells the other ranks.
+// Creates one file for the node and maps its slices. If `laid_out` is an error, only reports it to the other
+// ranks.
 Status map_node(Status laid_out, uint32_t round, std::vector<SegmentSlice>* slices) noexcept {
   const JobTopology& topology = job().topology();
   int made = -1;
@@ -216,7 +218,8 @@ Status check_size(uintptr_t size) noexcept {
                 "invalid segment size of %zu bytes: it must be a multiple of %d, and not 0", size,
                 GASNET_PAGESIZE);
   }
-  // A size between the two is tried: memory of files and addresses are counted with room to spare.
+  // A size between the two maxima is attempted, because the limits of file size and address space are counted
+  // with a reserve.
   if (size > max_attempted_segment()) {
     char why[kMaxSegmentText];
     return fail(Status::kBadArg, "a segment of %zu bytes exceeds the limit of %zu: %s", size,
@@ -246,7 +249,7 @@ Status attach_segments(uintptr_t size, uintptr_t minheapoffset) noexcept {
   Status status = put_value(request_key.text, request);
   if (status == Status::kOk) status = the_job.bootstrap->fence(now_ns() + kAttachNs);
   if (status != Status::kOk) return status;
-  // From here on a rank that fails takes part in all that follows: others are in the same fences.
+  // From here on a rank that fails still takes part in all fences, because the other ranks wait in them.
   std::vector<SegmentSlice> slices;
   status = lay_out(request, request_key, &slices);
   const Status mapped = map_node(status, round, &slices);

@@ -12,12 +12,12 @@
 
 namespace hydrant {
 
-// Collective over the job. Errors: kBadArg: the size is 0, not a multiple of GASNET_PAGESIZE, or too
-// large, or minheapoffset differs between ranks; kResource, on every rank of the node: too little
-// memory, with needed and available bytes, or a limit of files or address space. No rank waits for one
-// that has failed, and a failed attach leaves nothing: if it has failed on every rank of the job, which is so
-// on one node, all may attach again. With GASNET_SEGMENT_EVERYTHING it is only a barrier and ignores both
-// arguments, because all memory is a segment.
+// Collective over the job. Errors: kBadArg: the size is 0, not a multiple of GASNET_PAGESIZE, or too large,
+// or minheapoffset differs between ranks; kResource, on every rank of the node: too little memory, with
+// needed and available bytes, or a limit of files or address space. No rank waits for a rank that has failed,
+// and a failed attach leaves nothing behind. If it has failed on every rank of the job, as on a single node,
+// all ranks may attach again. With GASNET_SEGMENT_EVERYTHING it is only a barrier and ignores both arguments,
+// because all memory is a segment.
 Status attach_segments(uintptr_t size, uintptr_t minheapoffset) noexcept;
 
 // Collective over the job: publishes the segment bound to this rank's endpoint if `mine_too`. Errors:

@@ -33,14 +33,14 @@ void write_whole(int fd, const char* text, size_t len) noexcept {
   while (len > 0) {
     const ssize_t done = ::write(fd, text, len);
     if (done < 0 && errno == EINTR) continue;
-    if (done <= 0) break;  // the reader is gone
+    if (done <= 0) break;  // the reader has closed the pipe
     text += done;
     len -= static_cast<size_t>(done);
   }
   errno = saved_errno;
 }
 
-void console_message_va(const char* label, const char* place, const char* format,
+void console_message_va(const char* label, const char* position, const char* format,
                         va_list args) noexcept {
   const int saved_errno = errno;
   char line[kConsoleBytes];
@@ -49,7 +49,8 @@ void console_message_va(const char* label, const char* place, const char* format
   if (const int rank = tools_rank(); rank >= 0)
     used = append(line, kRoom, used, " (rank %d)", rank);
   used = append(line, kRoom, used, ": ");
-  if (place != nullptr && *place != '\0') used = append(line, kRoom, used, "in %s: ", place);
+  if (position != nullptr && *position != '\0')
+    used = append(line, kRoom, used, "in %s: ", position);
   used = append_va(line, kRoom, used, format, args);
   if (line[used - 1] != '\n') line[used++] = '\n';
   write_whole(STDERR_FILENO, line, used);

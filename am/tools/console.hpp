@@ -1,6 +1,6 @@
 // Messages of the tools on standard error: "*** LABEL (rank N): text". One write(2) per message.
 //
-// Threads: any; also in signal handlers, as far as vsnprintf() may be called there. errno is preserved.
+// Threads: any; also in signal handlers, if vsnprintf() may be called there. errno is preserved.
 #pragma once
 
 #include <cstdarg>
@@ -13,8 +13,8 @@ inline constexpr size_t kConsoleBytes = 2048;
 
 [[gnu::format(printf, 2, 3)]] void console_message(const char* label, const char* format,
                                                    ...) noexcept;
-// Writes `place` before the text, unless it is null or "".
-[[gnu::format(printf, 3, 0)]] void console_message_va(const char* label, const char* place,
+// Writes `position` before the text, unless it is null or "".
+[[gnu::format(printf, 3, 0)]] void console_message_va(const char* label, const char* position,
                                                       const char* format, va_list args) noexcept;
 // Writes all bytes, in spite of signals and full pipes; errors are ignored.
 void write_whole(int fd, const char* text, size_t len) noexcept;

@@ -1,5 +1,5 @@
 // Settings for debugging a process: signals that freeze it or write a backtrace, a pause at the start,
-// and output before it dies of an error.
+// and output before it ends because of an error.
 #pragma once
 
 namespace hydrant {
@@ -12,7 +12,7 @@ void install_debugging_signals() noexcept;
 // fatal.
 void freeze_if_set(const char* variable) noexcept;
 
-// Call it before the process dies of an error: waits (GASNET_FREEZE_ON_ERROR) and writes a backtrace
+// Call it before an error ends the process: waits (GASNET_FREEZE_ON_ERROR) and writes a backtrace
 // (GASNET_BACKTRACE). If that is unset, `mentions` prints a hint about it.
 //
 // Does the work once. Later calls return false: the abort() that follows, another thread, or an error

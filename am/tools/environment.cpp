@@ -158,14 +158,14 @@ int hydrant_tools_getenv_yesno_withdefault(const char* keyname, int defaultval) 
     hydrant_tools_envstr_display(keyname, defaultval ? "YES" : "NO", 1);
     return defaultval;
   }
-  const int answer = hydrant::parse_yes_no(text);
-  if (answer < 0) {
+  const int parsed = hydrant::parse_yes_no(text);
+  if (parsed < 0) {
     hydrant_tools_fatalerror_nopos(
         "%s=%s: invalid value; set Y, YES, y, yes or 1, or N, NO, n, no or 0, or unset it", keyname,
         text);
   }
-  hydrant_tools_envstr_display(keyname, answer ? "YES" : "NO", 0);
-  return answer;
+  hydrant_tools_envstr_display(keyname, parsed ? "YES" : "NO", 0);
+  return parsed;
 }
 
 int64_t hydrant_tools_getenv_int_withdefault(const char* keyname, int64_t defaultval,

@@ -15,7 +15,7 @@ namespace hydrant {
 namespace {
 
 constexpr const char* kLabel = "FATAL ERROR";
-constexpr size_t kPlaceBytes = 512;
+constexpr size_t kPositionBytes = 512;
 
 // If another thread fails at the same time, or the backtrace itself fails, this only aborts.
 [[noreturn]] void end_process() noexcept {
@@ -37,11 +37,12 @@ const char* base_name(const char* file) noexcept {
 
 void hydrant_tools_fatalerror(const char* function, const char* file, int line, const char* format,
                               ...) {
-  char place[hydrant::kPlaceBytes];
-  std::snprintf(place, sizeof place, "%s() at %s:%d", function, hydrant::base_name(file), line);
+  char position[hydrant::kPositionBytes];
+  std::snprintf(position, sizeof position, "%s() at %s:%d", function, hydrant::base_name(file),
+                line);
   va_list args;
   va_start(args, format);
-  hydrant::console_message_va(hydrant::kLabel, place, format, args);
+  hydrant::console_message_va(hydrant::kLabel, position, format, args);
   va_end(args);
   hydrant::end_process();
 }

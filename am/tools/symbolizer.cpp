@@ -23,7 +23,7 @@ namespace hydrant {
 namespace {
 
 constexpr uint64_t kLookUpNs = 10'000'000'000;
-constexpr size_t kAnswerBytes = size_t{64} << 10;
+constexpr size_t kOutputBytes = size_t{64} << 10;
 constexpr int kOptions = 4;  // "-f", "-C", "-e" and the file
 constexpr const char* kReaders[] = {"addr2line", "eu-addr2line", "llvm-addr2line", nullptr};
 constexpr int kExecFailed = 127;
@@ -33,10 +33,10 @@ struct Room {
   CodeLocation locations[kMaxLocations];
   const link_map* objects[kMaxLocations];
   bool is_done[kMaxLocations];
-  int asked[kMaxLocations];  // frames of one object, in the order of `addresses`
+  int requested[kMaxLocations];  // frames of one object, in the order of `addresses`
   char addresses[kMaxLocations][24];
   const char* arguments[kOptions + kMaxLocations + 1];
-  char answer[kAnswerBytes];
+  char helper_output[kOutputBytes];
 };
 
 // Reads until the end of the pipe or the deadline; returns the bytes stored.
@@ -77,16 +77,16 @@ bool look_up(Room& room, void* const* frames, int count, int first, uint64_t dea
   const char* const file = *object.l_name != '\0' ? object.l_name : own_file;
   int used = 0;
   for (const char* option : {"-f", "-C", "-e", file}) room.arguments[used++] = option;
-  int asked = 0;
+  int requested = 0;
   for (int i = first; i < count; ++i) {
     if (room.objects[i] != &object) continue;
     room.is_done[i] = true;
     // The address before the return address always lies in the calling function.
     const auto address = reinterpret_cast<uintptr_t>(frames[i]) - 1 - object.l_addr;
-    std::snprintf(room.addresses[asked], sizeof room.addresses[asked], "0x%zx",
+    std::snprintf(room.addresses[requested], sizeof room.addresses[requested], "0x%zx",
                   static_cast<size_t>(address));
-    room.arguments[used++] = room.addresses[asked];
-    room.asked[asked++] = i;
+    room.arguments[used++] = room.addresses[requested];
+    room.requested[requested++] = i;
   }
   room.arguments[used] = nullptr;
   int ends[2];
@@ -96,15 +96,15 @@ bool look_up(Room& room, void* const* frames, int count, int first, uint64_t dea
   size_t bytes = 0;
   bool is_over = false;
   if (child > 0) {
-    bytes = read_output(ends[0], room.answer, sizeof room.answer, deadline_ns);
+    bytes = read_output(ends[0], room.helper_output, sizeof room.helper_output, deadline_ns);
     const uint64_t now = now_ns();
     is_over = await_helper(child, deadline_ns > now ? deadline_ns - now : 0) || bytes > 0;
   }
   close(ends[0]);
-  const char* at = room.answer;
+  const char* at = room.helper_output;
   const char* const end = at + bytes;
-  for (int i = 0; i < asked && at < end; ++i) {
-    CodeLocation& location = room.locations[room.asked[i]];
+  for (int i = 0; i < requested && at < end; ++i) {
+    CodeLocation& location = room.locations[room.requested[i]];
     take_line(&at, end, location.name, sizeof location.name);
     take_line(&at, end, location.place, sizeof location.place);
   }
