@@ -229,7 +229,7 @@ std::string why_left_out(const PortReport& report, const char* wanted, uint32_t 
   }
   if (!is_same_network(report.port, first_usable.port))
     return "it is on another network than " + named(first_usable.port) +
-           ", as far as can be told: name it in HYDRANT_IBV_PORTS";
+           ", as far as their addresses show: name it in HYDRANT_IBV_PORTS";
   if (report.distance > chosen_distance)
     return "it is farther (" + distance_text(report.distance) + ") than " + named(first) + " (" +
            distance_text(chosen_distance) + ")";

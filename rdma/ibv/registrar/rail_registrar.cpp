@@ -69,12 +69,12 @@ void RailRegistrar::store(const IbvKey* of_devices, std::byte* key) const noexce
     std::memcpy(key + port * sizeof(IbvKey), &of_devices[device_of_[port]], sizeof(IbvKey));
 }
 
-template <typename One>
-Status RailRegistrar::pin_with_all(MemoryRange range, std::byte* key, One one) noexcept {
+template <typename Pin>
+Status RailRegistrar::pin_with_all(MemoryRange range, std::byte* key, Pin pin_with) noexcept {
   IbvKey keys[kMaxRails];
   for (uint32_t i = 0; i < devices_; ++i) {
     auto* made = reinterpret_cast<std::byte*>(&keys[i]);
-    const Status status = one(*registrars_[i], made);
+    const Status status = pin_with(*registrars_[i], made);
     if (status == Status::kOk) continue;
     char why[512];
     std::snprintf(why, sizeof why, "%s", last_error_text());

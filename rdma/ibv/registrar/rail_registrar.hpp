@@ -42,9 +42,9 @@ class RailRegistrar final : public Registrar {
  private:
   RailRegistrar() noexcept = default;
   void read_traits() noexcept;
-  // Calls one(registrar, key), a pin, for each device; undoes all if one fails.
-  template <typename One>
-  Status pin_with_all(MemoryRange range, std::byte* key, One one) noexcept;
+  // Calls pin_with(registrar, key) for each device; undoes all pins if a device refuses.
+  template <typename Pin>
+  Status pin_with_all(MemoryRange range, std::byte* key, Pin pin_with) noexcept;
   // Writes the keys of all ports, given those of the devices.
   void store(const IbvKey* of_devices, std::byte* key) const noexcept;
   // The key of device `i`, at the place of its first port.

@@ -137,7 +137,8 @@ Status Operations::begin_atomic(Peer& peer, const Pinned& remote, const Pinned& 
   record.holds = SendRecord::Holds::kOperation;
   if (poster_.post(peer, &request.work, 1)) return Status::kOk;
   // A second execution would be wrong, so a refused atomic is not tried again.
-  return fail(Status::kBroken, "%s is gone: its queue pair takes nothing more", name_of(peer).text);
+  return fail(Status::kBroken, "%s is gone: its queue pair accepts no requests",
+              name_of(peer).text);
 }
 
 // ---- prepared operations ----

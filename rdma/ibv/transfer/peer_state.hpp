@@ -33,7 +33,8 @@ class PeerState {
   const char* reason() const noexcept { return reason_.load(std::memory_order_relaxed); }
 
   // Notes that the adapter refuses requests for the peer, or hangs: the next poll disconnects the peer. Under
-  // the lock of the peer. `refusal`, the reason, is kept by reference; null: a queue pair takes nothing more.
+  // the lock of the peer. `refusal`, the reason, is kept by reference; null: a queue pair accepts no
+  // requests.
   void refuse(const char* refusal = nullptr) noexcept {
     if (refusal != nullptr) refusal_ = refusal;
     is_refused_.store(true, std::memory_order_release);
@@ -49,7 +50,7 @@ class PeerState {
   std::atomic<State> state_{State::kConnecting};
   std::atomic<bool> is_refused_{false};
   std::atomic<const char*> reason_{nullptr};
-  const char* refusal_ = "its queue pair takes nothing more";
+  const char* refusal_ = "its queue pair accepts no requests";
 };
 
 }  // namespace hydrant::ibv

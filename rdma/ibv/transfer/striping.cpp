@@ -138,7 +138,7 @@ bool Striping::post(Peer& peer, PeerRail& end, ibv_send_wr& request, Stripe* end
   log_error("%s port %u: requests to %s are refused: %s", end.send.port().name,
             end.send.port().number, name_of(peer).text, errno_text(error));
   if (!peer.state.is_refused())
-    peer.state.refuse(end.send.describe_failure("its queue pair takes nothing more"));
+    peer.state.refuse(end.send.describe_failure("its queue pair accepts no requests"));
   return false;
 }
 

@@ -204,7 +204,7 @@ TEST_F(IbvAtomics, RejectedRequestIsNotInFlight) {
   Told told;
   fake_verbs::fail_call(Call::kPostSend, ENOMEM);
   EXPECT_EQ(pair.start(0, add(1), &told), Status::kBroken);
-  EXPECT_THAT(last_error_text(), HasSubstr("takes nothing more"));
+  EXPECT_THAT(last_error_text(), HasSubstr("accepts no requests"));
   EXPECT_TRUE(pair.world.until([&] { return pair.world[0].transport->counts().lost == 1; }));
   EXPECT_EQ(told.times, 0U);
   EXPECT_EQ(pair.word(0), 0U);

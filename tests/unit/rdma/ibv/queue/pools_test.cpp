@@ -203,7 +203,7 @@ TEST(PeerState, RefusalIsKeptUntilThePollThatDisconnects) {
   state.refuse();
   EXPECT_TRUE(state.is_refused());
   EXPECT_TRUE(state.is_connecting());
-  EXPECT_STREQ(state.refusal(), "its queue pair takes nothing more");
+  EXPECT_STREQ(state.refusal(), "its queue pair accepts no requests");
   state.refuse("the second port");
   EXPECT_STREQ(state.refusal(), "the second port");
 }
