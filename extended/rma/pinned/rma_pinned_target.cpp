@@ -27,7 +27,7 @@ size_t write_status(void* answer, size_t room, MoveStatus status) noexcept {
 void on_put_back(Transport::Completion&, Status status) noexcept {
   if (status != Status::kOk && status != Status::kBroken)
     fatal(
-        "cannot put the answer to the get of a peer: part of the memory that it names is unmapped");
+        "cannot put the data of a peer's get: part of the memory that the peer names is unmapped");
 }
 constinit Transport::Completion put_back_completion{on_put_back};
 
