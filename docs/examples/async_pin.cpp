@@ -1,5 +1,5 @@
-// "Not now" as a callback: a pin that finds the budget in use is answered by poll(), once others let go. What
-// a progress loop does instead of waiting.
+// An asynchronous pin: the budget is in use, so poll() completes the pin by a callback once other pins are
+// released. A progress loop uses this instead of waiting.
 #include <hydrant/pin_cache.hpp>
 
 #include <chrono>
@@ -15,7 +15,8 @@ namespace {
 
 constexpr std::size_t kBytes = 64 * 1024;
 
-// Two buffers of kBytes. No huge pages: io_uring is charged for all of one, which is over our budget.
+// Maps two buffers of kBytes without huge pages: io_uring is charged for whole huge pages, which exceed the
+// budget.
 char* map_buffers() {
   void* memory =
       mmap(nullptr, 2 * kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -24,7 +25,7 @@ char* map_buffers() {
   return static_cast<char*>(memory);
 }
 
-int ask_and_poll(const pins::Domain& domain, const char* buffers) {
+int pin_and_poll(const pins::Domain& domain, const char* buffers) {
   pins::Pin first = domain.pin(buffers, kBytes, HYDRANT_LOCAL_WRITE);
   if (!first) {
     std::fprintf(stderr, "not pinned: %s\n", first.error());
@@ -34,15 +35,15 @@ int ask_and_poll(const pins::Domain& domain, const char* buffers) {
   std::printf("the second buffer, at once: %s\n", hydrant_status_name(refused.status()));
 
   pins::Pin second;
-  const int asked = domain.pin_async(buffers + kBytes, kBytes, HYDRANT_LOCAL_WRITE,
-                                     [&second](pins::Pin pin) { second = std::move(pin); });
-  if (asked != GASNET_OK) {
-    std::fprintf(stderr, "not asked: %s\n", hydrant_error_text());
+  const int status = domain.pin_async(buffers + kBytes, kBytes, HYDRANT_LOCAL_WRITE,
+                                      [&second](pins::Pin pin) { second = std::move(pin); });
+  if (status != GASNET_OK) {
+    std::fprintf(stderr, "not requested: %s\n", hydrant_error_text());
     return 1;
   }
-  std::printf("asked; poll ran %d callbacks\n", domain.poll());
+  std::printf("requested; poll ran %d callbacks\n", domain.poll());
   first.release();  // its operation is complete
-  // Some kernels give the charge of an unpinned page back a little later.
+  // Some kernels return the charge of an unpinned page with a delay.
   for (int i = 0; i < 5000 && !second; ++i) {
     if (i != 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     const int ran = domain.poll();
@@ -59,12 +60,12 @@ int main() {
   if (buffers == nullptr) return 1;
   pins::DomainOptions options;
   options.registrar_name = "auto";
-  options.budget_bytes = kBytes;  // room for one of the two
+  options.budget_bytes = kBytes;  // room for one of the two buffers
   int result = 1;
   {
     const pins::Domain domain(options);
     if (!domain) std::fprintf(stderr, "no domain: %s\n", domain.error());
-    if (domain) result = ask_and_poll(domain, buffers);
+    if (domain) result = pin_and_poll(domain, buffers);
   }
   munmap(buffers, 2 * kBytes);
   return result;

@@ -1,5 +1,5 @@
-// Memory that goes away: tell the cache before munmap(), and what is mapped at the same address afterwards
-// is registered anew. Without that the device would go on with the old pages.
+// Releasing memory: call hydrant_invalidate() before munmap(). Memory that is mapped at the same address
+// later is then registered again; otherwise the device would keep using the old pages.
 #include <hydrant/pin_cache.hpp>
 
 #include <cstddef>
@@ -12,13 +12,13 @@ namespace {
 
 constexpr std::size_t kBytes = 64 * 1024;
 
-// Anonymous memory, at `wanted` if that is free; null if there is none.
+// Maps anonymous memory, at `wanted` if that is free; null on failure.
 void* map(void* wanted) {
   void* memory = mmap(wanted, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   return memory == MAP_FAILED ? nullptr : memory;
 }
 
-// Pins and lets go; false if it was refused.
+// Pins and releases; false if the pin was refused.
 bool use(const pins::Domain& domain, const char* when, const void* memory) {
   const std::uint64_t before = domain.stats().misses;
   const pins::Pin pin = domain.pin(memory, kBytes, HYDRANT_LOCAL_WRITE);
@@ -35,7 +35,7 @@ bool use(const pins::Domain& domain, const char* when, const void* memory) {
 int main() {
   pins::DomainOptions options;
   options.registrar_name = "auto";
-  options.watch = HYDRANT_WATCH_CLIENT;  // this program says itself what goes away
+  options.watch = HYDRANT_WATCH_CLIENT;  // this program itself announces releases
   const pins::Domain domain(options);
   if (!domain) {
     std::fprintf(stderr, "no domain: %s\n", domain.error());
@@ -45,7 +45,7 @@ int main() {
   if (first == nullptr) return 1;
   bool fine = use(domain, "first use:", first) && use(domain, "second use:", first);
 
-  // No pin of the range may start between these two.
+  // No pin of the range may start between these two calls.
   domain.invalidate(first, kBytes);
   munmap(first, kBytes);
 

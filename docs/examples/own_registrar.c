@@ -1,5 +1,5 @@
-/* A registrar of your own: the cache decides when to register, your functions know how. The device here is
- * imagined, with a table of four entries. C99. */
+/* A registrar of your own: the cache decides when to register, your functions register. The device is
+ * simulated and has a table of four entries. C99. */
 #include <hydrant/pin_cache.h>
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #define ENTRIES 4
 #define PAGE ((size_t)4096)
 
-/* The cache may call from several threads at once: a real device needs a lock, or has one inside. */
+/* The cache may call from several threads at once, so a real device needs a lock, or has one inside. */
 typedef struct device {
   int used[ENTRIES];
   unsigned registered, deregistered, turned_away;
@@ -19,7 +19,7 @@ static int device_pin(void* user, uintptr_t addr, size_t len, uint32_t access, v
   (void)addr, (void)len;
   if (access & HYDRANT_REMOTE_ATOMIC) {
     hydrant_set_error_text("this device has no atomics");
-    return HYDRANT_ERR_REFUSED; /* never, for this memory and right */
+    return HYDRANT_ERR_REFUSED; /* never possible for this memory and right */
   }
   for (uint32_t entry = 0; entry < ENTRIES; ++entry) {
     if (device->used[entry]) continue;
@@ -30,7 +30,7 @@ static int device_pin(void* user, uintptr_t addr, size_t len, uint32_t access, v
   }
   device->turned_away += 1;
   hydrant_set_error_text("all entries of the device are in use");
-  return GASNET_ERR_NOT_READY; /* not now: the cache gives something up and asks again */
+  return GASNET_ERR_NOT_READY; /* the table is full: the cache evicts a region and retries */
 }
 
 static int device_unpin(void* user, uintptr_t addr, size_t len, const void* key) {

@@ -1,5 +1,5 @@
-// A registrar of your own in C++: derive, override, done. The device here is imagined: it hands out keys with
-// a local and a remote half, and has room for two mebibytes.
+// A registrar of your own in C++, by a derived class. The device is simulated: its keys have a local and a
+// remote half, and it has room for two mebibytes.
 #include <hydrant/pin_cache.hpp>
 
 #include <atomic>
@@ -34,7 +34,7 @@ class Device final : public pins::Registrar {
     if (used_bytes_.fetch_add(len) + len > kRoomBytes) {
       used_bytes_ -= len;
       hydrant_set_error_text("the device has no room left");
-      return GASNET_ERR_NOT_READY;  // the cache gives something up and asks again
+      return GASNET_ERR_NOT_READY;  // the cache evicts a region and retries
     }
     const std::uint32_t serial = ++registered;
     const Key made{serial, serial + 1000};

@@ -1,5 +1,5 @@
-/* How a network layer sends from memory of its client: pin it and let the device read it in place; where
- * that is refused, copy through a buffer that is pinned already. C99. */
+/* A network layer sends from memory of its client: it pins the memory, so that the device reads it in place.
+ * If the pin is refused, it copies through a buffer that is pinned already. C99. */
 #include <hydrant/pin_cache.h>
 
 #include <stdio.h>
@@ -11,7 +11,7 @@ static char message[64 * 1024];
 static char large_message[2048 * 1024];
 static char bounce[64 * 1024];
 
-/* Stands for the device: here, what it would be given. */
+/* Stands for the device: prints what the device would receive. */
 static void post(const void* from, size_t len, const hydrant_region_t* region, size_t key_bytes) {
   const unsigned char* key = (const unsigned char*)region->key;
   printf("  post %zu KiB, %zu bytes into its region, key", len / KIB,

@@ -1,6 +1,6 @@
-// Remote pins for the author of a network layer, with libfirehose alone: two processes, a registrar and a
-// messenger of one's own, here over a socket pair. The initiator writes into the target's memory, which both
-// have mapped: that stands for RDMA. The target then frees that memory.
+// Remote pins for the author of a network layer, with libfirehose alone: two processes with a registrar of
+// their own, and a messenger over a socket pair. The initiator writes into the target's memory, which both
+// processes map: that stands for RDMA. The target then frees that memory.
 #include <hydrant/pin_cache.h>
 #include <hydrant/remote_pin.h>
 
@@ -70,16 +70,16 @@ int send_message(void* user, uint32_t, uint32_t lane, void*, const void* message
   return errno == EAGAIN ? GASNET_ERR_NOT_READY : HYDRANT_ERR_BROKEN;
 }
 
-// Your progress loop calls these two: what has come, and what waits.
+// Your progress loop makes these two calls: one for messages that have arrived, one for deferred work.
 void progress(const Process& process) {
   std::array<char, 1 + kMaxMessage> frame;
   for (;;) {
-    const ssize_t got = recv(process.wire, frame.data(), frame.size(), MSG_DONTWAIT);
-    if (got <= 1) break;
-    // Not null: this message may be replied to. A network with tokens passes them here.
+    const ssize_t received = recv(process.wire, frame.data(), frame.size(), MSG_DONTWAIT);
+    if (received <= 1) break;
+    // Nonnull if the message may be replied to. A network with tokens passes the token here.
     void* reply_to = frame[0] == HYDRANT_LANE_REQUEST ? frame.data() : nullptr;
     (void)hydrant_remote_deliver(process.remote, 1 - process.rank, frame.data() + 1,
-                                 static_cast<size_t>(got) - 1, reply_to);
+                                 static_cast<size_t>(received) - 1, reply_to);
   }
   (void)hydrant_remote_poll(process.remote);
   sched_yield();
@@ -98,7 +98,7 @@ bool start(Process* process) {
   hydrant_domain_options_init(&options);
   options.registrar = &registrar;
   options.budget_bytes = 16 * kBytes;
-  // The target says itself what it frees; with HYDRANT_WATCH_AUTO the library hears of it.
+  // The target itself announces what it frees; with HYDRANT_WATCH_AUTO the kernel reports it to the library.
   options.watch = HYDRANT_WATCH_CLIENT;
   hydrant_messenger_t messenger{};
   messenger.size = sizeof messenger;
@@ -131,8 +131,8 @@ int serve(Process process) {
   while (!shared->stop) {
     progress(process);
     if (!shared->free_it || shared->freed) continue;
-    (void)hydrant_invalidate(process.domain, shared->buffer, kBytes);  // "I am about to free this"
-    // Until no peer can write to it any more: the recall is on its way, operations end.
+    (void)hydrant_invalidate(process.domain, shared->buffer, kBytes);  // before the memory is freed
+    // Waits until no peer can write to the memory: the recall must arrive, and operations must end.
     while (hydrant_remote_quiet(process.remote) == GASNET_ERR_NOT_READY) progress(process);
     std::memset(shared->buffer, '-', kBytes);  // the memory may be reused now
     shared->freed = true;
@@ -143,13 +143,13 @@ int serve(Process process) {
 
 // ---- the initiator ------------------------------------------------------------------------------------
 
-struct Answer {
+struct Outcome {
   hydrant_pin_t pin{};
-  bool came = false;
+  bool arrived = false;
 };
 
 void done(void* context, hydrant_pin_t pin, const hydrant_remote_outcome_t*) {
-  *static_cast<Answer*>(context) = {pin, true};
+  *static_cast<Outcome*>(context) = {pin, true};
 }
 
 uint64_t messages(const Process& process) {
@@ -159,19 +159,19 @@ uint64_t messages(const Process& process) {
   return stats.requests + stats.replies;
 }
 
-// A pin of the target's memory. Without a region: the text says why, and a layer would send by messages.
+// Pins the target's memory. A result without a region has an error text; a layer would then send by messages.
 hydrant_pin_t pin(const Process& process, std::size_t offset, std::size_t len) {
-  Answer answer;
+  Outcome outcome;
   hydrant_remote_call_t call{};
   call.done = done;
-  call.context = &answer;
+  call.context = &outcome;
   const auto addr = reinterpret_cast<uintptr_t>(shared->buffer + offset);
   const int status = hydrant_remote_pin(process.remote, 1 - process.rank, addr, len,
-                                        HYDRANT_REMOTE_WRITE, &call, &answer.pin);
-  if (status == GASNET_OK && answer.pin.region == nullptr) {
-    while (!answer.came) progress(process);  // a layer would do other things meanwhile
+                                        HYDRANT_REMOTE_WRITE, &call, &outcome.pin);
+  if (status == GASNET_OK && outcome.pin.region == nullptr) {
+    while (!outcome.arrived) progress(process);  // a layer would do other things meanwhile
   }
-  return answer.pin;
+  return outcome.pin;
 }
 
 void show(const Process& process) {
@@ -196,7 +196,7 @@ int write_and_show(const Process& process) {
   std::printf("miss: %llu message there and one back; the target registered, rkey %llu\n",
               static_cast<unsigned long long>(messages(process)),
               static_cast<unsigned long long>(key.rkey));
-  std::memcpy(shared->buffer, "written", 8);  // RDMA with that key
+  std::memcpy(shared->buffer, "written", 8);  // stands for RDMA with that key
   (void)hydrant_remote_release(whole);
 
   for (std::size_t i = 0; i < 1000; ++i)
@@ -206,7 +206,7 @@ int write_and_show(const Process& process) {
 
   const hydrant_pin_t held = pin(process, 0, 4096);
   shared->free_it = true;
-  // The recall: no pin finds it any more, but an operation under way may end.
+  // After the recall no new pin finds the firehose, but an operation under way may finish.
   const auto addr = reinterpret_cast<uintptr_t>(shared->buffer);
   hydrant_pin_t again{};
   do {
@@ -216,7 +216,7 @@ int write_and_show(const Process& process) {
   } while (again.region != nullptr);
   std::printf("recalled: a new pin is %s; freed there: %s, for one is held here\n",
               hydrant_status_name(hydrant_pin_status(again)), shared->freed ? "yes" : "not yet");
-  std::memcpy(shared->buffer, "held", 5);  // still good
+  std::memcpy(shared->buffer, "held", 5);  // the hold is still valid
   (void)hydrant_remote_release(held);
   while (!shared->freed) progress(process);
   std::printf("released here: freed there, after %u deregistration\n", shared->deregistered.load());
@@ -232,8 +232,8 @@ int main() {
       mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED || socketpair(AF_UNIX, SOCK_SEQPACKET, 0, wires) != 0) return 1;
   shared = new (memory) Shared;
-  alarm(30);                    // nothing here takes long
-  const pid_t target = fork();  // before the library is used: an end of the protocol is no child's
+  alarm(30);                    // ends the example if it hangs
+  const pid_t target = fork();  // before the library is used: a child must not inherit an endpoint
   if (target < 0) return 1;
   if (target == 0) {
     alarm(30);

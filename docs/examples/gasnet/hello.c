@@ -12,7 +12,7 @@ int main(int argc, char** argv) {
   gex_EP_t endpoint;
   gex_TM_t team;
   const int error = gex_Client_Init(&client, &endpoint, &team, "HELLO", &argc, &argv, 0);
-  if (error != GASNET_OK) return 1; /* it has said why */
+  if (error != GASNET_OK) return 1; /* the call has printed the reason */
 
   printf("Hello from rank %u of %u\n", (unsigned)gex_TM_QueryRank(team),
          (unsigned)gex_TM_QuerySize(team));

@@ -1,4 +1,4 @@
-/* ping_pong.c - Active Messages: rank 0 asks, the handler on the other rank answers.
+/* ping_pong.c - Active Messages: rank 0 sends requests, the handler on the other rank replies.
  *
  *   hydrant-run -n 2 ./ping_pong
  */
@@ -10,7 +10,7 @@
 
 enum { kPing = 200, kPong = 201, kRounds = 10000 };
 
-static int answers; /* handlers run in this thread's own calls: no lock */
+static int replies; /* needs no lock: handlers run in this thread's own calls */
 
 static void ping(gex_Token_t token, void* text, size_t bytes, gex_AM_Arg_t round) {
   (void)bytes;
@@ -21,7 +21,7 @@ static void ping(gex_Token_t token, void* text, size_t bytes, gex_AM_Arg_t round
 
 static void pong(gex_Token_t token, gex_AM_Arg_t round) {
   (void)token;
-  answers = round + 1;
+  replies = round + 1;
 }
 
 int main(int argc, char** argv) {
@@ -46,7 +46,7 @@ int main(int argc, char** argv) {
     int round;
     for (round = 0; round < kRounds; ++round) {
       gex_AM_RequestMedium1(team, peer, kPing, text, sizeof text, GEX_EVENT_NOW, 0, round);
-      GASNET_BLOCKUNTIL(answers == round + 1);
+      GASNET_BLOCKUNTIL(replies == round + 1);
     }
     printf("%d round trips, %.0f ns each\n", kRounds,
            (double)gasnett_ticks_to_ns(gasnett_ticks_now() - start) / kRounds);

@@ -1,5 +1,5 @@
 /* put_get.c - one-sided copies: every rank writes into its right neighbour's memory and reads it back, in the
- * segment and outside of it, and shows which ways the copies went.
+ * segment and outside of it, and prints the paths of the copies.
  *
  *   hydrant-run -n 2 ./put_get
  */
@@ -52,12 +52,12 @@ int main(int argc, char** argv) {
   gex_RMA_GetBlocking(team, &their_heap, right, theirs, sizeof their_heap, 0);
   barrier();
 
-  /* Single words, without waiting for each. */
+  /* Puts single words, without waiting for each. */
   for (word = 0; word < kWords; ++word)
     gex_RMA_PutNBIVal(team, right, (uint64_t*)theirs + word, (uint64_t)100 * rank + word, 8, 0);
   gex_NBI_Wait(GEX_EC_PUT, 0);
 
-  /* A block into the segment; the source may be used again at once. */
+  /* Puts a block into the segment; the source may be reused at once. */
   data = (char*)malloc(kBytes);
   back = (char*)malloc(kBytes);
   if (data == NULL || back == NULL) gasnet_exit(1);
@@ -66,7 +66,7 @@ int main(int argc, char** argv) {
   memset(data, 'A' + (int)(rank % 26), kBytes);
   gex_Event_Wait(event);
 
-  /* A block outside of it: any memory of any rank will do. */
+  /* Puts a block outside of it: any memory of any rank can be a target. */
   gex_RMA_PutBlocking(team, right, their_heap, data, kBytes, 0);
 
   gex_RMA_GetBlocking(team, back, right, (char*)theirs + kBytes, kBytes, 0);
