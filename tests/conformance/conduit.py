@@ -2,14 +2,15 @@
 """Compiles GASNet's own conduit for InfiniBand over this project's firehose, and links programs with it.
 
 GASNet is not part of this project: give the folder that GASNet 2025.8.0 was unpacked into. Its sources stay
-as they are; firehose.h, gasnet_errors.h and hydrant/ of include/ are found before its other/firehose, whose
-sources are left out. Each segment kind is configured and built in a folder of its own (minutes, each); the
-programs are left there, and run where there is a verbs device, as GASNet's own do. Ends with 0 if all of
-it compiled without an error and every program contains this project's firehose and none of GASNet's.
+unchanged; firehose.h, gasnet_errors.h and hydrant/ of include/ are found before its other/firehose, whose
+sources are left out. Each segment kind is configured and built in its own folder, which takes minutes. The
+programs stay there; like GASNet's own they need a verbs device to run. The exit status is 0 if everything
+compiled without an error, and every program contains this project's firehose and none of GASNet's.
 
 With --guest the programs run there, too: as jobs of two ranks over Soft-RoCE in a guest (conduit_guest.py),
-with each of --limits, and crossed_puts.c with limits that are too small for what its ranks want at once.
---firehose gasnet does the same with GASNet's own firehose, to compare. Ends with 0 if all passed.
+with each of --limits, and crossed_puts.c with limits that are too small for the simultaneous puts of its
+ranks. --firehose gasnet does the same with GASNet's own firehose, for comparison. The exit status is 0 if all
+passed.
 """
 
 import argparse
@@ -26,13 +27,14 @@ SEGMENTS = {"large": ["--enable-segment-large"], "fast": ["--enable-segment-fast
 CONFIGURE = ["--enable-ibv", "--disable-auto-conduit-detect", "--disable-mpi-compat", "--disable-par",
              "--disable-parsync", "CC=gcc", "CXX=g++"]
 OURS, THEIRS = "hydrant_fh_init", "fh_acquire_local_region"
-# The least that the conduit lets a process pin: 128 MiB by default, beyond the limits that are tried here.
+# The conduit's lower bound for the memory that a process may pin. Its default, 128 MiB, exceeds the limits
+# that are tested here.
 LEAST = "-DGASNETC_PHYSMEM_MIN=1048576"
 CROSSED = "crossed_puts"
 
 
 def links(folder):
-    """A folder with the headers that are to be found before GASNet's."""
+    """Returns a folder with the headers that must be found before GASNet's."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("firehose.h", "gasnet_errors.h", "hydrant"):
         link = folder / name
@@ -102,7 +104,7 @@ def check(args, segment, firehose):
 
 
 def run_in_guests(args, built):
-    """The table of what passed, by firehose and limits; whether all did."""
+    """Prints the table of results by firehose and limits; returns whether all passed."""
     columns = [(folder, limits) for folder in built for limits in args.limits]
     runs = [words for words in conduit_guest.PROGRAMS if words[0] in args.programs]
     cells = []

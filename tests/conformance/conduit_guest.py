@@ -1,8 +1,8 @@
 """Runs programs over GASNet's conduit for InfiniBand in a guest that has a verbs device (tests/verbs/run).
 
-That conduit addresses its peers by LIDs, which RoCE ports do not have: roce_lids.c, preloaded, gives them
-some. Two ranks are two processes of one guest, which may share no memory, started by GASNet's own spawner;
-what it takes for ssh runs the command here.
+That conduit addresses its peers by LIDs, which RoCE ports do not have: the preloaded roce_lids.c supplies
+them. Two ranks are two processes of one guest, which may share no memory. GASNet's own spawner starts them;
+the program that it runs as ssh executes the command in the guest.
 """
 import os
 import pathlib
@@ -70,7 +70,7 @@ class Start:
         return ["timeout", str(int(args.timeout)), *self.words]
 
     def judge(self, status, text):
-        # The guest's timeout ends a program by a signal, which GASNet's spawner passes on and says.
+        # The guest's timeout ends a program by a signal, which GASNet's spawner forwards and prints.
         is_late = status == 128 + 15 or (status != 0 and "SIGTERM" in text)
         return run.Start.judge(self, run.TIMED_OUT if is_late else status, text)
 

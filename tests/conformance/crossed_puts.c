@@ -1,10 +1,10 @@
-/* crossed_puts ROUNDS: a client of GASNet-EX, two ranks, for limits of firehose's that let a rank pin six
- * regions of 128 KiB, four of them for the other one. In each round both do the same at once:
- *   - put pieces of memory outside the segment all over the other's segment: each piece misses at both ends,
- *     and what holds a rank's local pins is puts that wait for pins of the other one;
- *   - put three pieces to where the other one has pinned them, and one to where it has not: until the three
- *     are there all six regions are held at both ends, and the last word to either rank is "not now".
- * Ends with 0 if all arrived, 1 if something else lies there. */
+/* crossed_puts ROUNDS: a client of GASNet-EX with two ranks, for firehose limits that let a rank pin six
+ * regions of 128 KiB, four of them for its peer. In each round both ranks do the same at once:
+ *   - They put pieces of memory outside the segment all over the peer's segment. Each piece misses at both
+ *     ends, and a rank's local pins are held by puts that wait for pins of the peer.
+ *   - They put three pieces to memory that the peer has pinned, and one to memory that it has not. Until the
+ *     three have arrived, all six regions are held at both ends, and both ranks' requests get "not now".
+ * Exit status: 0 if all data arrived, 1 if the memory has other contents. */
 #include <gasnetex.h>
 
 #include <stdio.h>
@@ -87,7 +87,7 @@ static void held_and_late(uint64_t round) {
     barrier();
     put_held();
     put(late * STEP_BYTES, HELD_AT, HELD_BYTES);
-    /* Its completions wait beside the other one's message, which is looked at first. */
+    /* The completions of the puts wait beside the peer's message, which a poll handles first. */
     usleep(20000);
     gex_NBI_Wait(GEX_EC_PUT, 0);
   }

@@ -1,6 +1,7 @@
-/* Preloaded by a program that addresses its peers by InfiniBand's LIDs alone, as GASNet's conduit does, so
- * that it talks by RoCE ports, which have none. The LID of a port is the end of its IPv4 address; the GID
- * that ends with a LID is what that LID stands for. All ports have to be in one network of 16 bits. */
+/* A preloaded library for programs that address their peers by InfiniBand LIDs alone, as GASNet's conduit
+ * does, so that they can use RoCE ports, which have no LIDs. The LID of a port is the last 16 bits of its
+ * IPv4 address; a LID stands for the GID that ends with it. All ports have to be in one network of 16
+ * bits. */
 #define _GNU_SOURCE
 #include <infiniband/verbs.h>
 

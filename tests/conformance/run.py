@@ -44,12 +44,12 @@ class Program(NamedTuple):
 
 
 def exit_tests():
-    """testexit's: the status is the test's number; crashes end as the signal says."""
+    """Yields the runs of testexit: the exit status is the test's number, or that of the signal of a crash."""
     for number in range(1, 16):
         yield Program("testexit.c", (f"{number}",), (1, 2, 3, 4), status=number)
     for number in range(51, 56):
         yield Program("testexit.c", (f"{number}",), (1, 2, 4), ("PAR",), status=number)
-    # From all ranks, where the last one alone would leave others in a barrier that it has left.
+    # All ranks exit, because the last rank alone would leave the others in a barrier.
     yield Program("testexit.c", ("200",), PAIRS)
     yield Program("testexit.c", ("201",), PAIRS)
     for number, signal in ((102, 6), (103, 6), (104, 11), (105, 7), (106, 8)):
@@ -103,7 +103,7 @@ PROGRAMS = [
     Program("testlegacycxx.cc"),
     *exit_tests(),
 ]
-# These wait in a loop that is a file of its own.
+# These programs wait in a loop that is in a source file of its own.
 NEED_DELAY = ("testlogGP.c", "testbarrierlate.c")
 LOCKS = collections.defaultdict(threading.Lock)  # by binary: several rows may need one
 TIMED_OUT = 124
@@ -202,7 +202,7 @@ def run_all(args, starts):
 
 
 def build(args, source, mode, debug):
-    """The binary, or None if it does not compile; each is compiled once."""
+    """Returns the binary, or None if it does not compile. Each is compiled once."""
     binary = f"{args.work}/{source}.{mode}{'.debug' if debug else ''}"
     with LOCKS[binary]:
         if not os.path.exists(binary) and not os.path.exists(f"{binary}.failed"):

@@ -13,7 +13,7 @@ import conduit_guest  # noqa: E402
 import over  # noqa: E402
 import run  # noqa: E402
 
-# In place of hydrant-run: the last argument is what a shell does.
+# Replaces hydrant-run: a shell executes the last argument.
 LAUNCHER = '#!/bin/sh\nfor last; do :; done\nexec sh -c "$last"\n'
 
 
@@ -63,7 +63,7 @@ class ConduitTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="hydrant-conformance-")
         self.addCleanup(folder.cleanup)
-        # In place of a program: what its spawner's options stand before is what a shell does.
+        # Replaces a program: a shell executes the arguments after the spawner's options.
         self.program = pathlib.Path(folder.name) / "program"
         self.program.write_text('#!/bin/sh\nshift 3\nexec sh -c "$@"\n')
         self.program.chmod(0o755)
