@@ -1,5 +1,5 @@
-/* An outside program in C99 that takes memory from hydrant_alloc. usage: alloc_consumer BACKEND, which
- * must be the one behind it. Exit status 0 if all holds. */
+/* An outside program in C99 that takes memory from hydrant_alloc. usage: alloc_consumer BACKEND: the
+ * allocator that must serve. Exit status 0 if all checks pass. */
 #include <hydrant/alloc.h>
 
 #include <stdio.h>

@@ -27,7 +27,7 @@ build_and_run extents alone $(pkg-config --define-variable=jemalloc= --libs hydr
 # shellcheck disable=SC2046
 build_and_run extents static -static \
   $(pkg-config --static --define-variable=jemalloc= --libs hydrant_alloc)
-# Preloaded, a program that was linked without it has it, too.
+# A program that was linked without the library uses it when it is preloaded.
 if [ "$backend" = jemalloc ]; then
   LD_PRELOAD=$(find "$prefix" -name 'libhydrant_alloc_jemalloc.so.?') "$folder/alone" jemalloc
 fi

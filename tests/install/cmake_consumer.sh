@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # cmake_consumer.sh CMAKE SOURCE BUILD [CMAKE OPTIONS...]: configures and builds an outside project with
-# BUILD_SHARED_LIBS on, then off, runs its programs, and looks whether Hydrant::firehose was the library
-# asked for and brought the hooks to programs.
+# BUILD_SHARED_LIBS on, then off, runs its programs, and checks that Hydrant::firehose was the requested
+# library and brought the hooks to programs.
 set -euo pipefail
 cmake=$1 source=$2 build=$3
 shift 3

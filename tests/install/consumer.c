@@ -1,6 +1,6 @@
-/* An outside client in C99 with a registrar of its own: uses the cache as a network layer would, and
- * checks that the registrar was asked for exactly that, no more. Built outside the tree, against what is
- * installed. Exit status 0 if all holds. */
+/* An outside client in C99 with its own registrar: uses the cache as a network layer would, and checks that
+ * the registrar received exactly the expected calls. Built outside the tree, against the installation. Exit
+ * status 0 if all checks pass. */
 #include <hydrant/pin_cache.h>
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* The part of an outside program that uses the cache: a library of its own in some of the tests. Answers how
- * memory is covered, and how many of ten hits asked the kernel. */
+/* The part of an outside program that uses the cache, in some tests a library of its own. Returns how memory
+ * is covered, and how many of ten hits queried the kernel. */
 #include <hydrant/pin_cache.h>
 
 static int pin(void* user, uintptr_t addr, size_t len, uint32_t access, void* key) {

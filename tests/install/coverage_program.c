@@ -1,7 +1,7 @@
-/* An outside program that looks how its memory is covered. usage: coverage_program COVERAGE: what memory of
- * mmap() and of malloc() must have; the hits of "watched" memory must be free, and those of "checked" memory
- * counted. -DLIBRARY="PATH": coverage_library.c is there, and is loaded by dlopen(). -DOWN_MMAP,
- * -DOWN_MALLOC: the program has such functions of its own. Exit status 0 if all holds. */
+/* An outside program that checks how its memory is covered. usage: coverage_program COVERAGE: the coverage
+ * that memory of mmap() and of malloc() must have. Hits of "watched" memory must be free, and those of
+ * "checked" memory counted. -DLIBRARY="PATH": coverage_library.c is at PATH, and is loaded by dlopen().
+ * -DOWN_MMAP, -DOWN_MALLOC: the program defines these functions itself. Exit status 0 if all checks pass. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@ void* mmap(void* addr, size_t len, int protection, int flags, int fd, off_t offs
 #endif
 
 #ifdef OWN_MALLOC
-/* From the kernel by mmap(), and never back. */
+/* Takes memory from the kernel by mmap(), and never returns it. */
 void* malloc(size_t bytes) {
   const size_t page = 4096;
   const int anonymous = MAP_PRIVATE | MAP_ANONYMOUS;

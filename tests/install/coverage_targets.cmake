@@ -1,5 +1,5 @@
-# For the outside projects here: programs that say whether the hooks came with what they link
-# (coverage_program.c). Include it where Hydrant::firehose is. cmake_consumer.sh runs them.
+# For the outside projects here: programs that check whether the hooks came with the libraries that they link
+# (coverage_program.c). Include it where Hydrant::firehose exists. cmake_consumer.sh runs them.
 set(folder "${CMAKE_CURRENT_LIST_DIR}")
 
 add_executable(covered "${folder}/coverage_program.c" "${folder}/coverage_library.c")

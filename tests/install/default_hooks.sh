@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# default_hooks.sh CC PREFIX HERE FOLDER: whether what firehose.pc says is enough for free hits: links
+# default_hooks.sh CC PREFIX HERE FOLDER: checks that the flags of firehose.pc suffice for free hits: links
 # coverage_program.c in the ways that programs are linked, with other allocators, with functions of its own,
 # under sanitizers, with -static, and through a library; each must be "watched", or "checked" where the hooks
 # cannot see the calls.
@@ -38,7 +38,7 @@ expect() {
 
 has_library() { "$cc" "-l$1" -shared -o "$folder/probe.so" 2>"$folder/probe.log"; }
 
-# needed FILE: the libraries that it asks the loader for, in order
+# needed FILE: the libraries that it requests from the loader, in order
 needed() { readelf -dW "$1" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'; }
 
 expect watched plain "${both[@]}" "${libs[@]}"
@@ -54,7 +54,7 @@ for linker in gold lld; do
   fi
 done
 
-# Functions of the program's own.
+# Programs that define mmap() or malloc() themselves.
 expect checked own_mmap -DOWN_MMAP "${both[@]}" "${libs[@]}"
 expect watched own_malloc -DOWN_MALLOC "${both[@]}" "${libs[@]}"
 # Other allocators: jemalloc maps by the symbol, tcmalloc by raw system calls.
@@ -67,7 +67,7 @@ if has_library :libtcmalloc_minimal.so.4; then
   expect checked tcmalloc_before -Wl,--no-as-needed -l:libtcmalloc_minimal.so.4 "${both[@]}" \
     "${libs[@]}"
 fi
-# A sanitizer's runtime stands before the same functions.
+# A sanitizer's runtime interposes the same functions.
 for sanitizer in address thread; do
   if "$cc" -fsanitize=$sanitizer "$folder/probe.c" -o "$folder/probe" 2>"$folder/probe.log" &&
     "$folder/probe" 2>"$folder/probe.log"; then
@@ -82,12 +82,12 @@ expect checked static_own_mmap -static -DOWN_MMAP "${both[@]}" "${static[@]}"
 expect checked archives "${both[@]}" -Wl,-Bstatic "${static[@]}" -Wl,-Bdynamic
 if needed "$folder/archives" | grep -q firehose; then fail "archives: needs a library of ours"; fi
 
-# Told otherwise.
+# With firehose_nohooks.pc, which leaves the hooks out.
 expect checked nohooks "${both[@]}" "${nohooks[@]}"
 if needed "$folder/nohooks" | grep -q hooks; then fail "nohooks: needs the hooks"; fi
 
-# Through another library, and through dlopen(): nothing of the program calls the hooks. Said once, with the
-# remedy.
+# Through another library, and through dlopen(), no call of the program reaches the hooks. The library reports
+# that once, with the remedy.
 link libcovered.so -shared -fPIC "$here/coverage_library.c" "${libs[@]}" || true
 expect checked through_library "${program[@]}" -L"$folder" -lcovered -Wl,-rpath,"$folder"
 expect checked through_dlopen "${program[@]}" "-DLIBRARY=\"$folder/libcovered.so\"" -ldl

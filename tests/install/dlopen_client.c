@@ -1,5 +1,5 @@
-/* Loads libfirehose at run time, uses it from the main thread and from one that outlives the dlclose()
- * of the library, and finds no unpinned count wrong. usage: dlopen_client path/to/libfirehose.so.N */
+/* Loads libfirehose at run time, uses it from the main thread and from a thread that outlives the dlclose()
+ * of the library, and checks the number of unpins. usage: dlopen_client path/to/libfirehose.so.N */
 #define _POSIX_C_SOURCE 200809L
 #include <hydrant/pin_cache.h>
 
@@ -49,7 +49,7 @@ static int use_once(void) {
 static void* use_in_thread(void* used) {
   *(int*)used = use_once();
   pthread_barrier_wait(&library_closed);
-  return NULL; /* the library's per-thread state goes away after this */
+  return NULL; /* the library's per-thread state is destroyed after this */
 }
 
 int main(int argc, char** argv) {

@@ -30,7 +30,7 @@ class Registrar(ctypes.Structure):
 
 
 class Options(ctypes.Structure):
-    """The first fields of hydrant_domain_options_t; `size` says that the others are not there."""
+    """The first fields of hydrant_domain_options_t; `size` tells the library that the others are absent."""
     _fields_ = [
         ("size", ctypes.c_size_t), ("name", ctypes.c_char_p), ("registrar_name", ctypes.c_char_p),
         ("registrar", ctypes.POINTER(Registrar)), ("policy", ctypes.c_void_p),

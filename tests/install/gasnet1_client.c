@@ -1,6 +1,6 @@
-/* An outside client of GASNet-1's core API: asks what may be asked between init and attach, has its handlers
- * registered at fixed and at free indices, and writes a number into the other rank's segment by a Long.
- * Exit status 0 if all holds; a call of gasnet_exit that returned would be 1. */
+/* An outside client of GASNet-1's core API: makes the queries that are legal between init and attach,
+ * registers handlers at fixed and at free indices, and writes a number into the other rank's segment by a
+ * Long. Exit status 0 if all checks pass, 1 if gasnet_exit() returned. */
 #include <gasnet.h>
 
 #include <stdio.h>

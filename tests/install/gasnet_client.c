@@ -1,6 +1,6 @@
-/* An outside client of GASNet's API, in C99 and C++: every rank asks the next one to square its rank, by a
- * request and a reply, between two barriers. The thread mode and the network's name come from the build
- * files. Built outside the tree, against what is installed. Exit status 0 if all holds. */
+/* An outside client of GASNet's API, in C99 and C++: every rank sends the next rank a request to square its
+ * rank and receives a reply, between two barriers. The thread mode and the network's name come from the build
+ * files. Built outside the tree, against the installation. Exit status 0 if all checks pass. */
 #include <gasnetex.h>
 
 #include <gasnet_tools.h>

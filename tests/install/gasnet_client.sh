@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # gasnet_client.sh pkg_config|makefile CC CXX PREFIX HERE FOLDER: compiles the clients of GASNet's API with
-# what is installed for it, as the networks smp and ibv in each thread mode, in C and C++, runs each as a job
-# of two and looks for the ident strings in the program.
+# the installed build files, as the networks smp and ibv in each thread mode, in C and C++, runs each as a job
+# of two ranks and searches the program for the ident strings.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../support/patience.sh"
 method=$1 cc=$2 cxx=$3 prefix=$4 here=$5 folder=$6
@@ -22,7 +22,7 @@ run_job() {
   done
 }
 
-# with_pkg_config NAME PROGRAM SOURCE [COMPILER...]: -static where the program's name says so
+# with_pkg_config NAME PROGRAM SOURCE [COMPILER...]: -static if the program's name contains it
 with_pkg_config() {
   local name=$1 program=$2 source=$3 static=()
   shift 3
@@ -79,7 +79,7 @@ if [ "$method" = pkg_config ]; then
 fi
 
 # GASNet-1, in each mode; and without the names of GASNet's build: hydrant.pc, and the mode by hand. No mode,
-# or two, is an error that says so.
+# or two modes, is an error that names the cause.
 if [ "$method" = pkg_config ]; then
   for mode in seq par parsync; do
     with_pkg_config gasnet-smp-$mode "$folder/gasnet1-$mode" "$here/gasnet1_client.c" "$cc" -std=c99

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# gasnet_layout.sh CC PREFIX HERE FOLDER: what build systems of GASNet's clients look for in an installation,
-# beside what gasnet_client.sh uses: flags where no other package is known, libraries alone, texts in
+# gasnet_layout.sh CC PREFIX HERE FOLDER: checks the parts of an installation that build systems of GASNet's
+# clients use, beside those of gasnet_client.sh: flags if no other package is known, libraries alone, texts in
 # programs, launchers.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../support/patience.sh"
@@ -48,7 +48,7 @@ MAKE
     [ "$first" = libfirehose_hooks.so.0 ] || fail "$program needs $first before the hooks"
   done
 
-  # Texts that scripts look for: each once, although two objects have them.
+  # Texts that scripts search for: each occurs once, although two objects have them.
   strings -a "$program" | grep '^\$GASNet' | sort >"$folder/idents"
   twice=$(uniq -d "$folder/idents")
   [ -z "$twice" ] || fail "$program has these more than once: $twice"
@@ -58,7 +58,7 @@ MAKE
     grep -q "^\$GASNet$key: .* \\\$\$" "$folder/idents" || fail "$program has no \$GASNet$key"
   done
 
-  # GASNet's launcher's names and options.
+  # The names and options of GASNet's launcher.
   run=$prefix/bin/gasnetrun_${network%-*}
   wanted=$'rank 0 of 2: 49\nrank 1 of 2: 64'
   for options in "-n 2" "-np 2" "-np2 -E PATH,HOME -c 1 -N 1 -spawner=fork --"; do

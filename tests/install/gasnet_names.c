@@ -1,4 +1,4 @@
-/* Names and files that clients of GASNet mention beside its API: that they are there. A second object of the
+/* Checks that names and files exist that clients of GASNet use beside its API. A second object of the
  * programs of gasnet_layout.sh. */
 #include <gasnetex.h>
 

@@ -1,4 +1,4 @@
-/* Links the installed hooks and looks whether they are there and in force: status 0. */
+/* Links the installed hooks and checks that they are present and in force. Exit status 0 if so. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# hooks_pkg_config.sh CC PREFIX SOURCE FOLDER: links SOURCE with what firehose_hooks.pc says, dynamically and
-# with -static, and runs both; the installed library can be preloaded as well.
+# hooks_pkg_config.sh CC PREFIX SOURCE FOLDER: links SOURCE with the flags of firehose_hooks.pc, dynamically
+# and with -static, and runs both. It also preloads the installed library.
 set -euo pipefail
 cc=$1 prefix=$2 source=$3 folder=$4
 PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name firehose_hooks.pc)")
@@ -12,7 +12,7 @@ libdir=$(pkg-config --variable=libdir firehose_hooks)
 "$cc" -D_GNU_SOURCE -Wall -Wextra "$source" $(pkg-config --libs firehose_hooks) \
   -Wl,-rpath,"$libdir" -o "$folder/linked"
 "$folder/linked"
-# Linked although the program calls nothing by name that the library stands before.
+# The library is linked although the program calls none of its functions by name.
 cat >"$folder/calls_nothing.c" <<'C'
 #include <dlfcn.h>
 int main(void) { return dlsym(RTLD_DEFAULT, "hydrant_hooks_1") == 0; }

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# missing_dependency.sh CMAKE SOURCE BUILD: configures with each dependency hidden and looks whether the
-# message names Debian's package and the option that does without.
+# missing_dependency.sh CMAKE SOURCE BUILD: configures with each dependency hidden and checks that the message
+# names Debian's package and the option that removes the dependency.
 set -euo pipefail
 cmake=$1 source=$2 build=$3
 
-# expect_message TEXT [CMAKE OPTIONS...]: the configuration fails and says TEXT.
+# expect_message TEXT [CMAKE OPTIONS...]: the configuration fails and prints TEXT.
 expect_message() {
   local text=$1 output
   shift
@@ -12,7 +12,7 @@ expect_message() {
   if output=$("$cmake" -S "$source" -B "$build" -G Ninja "$@" 2>&1); then
     echo "configured although something is missing: $*" && exit 1
   fi
-  # The message is wrapped where cmake likes.
+  # cmake wraps the message at any blank.
   if ! tr -s ' \n' '  ' <<<"$output" | grep -qF -- "$text"; then
     echo "'$text' is missing in the output: $output" && exit 1
   fi

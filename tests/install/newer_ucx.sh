@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# newer_ucx.sh CMAKE SOURCE FOLDER: configures with a UCX whose headers are other than the benchmarks were
-# written for: it is left out with a reason, and is an error where it was asked for by name.
+# newer_ucx.sh CMAKE SOURCE FOLDER: configures with a UCX whose headers differ from those that the benchmarks
+# were written for. UCX is left out with a reason, or is an error if it was requested by name.
 set -euo pipefail
 cmake=$1 source=$2 folder=$3
 rm -rf "$folder" && mkdir -p "$folder/include/ucs/memory" "$folder/include/ucp/api"

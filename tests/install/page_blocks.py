@@ -49,12 +49,12 @@ def end_with_parent():
 
 
 def run(text):
-    """Runs one block after the variables of those before it; what it prints."""
+    """Runs a block with the variables of the earlier blocks; returns its output."""
     lines = [line.replace("/tmp/", f"{folder}/") for line in text.splitlines() if wanted(line)]
     script = "\n".join(kept + lines)
     kept.extend(line for line in lines if re.match(r"export |\w+=\$\(", line))
     limit = str(200 * over.PATIENCE)
-    # timeout makes a process group of its own, which ends with this process.
+    # timeout(1) creates its own process group, which ends with this process.
     result = subprocess.run(["timeout", "-k", "5", limit, "bash", "-c", script], cwd=folder, env=environment,
                             preexec_fn=end_with_parent, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                             text=True)
@@ -80,7 +80,7 @@ def readme():
 
 
 def install():
-    """The sections of "Link a program"; the pages' other blocks build Hydrant itself."""
+    """Returns the sections of "Link a program"; the pages' other blocks build Hydrant itself."""
     shutil.copy(folder / "pins.c", folder / "program.c")
     shutil.copy(source / "docs/examples/gasnet/hello.c", folder)
     (folder / "program.cpp").write_text("#include <hydrant/pin_cache.hpp>\nint main() { return 0; }\n")

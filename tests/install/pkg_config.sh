@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# pkg_config.sh shared|static CC PREFIX SOURCE FOLDER: compiles SOURCE with what firehose.pc says, runs it,
-# and looks whether it came out linked as asked.
+# pkg_config.sh shared|static CC PREFIX SOURCE FOLDER: compiles SOURCE with the flags of firehose.pc, runs it,
+# and checks that it was linked as requested.
 set -euo pipefail
 kind=$1 cc=$2 prefix=$3 source=$4 folder=$5
 pc=$(dirname "$(find "$prefix" -name firehose.pc)")

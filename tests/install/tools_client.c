@@ -1,4 +1,4 @@
-/* An outside client of the GASNet tools alone, in C99 and C++. Exit status 0 if all holds. */
+/* An outside client of the GASNet tools alone, in C99 and C++. Exit status 0 if all checks pass. */
 #include <gasnet_tools.h>
 
 int main(void) {
