@@ -19,7 +19,7 @@ class EventPool {
     if (event == nullptr && grow()) event = events_.take();
     return event;
   }
-  void give(hydrant_event* event) noexcept {
+  void release(hydrant_event* event) noexcept {
     if (ThreadLocalPool<EventPool>::is_mine(this)) {
       events_.free_local(event);
     } else {
@@ -71,7 +71,7 @@ void release_event(hydrant_event* event) noexcept {
   event->object = nullptr;
   event->number = 0;
   reset(event->counter);
-  event->pool->give(event);
+  event->pool->release(event);
 }
 
 EventCounts event_counts() noexcept {

@@ -37,7 +37,7 @@ class ValueHandles {
     if (handle != nullptr) handle->home = this;
     return handle;
   }
-  void give(hydrant_valget* handle) noexcept {
+  void release(hydrant_valget* handle) noexcept {
     if (ThreadLocalPool<ValueHandles>::is_mine(this)) {
       handles_.free_local(handle);
     } else {
@@ -124,7 +124,7 @@ gasnet_register_value_t gasnet_wait_syncnb_valget(gasnet_valget_handle_t handle)
   const InCall in_call("gasnet_wait_syncnb_valget");
   gex_Event_Wait(handle->event);
   const gasnet_register_value_t value = handle->value;
-  handle->home->give(handle);
+  handle->home->release(handle);
   return value;
 }
 

@@ -55,7 +55,7 @@ uint64_t refused_operation_count() noexcept;
 
 // The target's part of a move (a hydrant_remote_fn).
 size_t serve_move(void* user, uint32_t from, const hydrant_region_t* pinned, hydrant_range_t range,
-                  const void* args, size_t args_len, void* answer, size_t room);
+                  const void* args, size_t args_len, void* reply, size_t room);
 
 // Vouches for the segment, which stays mapped for the life of the job, so that it may be cached without
 // a source of release events.

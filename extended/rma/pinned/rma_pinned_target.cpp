@@ -15,9 +15,9 @@ namespace hydrant {
 
 namespace {
 
-size_t write_status(void* answer, size_t room, MoveStatus status) noexcept {
+size_t write_status(void* reply, size_t room, MoveStatus status) noexcept {
   if (room == 0) return 0;
-  std::memset(answer, status, 1);
+  std::memset(reply, status, 1);
   return 1;
 }
 
@@ -47,29 +47,29 @@ MoveStatus put_back(uint32_t from, const hydrant_region_t& pinned, hydrant_range
 }  // namespace
 
 size_t serve_move(void*, uint32_t from, const hydrant_region_t* pinned, hydrant_range_t range,
-                  const void* given, size_t given_len, void* answer, size_t room) {
+                  const void* given, size_t given_len, void* reply, size_t room) {
   MoveArgs args{};
-  if (given_len < sizeof args) return write_status(answer, room, kNotDone);
+  if (given_len < sizeof args) return write_status(reply, room, kNotDone);
   std::memcpy(&args, given, sizeof args);
   const auto* rest = static_cast<const std::byte*>(given) + sizeof args;
   const size_t rest_len = given_len - sizeof args;
   switch (args.kind) {
     case MoveArgs::kPut:
-      if (rest_len != range.len) return write_status(answer, room, kNotDone);
-      return write_status(answer, room, write_own(range.addr, rest, range.len) ? kDone : kFault);
+      if (rest_len != range.len) return write_status(reply, room, kNotDone);
+      return write_status(reply, room, write_own(range.addr, rest, range.len) ? kDone : kFault);
     case MoveArgs::kGet: {
-      if (range.len >= room) return write_status(answer, room, kNotDone);
-      std::byte* to = static_cast<std::byte*>(answer) + 1;
+      if (range.len >= room) return write_status(reply, room, kNotDone);
+      std::byte* to = static_cast<std::byte*>(reply) + 1;
       const void* data = read_own(range.addr, to, range.len);
-      if (data == nullptr) return write_status(answer, room, kFault);
+      if (data == nullptr) return write_status(reply, room, kFault);
       if (data != to) std::memcpy(to, data, range.len);
-      return write_status(answer, room, kDone) + range.len;
+      return write_status(reply, room, kDone) + range.len;
     }
     case MoveArgs::kPutBack:
       if (pinned == nullptr || rest_len != args.key_bytes)
-        return write_status(answer, room, kNotDone);
-      return write_status(answer, room, put_back(from, *pinned, range, args, rest));
-    default: return write_status(answer, room, kNotDone);
+        return write_status(reply, room, kNotDone);
+      return write_status(reply, room, put_back(from, *pinned, range, args, rest));
+    default: return write_status(reply, room, kNotDone);
   }
 }
 

@@ -150,14 +150,14 @@ void on_move_done(void* context, hydrant_pin_t pin, const hydrant_remote_outcome
   auto* piece = static_cast<PinnedPiece*>(context);
   piece->remote = pin;
   piece->status = outcome->status;
-  const auto* answer = static_cast<const std::byte*>(outcome->answer);
+  const auto* reply = static_cast<const std::byte*>(outcome->answer);
   if (outcome->called != 0 && outcome->answer_len != 0 &&
-      static_cast<uint8_t>(answer[0]) != kNotDone) {
+      static_cast<uint8_t>(reply[0]) != kNotDone) {
     piece->called = true;
-    piece->fault = static_cast<uint8_t>(answer[0]) == kFault;
+    piece->fault = static_cast<uint8_t>(reply[0]) == kFault;
     if (!piece->part.is_put() && !piece->fault) {
       if (outcome->answer_len == piece->part.bytes + 1) {
-        std::memcpy(piece->part.local, answer + 1, piece->part.bytes);
+        std::memcpy(piece->part.local, reply + 1, piece->part.bytes);
       } else if (piece->buffer.addr != nullptr) {
         // The target has put the data into the buffer.
         std::memcpy(piece->part.local, piece->buffer.addr, piece->part.bytes);
