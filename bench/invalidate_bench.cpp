@@ -63,12 +63,12 @@ constexpr uint32_t kSamplesPerRound = 40;
 
 enum class Call : uint32_t { kMunmap, kMadvise, kMmap, kInvalidate, kFree };
 enum class State : uint32_t { kNever, kCached, kHeld };
-enum class Beside : uint32_t { kNobody, kBareRing, kSameCache };
+enum class Beside : uint32_t { kNone, kBareRing, kSameCache };
 
 struct Request {
   Call call = Call::kMunmap;
   State state = State::kNever;
-  Beside beside = Beside::kNobody;
+  Beside beside = Beside::kNone;
   uint32_t reserved = 0;
   uint64_t bytes = kMapBytes;
 };
@@ -120,7 +120,7 @@ class Subject {
     failure_ = lacking_;
     const OnCore here(0);
     std::optional<RepeatedRegistration> other;
-    if (failure_.empty() && request.beside != Beside::kNobody) {
+    if (failure_.empty() && request.beside != Beside::kNone) {
       if (!big_) big_.emplace(kBigBytes, PageKind::kSmall);
       other.emplace(*big_, request.beside == Beside::kSameCache ? domain_->get() : 0);
     }
@@ -363,8 +363,7 @@ void measure(benchmark::State& state, const Row& row) {
   if (!failure.empty()) state.SkipWithError(failure.c_str());
 }
 
-Request request(Call call, State state, Beside beside = Beside::kNobody,
-                uint64_t bytes = kMapBytes) {
+Request request(Call call, State state, Beside beside = Beside::kNone, uint64_t bytes = kMapBytes) {
   return {call, state, beside, 0, bytes};
 }
 
@@ -414,8 +413,8 @@ std::vector<Row> all_rows() {
                   4 * kMapBytes});
   for (const uint64_t bytes : {kMapBytes, 2 * kMiB}) {
     rows.push_back({"arena/free/bytes:" + std::to_string(bytes),
-                    {"arena", request(Call::kFree, State::kCached, Beside::kNobody, bytes)},
-                    {"arena", request(Call::kFree, State::kNever, Beside::kNobody, bytes)},
+                    {"arena", request(Call::kFree, State::kCached, Beside::kNone, bytes)},
+                    {"arena", request(Call::kFree, State::kNever, Beside::kNone, bytes)},
                     {},
                     {},
                     4 * bytes});
@@ -441,7 +440,7 @@ void add_all_rows() {
   for (const Row& row : all_rows()) {
     std::string refusal = uring_refusal();
     if (refusal.empty()) refusal = memlock_refusal(row.locked_bytes);
-    const bool two_threads = row.ours.request.beside != Beside::kNobody;
+    const bool two_threads = row.ours.request.beside != Beside::kNone;
     if (refusal.empty() && two_threads && usable_cores().size() < 2) refusal = "needs two cores";
     benchmark::RegisterBenchmark(row.name.c_str(),
                                  [=](benchmark::State& state) {

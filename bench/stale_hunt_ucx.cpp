@@ -138,7 +138,7 @@ class UcxCache final : public Cache {
 };
 
 // UCX 1.13 interposes mremap() with a function of four arguments and loses the fifth, the new address.
-bool moves_where_told() {
+bool hint_is_honoured() {
   constexpr size_t kBytes = 8192;
   constexpr int kHow = MAP_PRIVATE | MAP_ANONYMOUS;
   void* from = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, kHow, -1, 0);
@@ -222,7 +222,7 @@ int main_of(int argc, char** argv) {
   if (uring == nullptr || uring->traits().key_bytes > kKeyBytes) return skip(last_error_text());
   UcxCache cache(std::move(uring));
   if (!cache.works()) return skip("ucs_rcache_create failed");
-  if (options.sources.has(Source::kOnto) && !moves_where_told()) {
+  if (options.sources.has(Source::kOnto) && !hint_is_honoured()) {
     std::printf("skipped onto: with UCX's hooks mremap() ignores the new address\n");
     options.sources.drop(Source::kOnto);
   }

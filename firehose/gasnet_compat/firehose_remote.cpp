@@ -335,7 +335,7 @@ void CompatRemote::retry_later(CompatRemoteOp* op) noexcept {
   MutexLock lock(mu_);
   op->declined_ns = now_ns();
   op->retry_ns = op->declined_ns + pause_after(op->declined++);
-  op->told = false;
+  op->room_notified = false;
   op->state = CompatRemoteOp::State::kDeclined;
   declined_.fetch_add(1, std::memory_order_relaxed);
 }
@@ -367,16 +367,16 @@ void CompatRemote::retry() noexcept {
 }
 
 void CompatRemote::room_thunk(void* user, uint32_t peer) {
-  static_cast<CompatRemote*>(user)->flush_releases(peer);
+  static_cast<CompatRemote*>(user)->note_room(peer);
 }
 
 // Retries the node's declined operations earlier, because it may have room; with growing pauses.
-void CompatRemote::flush_releases(uint32_t node) noexcept {
+void CompatRemote::note_room(uint32_t node) noexcept {
   MutexLock lock(mu_);
   for (CompatRemoteOp* op = ops_; op != nullptr; op = op->next) {
     if (op->state != CompatRemoteOp::State::kDeclined || op->pin_request.node != node) continue;
     op->retry_ns = std::min(op->retry_ns, op->declined_ns + pause_after(op->hints++));
-    op->told = true;
+    op->room_notified = true;
   }
 }
 
@@ -390,7 +390,8 @@ void CompatRemote::await_room() noexcept {
   {
     MutexLock lock(mu_);
     for (const CompatRemoteOp* op = ops_; op != nullptr; op = op->next) {
-      if (op->state != CompatRemoteOp::State::kDeclined || (op->told && !polls_on_arrival_))
+      if (op->state != CompatRemoteOp::State::kDeclined ||
+          (op->room_notified && !polls_on_arrival_))
         continue;
       const auto same = std::find_if(list.begin(), list.begin() + n, [&](const Awaited& of) {
         return of.node == op->pin_request.node;

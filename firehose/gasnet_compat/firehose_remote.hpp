@@ -37,8 +37,8 @@ struct CompatRemoteOp {
   uint64_t declined_ns = 0;  // when it was last declined
   uint64_t retry_ns = 0;
   uint32_t declined = 0;
-  uint32_t hints = 0;  // number of room notices from the other node
-  bool told = false;   // a room notice has come since it was declined
+  uint32_t hints = 0;          // number of room notices from the other node
+  bool room_notified = false;  // a room notice has come since it was declined
   State state = State::kAsked;
   bool moved = false;      // a move was made for it
   bool args_made = false;  // and the client's arguments were written
@@ -96,7 +96,7 @@ class CompatRemote {
   void done(CompatRemoteOp* op, hydrant_pin_t pin, bool called) noexcept;
   void retry_later(CompatRemoteOp* op) noexcept HYDRANT_EXCLUDES(mu_);
   void retry() noexcept HYDRANT_EXCLUDES(mu_);
-  void flush_releases(uint32_t node) noexcept HYDRANT_EXCLUDES(mu_);
+  void note_room(uint32_t node) noexcept HYDRANT_EXCLUDES(mu_);
   void await_room() noexcept HYDRANT_EXCLUDES(mu_);
   void run_done() noexcept HYDRANT_EXCLUDES(mu_);
   void look_for_waiting() noexcept HYDRANT_EXCLUDES(mu_);

@@ -379,7 +379,7 @@ void PmixBootstrap::forward_exit(int code, bool is_first, uint64_t deadline_ns) 
   // Half of the time is left for PMIx_Finalize.
   const uint64_t now = now_ns();
   const uint64_t deadline = now + (std::max(deadline_ns, now) - now) / 2;
-  if (is_first) caller_.call([exits = exits_, code] { exits->tell(code); }, deadline);
+  if (is_first) caller_.call([exits = exits_, code] { exits->publish(code); }, deadline);
   exits_->settle(deadline);
 }
 

@@ -75,7 +75,7 @@ pmix_status_t PmixExits::listen() noexcept {
   return status;
 }
 
-pmix_status_t PmixExits::tell(int code) noexcept {
+pmix_status_t PmixExits::publish(int code) noexcept {
   set_info(&published_[0], key_, code);
   set_range(&published_[1]);
   {

@@ -35,7 +35,7 @@ class PmixExits {
   // of PMIx.
   pmix_status_t listen() noexcept;
   // Publishes that this process exits with `code`; settle() waits for the reply.
-  pmix_status_t tell(int code) noexcept;
+  pmix_status_t publish(int code) noexcept;
   // Waits until PMIx has replied to all requests: PMIx reports an error for requests of a process that has
   // exited.
   void settle(uint64_t deadline_ns) noexcept;

@@ -223,7 +223,7 @@ void ExitWatch::serve_words() noexcept {
     bool has_any_exited = false;
     for (size_t i = 0; i < peers.size(); ++i) {
       polled[kFirstPeer + i] = {peers[i].pidfd.get(), POLLIN, 0};
-      has_any_exited |= peers[i].is_gone && !peers[i].is_told;
+      has_any_exited |= peers[i].is_gone && !peers[i].is_end_handled;
     }
     polled.back() = {bootstrap_.forwarded_exit_fd(), POLLIN, 0};
     (void)poll(polled.data(), polled.size(), has_any_exited ? 0 : time_left_ms());
@@ -238,7 +238,7 @@ void ExitWatch::serve_words() noexcept {
     for (size_t i = 0; i < peers.size(); ++i) {
       NodeExitChannel::Peer& peer = peers[i];
       const bool has_ended = polled[kFirstPeer + i].revents != 0 && !peer.pidfd.is_lost();
-      if (!peer.is_told && (peer.is_gone || has_ended)) handle_process(peer);
+      if (!peer.is_end_handled && (peer.is_gone || has_ended)) handle_process(peer);
     }
   }
 }
@@ -338,7 +338,7 @@ void ExitWatch::handle_relayed() noexcept {
 void ExitWatch::handle_process(NodeExitChannel::Peer& peer) noexcept {
   const ProcessExit end = read_process_end(peer.pidfd.get(), peer.pid, peer.start_time);
   peer.pidfd.close();
-  peer.is_told = true;
+  peer.is_end_handled = true;
   const bool killed = end.kind == ProcessExit::Kind::kKilled;
   if (peer.left && !killed) return;
   if (end.kind == ProcessExit::Kind::kExited)

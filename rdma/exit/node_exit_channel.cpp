@@ -195,7 +195,7 @@ bool NodeExitChannel::repair() noexcept {
     }
   }
   for (Peer& peer : peers_) {
-    if (peer.pidfd.number() < 0 && !peer.is_gone && !peer.is_told) watch_again(peer);
+    if (peer.pidfd.number() < 0 && !peer.is_gone && !peer.is_end_handled) watch_again(peer);
   }
   return any;
 }

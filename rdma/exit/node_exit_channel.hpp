@@ -36,10 +36,10 @@ class NodeExitChannel {
     Rank rank = kNoRank;
     pid_t pid = 0;
     uint64_t start_time = 0;
-    KeptDescriptor pidfd = {};  // closed once the process has ended
-    bool is_gone = false;       // repair() has found that the process has ended; no pidfd then
-    bool is_told = false;       // its end has been handled
-    bool left = false;          // it has sent its exit
+    KeptDescriptor pidfd = {};    // closed once the process has ended
+    bool is_gone = false;         // repair() has found that the process has ended; no pidfd then
+    bool is_end_handled = false;  // its end has been handled
+    bool left = false;            // it has sent its exit
     bool published_its_death = false;
     RandomName name{};
   };

@@ -173,7 +173,6 @@ class IbvTransport final : public NetworkTransport {
   Status open_parts() noexcept;
   Status open_ports() noexcept;
   Status open_queues() noexcept;
-  Status open_receiving() noexcept;
   Status measure_inline() noexcept;
   void open_rails() noexcept;
   void log_ports() const noexcept;

@@ -118,12 +118,12 @@ bool ShmTransport::retire(const RingSet& rings, uint32_t* announced, bool* all_h
     if (announced != nullptr) (void)fence();
     return true;
   }
-  return come_back(retired, !fence());
+  return reactivate(retired, !fence());
 }
 
 // Checks the retired rings a last time, and leaves them. Rings with messages (all rings if `all`) become
 // active again; true if none does.
-bool ShmTransport::come_back(RingSet& retired, bool all) noexcept {
+bool ShmTransport::reactivate(RingSet& retired, bool all) noexcept {
   bool all_idle = true;
   for (const Lane lane : kLanes) {
     const auto index = static_cast<uint32_t>(lane);

@@ -312,7 +312,7 @@ bool ShmTransport::stop_receiving(uint32_t index) noexcept {
   const uint64_t bit = uint64_t{1} << (index % 64);
   const uint64_t before = living_[index / 64].fetch_and(~bit, std::memory_order_acq_rel);
   if ((before & bit) == 0) return false;
-  counts_.buried.fetch_add(1, std::memory_order_relaxed);
+  counts_.disconnected.fetch_add(1, std::memory_order_relaxed);
   for (const Lane lane : {Lane::kRequest, Lane::kReply}) {
     in(index, lane).lost.store(true, std::memory_order_release);
     active_[static_cast<uint32_t>(lane)][index / 64].fetch_and(~bit, std::memory_order_acq_rel);
@@ -351,7 +351,7 @@ ShmTransport::Counts ShmTransport::counts() const noexcept {
   now.rings_retired = counts_.rings_retired.load(std::memory_order_relaxed);
   now.fences = counts_.fences.load(std::memory_order_relaxed);
   now.sleeps = counts_.sleeps.load(std::memory_order_relaxed);
-  now.buried = counts_.buried.load(std::memory_order_relaxed);
+  now.disconnected = counts_.disconnected.load(std::memory_order_relaxed);
   return now;
 }
 

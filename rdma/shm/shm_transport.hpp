@@ -80,7 +80,7 @@ class ShmTransport final : public Transport {
     uint64_t rings_retired = 0;
     uint64_t fences = 0;
     uint64_t sleeps = 0;
-    uint64_t buried = 0;
+    uint64_t disconnected = 0;
   };
   Counts counts() const noexcept;
   uint32_t active_rings() const noexcept;
@@ -146,7 +146,7 @@ class ShmTransport final : public Transport {
   void activate(uint32_t from, Lane lane) noexcept;
   void review() noexcept;
   bool retire(const RingSet& rings, uint32_t* announced, bool* all_held) noexcept;
-  bool come_back(RingSet& retired, bool all) noexcept;
+  bool reactivate(RingSet& retired, bool all) noexcept;
   bool fence() noexcept;
   bool any_doorbell() const noexcept;
   void publish_processor() noexcept;
@@ -181,7 +181,7 @@ class ShmTransport final : public Transport {
   // Relaxed; updated only on slow paths.
   struct AtomicCounts {
     std::atomic<uint64_t> doorbells_rung{0}, handled_doorbells{0}, rings_retired{0}, fences{0},
-        sleeps{0}, buried{0};
+        sleeps{0}, disconnected{0};
   };
   AtomicCounts counts_;
 };

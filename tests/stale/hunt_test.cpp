@@ -67,7 +67,7 @@ class StaleHunt : public ::testing::Test {
     // A thread that has caught a signal ends with a munmap() under ThreadSanitizer's lock. Next to watched
     // memory the call waits for the reader thread, which needs that lock.
     options.sources.drop(Source::kSignal);
-    options.stopped = HuntOptions::Stopped::kNobody;
+    options.stopped = HuntOptions::Stopped::kNone;
 #endif
     std::string error;
     const std::unique_ptr<Cache> subject = make_hydrant_cache(cache, &error);

@@ -90,12 +90,12 @@ int RemoteTarget::send_to(uint32_t peer) noexcept {
     break;
   }
   uint64_t reclaim = 0;
-  bool tell = false;
+  bool is_lease_due = false;
   Lease lease{};
   {
     MutexLock lock(exports_mu_);
     reclaim = std::exchange(notices_[peer].reclaim_bytes, 0);
-    tell = std::exchange(notices_[peer].lease, false);
+    is_lease_due = std::exchange(notices_[peer].lease, false);
     bool is_region = false;
     lease = {leases_.lease(peer), max_lease(&is_region), leases_.number(peer), 0};
     if (is_region) lease.flags |= kMaxIsRegion;
@@ -114,7 +114,7 @@ int RemoteTarget::send_to(uint32_t peer) noexcept {
       notices_[peer].reclaiming = false;
     }
   }
-  if (tell) {
+  if (is_lease_due) {
     Message message;
     message.add(header(Type::kLease));
     message.add(lease);

@@ -137,12 +137,12 @@ void NodeMemory::detach() noexcept {
 NodeMemory::~NodeMemory() { detach(); }
 
 Status NodeMemory::reserve(uint64_t offset, uint64_t bytes, const char* what,
-                           Whose whose) noexcept {
+                           Owner owner) noexcept {
   const uint64_t first = offset / kPageBytes * kPageBytes;
   const uint64_t end = (offset + bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
   const int fd = fd_.get();
-  if (fd < 0) return populate(first, end - first, what, whose);
-  const Status reserved = whose == Whose::kOurs
+  if (fd < 0) return populate(first, end - first, what, owner);
+  const Status reserved = owner == Owner::kOurs
                               ? reserver_.reserve(fd, first, end - first, what)
                               : reserver_.reserve_unchecked(fd, first, end - first, what);
 #ifdef MADV_POPULATE_WRITE
@@ -156,8 +156,8 @@ Status NodeMemory::reserve(uint64_t offset, uint64_t bytes, const char* what,
 // Used after the program has closed the descriptor. From Linux 5.14 on, the mapping allocates pages too, and
 // fails as well if none are left.
 Status NodeMemory::populate(uint64_t first, uint64_t bytes, const char* what,
-                            Whose whose) noexcept {
-  if (whose == Whose::kOurs) {
+                            Owner owner) noexcept {
+  if (owner == Owner::kOurs) {
     const Status allowed = reserver_.allow(bytes, what);
     if (allowed != Status::kOk) return allowed;
   }
@@ -177,39 +177,39 @@ Status NodeMemory::populate(uint64_t first, uint64_t bytes, const char* what,
               what, static_cast<unsigned long long>(bytes), fd_.number(), errno_text(failed));
 }
 
-Status NodeMemory::have_ring(uint32_t from, uint32_t to, Lane lane, Whose whose) noexcept {
+Status NodeMemory::allocate_ring(uint32_t from, uint32_t to, Lane lane, Owner owner) noexcept {
   const CancellationDisabled guard;
   constexpr const char* kWhat = "a ring between two ranks";
   const Status control =
-      reserve(layout_.control(from, to, lane), sizeof(RingControl), kWhat, whose);
+      reserve(layout_.control(from, to, lane), sizeof(RingControl), kWhat, owner);
   if (control != Status::kOk) return control;
   const uint64_t bytes = uint64_t{kRingLines[static_cast<uint32_t>(lane)]} * kLineBytes;
-  return reserve(layout_.lines(from, to, lane), bytes, kWhat, whose);
+  return reserve(layout_.lines(from, to, lane), bytes, kWhat, owner);
 }
 
-Status NodeMemory::have_cells(uint32_t from, Lane lane, uint32_t cell, Whose whose) noexcept {
+Status NodeMemory::allocate_cells(uint32_t from, Lane lane, uint32_t cell, Owner owner) noexcept {
   const CancellationDisabled guard;
   constexpr const char* kWhat = "buffers for messages";
-  const Status receipts = reserve(layout_.pool(from, lane), kReceiptsBytes, kWhat, whose);
+  const Status receipts = reserve(layout_.pool(from, lane), kReceiptsBytes, kWhat, owner);
   if (receipts != Status::kOk) return receipts;
   const bool small = cell < kSmallCells;
   const CellClass& kind = kCellClasses[small ? 0 : 1];
   const uint32_t base = small ? 0 : kSmallCells;
   const uint32_t first = base + (cell - base) / kind.chunk * kind.chunk;
-  return reserve(layout_.cell(from, lane, first), uint64_t{kind.chunk} * kind.bytes, kWhat, whose);
+  return reserve(layout_.cell(from, lane, first), uint64_t{kind.chunk} * kind.bytes, kWhat, owner);
 }
 
 Status NodeMemory::reserve_ring(uint32_t from, uint32_t to, Lane lane) noexcept {
-  return have_ring(from, to, lane, Whose::kOurs);
+  return allocate_ring(from, to, lane, Owner::kOurs);
 }
 Status NodeMemory::reserve_cells(uint32_t from, Lane lane, uint32_t cell) noexcept {
-  return have_cells(from, lane, cell, Whose::kOurs);
+  return allocate_cells(from, lane, cell, Owner::kOurs);
 }
 Status NodeMemory::touch_ring(uint32_t from, uint32_t to, Lane lane) noexcept {
-  return have_ring(from, to, lane, Whose::kTheirs);
+  return allocate_ring(from, to, lane, Owner::kTheirs);
 }
 Status NodeMemory::touch_cells(uint32_t from, Lane lane, uint32_t cell) noexcept {
-  return have_cells(from, lane, cell, Whose::kTheirs);
+  return allocate_cells(from, lane, cell, Owner::kTheirs);
 }
 
 uint64_t NodeMemory::reserved_bytes() const noexcept {

@@ -71,12 +71,12 @@ class NodeMemory {
   T* at(uint64_t offset) const noexcept {
     return static_cast<T*>(static_cast<void*>(base_ + offset));
   }
-  enum class Whose : bool { kOurs, kTheirs };
-  Status reserve(uint64_t offset, uint64_t bytes, const char* what, Whose whose) noexcept;
-  Status have_ring(uint32_t from, uint32_t to, Lane lane, Whose whose) noexcept;
-  Status have_cells(uint32_t from, Lane lane, uint32_t cell, Whose whose) noexcept;
+  enum class Owner : bool { kOurs, kTheirs };
+  Status reserve(uint64_t offset, uint64_t bytes, const char* what, Owner owner) noexcept;
+  Status allocate_ring(uint32_t from, uint32_t to, Lane lane, Owner owner) noexcept;
+  Status allocate_cells(uint32_t from, Lane lane, uint32_t cell, Owner owner) noexcept;
   Status map(int fd, uint64_t bytes) noexcept;
-  Status populate(uint64_t first, uint64_t bytes, const char* what, Whose whose) noexcept;
+  Status populate(uint64_t first, uint64_t bytes, const char* what, Owner owner) noexcept;
 
   NodeLayout layout_{0};
   std::byte* base_ = nullptr;

@@ -97,7 +97,7 @@ void told(gex_Rank_t owner, uint32_t slot, std::byte* at, uint32_t generation) {
 
 void fill(const Owned& mine, uint32_t slot) {
   for (size_t i = 0; i < kSlotBytes / 8; ++i) {
-    const uint64_t word = tag(me, kNobody, slot, mine.generation, i);
+    const uint64_t word = tag(me, kNoRank, slot, mine.generation, i);
     std::memcpy(mine.at + 8 * i, &word, sizeof word);
   }
 }
@@ -107,7 +107,7 @@ void check(const Owned& mine, uint32_t slot) {
     for (size_t i = 0; i < slice_words(); ++i) {
       const size_t at = rank * slice_words() + i;
       const bool is_put = rank < size && rank != me && i < half_words();
-      const uint64_t wanted = tag(me, is_put ? rank : kNobody, slot, mine.generation, at);
+      const uint64_t wanted = tag(me, is_put ? rank : kNoRank, slot, mine.generation, at);
       uint64_t word = 0;
       std::memcpy(&word, mine.at + 8 * at, sizeof word);
       if (word != wanted)
@@ -355,7 +355,7 @@ void hunt_stale(double seconds, uint64_t seed, const char* mutant) {
   std::printf("rank %u of %u by %d\n", me, size, static_cast<int>(getpid()));
   std::fflush(stdout);
   chance.seed(seed * 16 + me);
-  static_assert(sizeof(Told) == 16 && kMaxRanks <= kNobody);
+  static_assert(sizeof(Told) == 16 && kMaxRanks <= kNoRank);
   std::memset(static_cast<void*>(board(me)), 0, sizeof(Told) * kMaxRanks * kSlots);
   for (uint32_t slot = 0; slot < kSlots; ++slot) {
     owned[slot].at = first_memory(way_of(slot));

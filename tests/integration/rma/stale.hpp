@@ -46,7 +46,7 @@ inline uint64_t tag(gex_Rank_t owner, gex_Rank_t from, uint32_t slot, uint32_t g
   return uint64_t{generation} << 32 | uint64_t{owner} << 28 | uint64_t{from} << 24 |
          uint64_t{slot} << 16 | (word & 0xffff);
 }
-inline constexpr gex_Rank_t kNobody = 15;
+inline constexpr gex_Rank_t kNoRank = 15;
 
 // Replaces the slot's memory; returns its new address, or null.
 std::byte* change_memory(Way way, std::byte* now);

@@ -52,7 +52,7 @@ struct HuntOptions {
   // Number of threads that only pin memory of other threads.
   uint32_t bystander_threads = 0;
   // Threads that are stopped now and then at any point (stutter.hpp).
-  enum class Stopped : uint8_t { kNobody, kBystanders, kOwners } stopped = Stopped::kNobody;
+  enum class Stopped : uint8_t { kNone, kBystanders, kOwners } stopped = Stopped::kNone;
   // Called about once a second from the thread that called run_hunt().
   std::function<void(const struct HuntCounts&)> progress;
 };

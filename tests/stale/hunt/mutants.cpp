@@ -26,7 +26,7 @@ struct MutantRow {
   SourceSet sources;
   uint32_t slots;
   uint32_t bystander_threads = 0;
-  Stopped stopped = Stopped::kNobody;
+  Stopped stopped = Stopped::kNone;
   size_t slot_bytes = size_t{64} << 10;
   HydrantCacheOptions cache{};
 };
@@ -56,7 +56,7 @@ const MutantRow kMutantRows[] = {
      {Source::kMadvise},
      2,
      2,
-     Stopped::kNobody,
+     Stopped::kNone,
      size_t{4} << 20},
     // Only the first raw call of a process can show it, so each hunt needs a new process.
     {Mutant::kReadFirst, Needs::kHooks, kDelayUs, {Source::kMmap, Source::kFixed}, 24},

@@ -49,7 +49,7 @@ TEST_F(Calls, InvalidRequestsAreRefused) {
 }
 
 TEST_F(Calls, CallsBeforeInitAndToADeadPeerFail) {
-  transport->buried.insert(1);
+  transport->disconnected.insert(1);
   expect_error(to_c(Status::kBroken), "rank 1 is gone",
                [&] { return gex_AM_RequestShort0(team(), 1, kShort0, 0); });
   job().state = JobState::kNew;

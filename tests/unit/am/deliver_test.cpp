@@ -107,7 +107,8 @@ TEST_F(DeliverDeathTest, PayloadsLongerThanTheirRoomEndTheJob) {
 }
 
 TEST_F(DeliverDeathTest, UnregisteredHandlersEndTheJob) {
-  EXPECT_DEATH(arrive(message({.handler = kNobody}, 0)), "handler 210, which is not registered");
+  EXPECT_DEATH(arrive(message({.handler = kUnregisteredHandler}, 0)),
+               "handler 210, which is not registered");
   EXPECT_DEATH(arrive(message({.handler = 0}, 0)), "handler 0, which is not registered");
   EXPECT_DEATH(arrive(message({.handler = kShort2, .nargs = 1}, 4)),
                "1 arguments for handler 201 \\(noted\\), which is registered with 2");

@@ -34,7 +34,7 @@ class FakeTransport : public Transport {
   bool can_write = false;      // write() reaches the peer's memory
   Status write_fails = Status::kOk;
   bool maps = false;  // mapped() returns the peer's own address
-  std::set<Rank> buried;
+  std::set<Rank> disconnected;
   std::deque<SentMessage> arriving;  // what poll() delivers
 
   // ---- results ----
@@ -50,7 +50,7 @@ class FakeTransport : public Transport {
   uint32_t cell_bytes() const noexcept override { return kCell; }
 
   Status reserve(Rank peer, Lane lane, uint32_t bytes, Outgoing* room) noexcept override {
-    if (buried.count(peer) != 0) return fail(Status::kBroken, "rank %u is gone", peer);
+    if (disconnected.count(peer) != 0) return fail(Status::kBroken, "rank %u is gone", peer);
     if (bytes > kInline) return fail(Status::kBadArg, "%u bytes", bytes);
     if (lets_through > 0) {
       --lets_through;
@@ -121,7 +121,7 @@ class FakeTransport : public Transport {
   void sleep(uint64_t, const WakeCondition&) noexcept override {}
   void wake_peer(Rank) noexcept override {}
   void wake() noexcept override {}
-  void disconnect(Rank peer) noexcept override { buried.insert(peer); }
+  void disconnect(Rank peer) noexcept override { disconnected.insert(peer); }
 
   // Delivers head and payload in blocks of their exact sizes, so that AddressSanitizer detects reads
   // beyond their ends. Heads lie at 8 modulo 16, as transports place them.

@@ -46,7 +46,7 @@ class JobFixture : public ::testing::Test {
   static constexpr gex_AM_Index_t kShort2 = 201;
   static constexpr gex_AM_Index_t kMedium1 = 202;
   static constexpr gex_AM_Index_t kLong1 = 203;
-  static constexpr gex_AM_Index_t kNobody = 210;
+  static constexpr gex_AM_Index_t kUnregisteredHandler = 210;
 
   void SetUp() override {
     Job& the_job = job();

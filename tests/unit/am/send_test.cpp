@@ -73,7 +73,7 @@ TEST_F(Send, StartedImmediateLongIsSentCompletely) {
 TEST_F(Send, CellIsReturnedWhenThePeerIsDead) {
   const auto data = pattern(3000);
   // take_cell() succeeds, reserve() does not.
-  transport->buried.insert(2);
+  transport->disconnected.insert(2);
   EXPECT_EQ(
       gex_AM_RequestMedium1(team(), 2, kMedium1, data.data(), data.size(), GEX_EVENT_NOW, 0, 1),
       to_c(Status::kBroken));

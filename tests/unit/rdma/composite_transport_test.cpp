@@ -19,7 +19,7 @@ class FakeNetwork final : public NetworkTransport {
     std::vector<Rank> sent;
     std::vector<Rank> cells_taken;
     std::vector<Rank> cells_dropped;
-    std::vector<Rank> buried;
+    std::vector<Rank> disconnected;
     std::atomic<uint32_t> arriving{0};
     std::atomic<uint32_t> prepared{0};
     bool has_duty = false;  // arm_events() returns false
@@ -93,7 +93,7 @@ class FakeNetwork final : public NetworkTransport {
   void wake_peer(Rank) noexcept override {}
   void wake() noexcept override {}
   void flush(uint64_t) noexcept override { seen_.is_flushed = true; }
-  void disconnect(Rank peer) noexcept override { seen_.buried.push_back(peer); }
+  void disconnect(Rank peer) noexcept override { seen_.disconnected.push_back(peer); }
 
   int notice_fd() const noexcept override { return seen_.has_message ? seen_.fd : -1; }
   void take_notices() noexcept override {
@@ -159,7 +159,7 @@ TEST_F(CompositeTransportTest, EachPeerIsReachedByItsOwn) {
   EXPECT_EQ(seen.cells_taken, (std::vector<Rank>{2, 3}));
   EXPECT_EQ(seen.cells_dropped, (std::vector<Rank>{3}));
   both->disconnect(3);
-  EXPECT_EQ(seen.buried, (std::vector<Rank>{3}));
+  EXPECT_EQ(seen.disconnected, (std::vector<Rank>{3}));
   both->flush(0);
   EXPECT_TRUE(seen.is_flushed);
 }
@@ -177,7 +177,7 @@ TEST_F(CompositeTransportTest, PinnedOperationsUseTheFarTransport) {
   EXPECT_EQ(seen.got_from, seen.put_to);
   EXPECT_EQ(both->peer_capabilities(1) & Transport::kPinned, 0u);
   both->disconnect(1);
-  EXPECT_EQ(seen.buried, (std::vector<Rank>{1}));
+  EXPECT_EQ(seen.disconnected, (std::vector<Rank>{1}));
 }
 
 TEST_F(CompositeTransportTest, CapabilitiesArePerPeer) {

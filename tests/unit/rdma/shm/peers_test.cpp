@@ -22,7 +22,7 @@ TEST(ShmPeers, DisconnectedPeerNeitherSendsNorReceives) {
   ASSERT_EQ(pair.a.try_send(1, Lane::kRequest, 1, 1), Status::kOk);
   pair.b.transport->disconnect(0);
   pair.b.transport->disconnect(0);
-  EXPECT_EQ(pair.b.transport->counts().buried, 1u);
+  EXPECT_EQ(pair.b.transport->counts().disconnected, 1u);
   EXPECT_EQ(pair.poll_b(), 0u);
   EXPECT_EQ(pair.b.try_send(0, Lane::kReply, 1, 1), Status::kBroken);
   EXPECT_NE(std::string(last_error_text()).find("rank 0"), std::string::npos);
@@ -67,7 +67,7 @@ TEST(ShmPeers, AnyThreadMayDisconnectAtAnyTime) {
       if (sent % 2 != 0) other.transport->poll(others, 4, false);
     }
     undertaker.join();
-    EXPECT_EQ(self.transport->counts().buried, 1u);
+    EXPECT_EQ(self.transport->counts().disconnected, 1u);
     while (other.transport->poll(others, 100, false) != 0) {
     }
     // Each is there once.
@@ -117,7 +117,7 @@ TEST_F(ShmCorruptMemory, EveryMalformedWordDisconnects) {
     ASSERT_EQ(pair.poll_b(), 1u);
     word_at(pair.a, 0, 1, Lane::kRequest, 1).store(lie);
     pair.poll_b();
-    EXPECT_EQ(pair.b.transport->counts().buried, 1u) << std::hex << lie;
+    EXPECT_EQ(pair.b.transport->counts().disconnected, 1u) << std::hex << lie;
     EXPECT_EQ(pair.b.try_send(0, Lane::kRequest, 1, 1), Status::kBroken);
   }
 }
@@ -130,7 +130,7 @@ TEST_F(ShmCorruptMemory, MessagePastRingEndDisconnects) {
   }
   word_at(pair.a, 0, 1, Lane::kRequest, 255).store(shm::MessageWord::make(255, 2, 1, 0));
   pair.poll_b();
-  EXPECT_EQ(pair.b.transport->counts().buried, 1u);
+  EXPECT_EQ(pair.b.transport->counts().disconnected, 1u);
 }
 
 TEST_F(ShmCorruptMemory, ReaderPastWriterDisconnects) {
@@ -141,7 +141,7 @@ TEST_F(ShmCorruptMemory, ReaderPastWriterDisconnects) {
   }
   pair.b.memory.control(0, 1, Lane::kRequest).taken.store(shm::kRingLines[0] + 1);
   EXPECT_EQ(pair.a.try_send(1, Lane::kRequest, 1, 1), Status::kBroken);
-  EXPECT_EQ(pair.a.transport->counts().buried, 1u);
+  EXPECT_EQ(pair.a.transport->counts().disconnected, 1u);
   EXPECT_EQ(pair.a.try_send(1, Lane::kReply, 1, 1), Status::kBroken);
 }
 
@@ -310,7 +310,7 @@ TEST(ShmPeers, KilledPeerLeavesNothing) {
     while (self.transport->poll(inbox, 16, false) != 0) {
     }
     self.transport->disconnect(1);
-    EXPECT_EQ(self.transport->counts().buried, 1u);
+    EXPECT_EQ(self.transport->counts().disconnected, 1u);
     EXPECT_EQ(self.try_send(1, Lane::kRequest, 1, 1), Status::kBroken);
   }
   close(fd);

@@ -106,7 +106,7 @@ void exchange_at_random(bool imitate, uint32_t seed) {
   while (pair.poll_b() != 0) {
   }
   EXPECT_EQ(received, sent);
-  EXPECT_EQ(pair.b.transport->counts().buried, 0u);
+  EXPECT_EQ(pair.b.transport->counts().disconnected, 0u);
 }
 
 TEST(ShmRing, RandomLengthsArriveInOrder) {
