@@ -3,7 +3,7 @@
 //
 // The notifier of a domain adds the range here and then shuts the gates of overlapping regions (gate.hpp),
 // both without a lock. The next holder of the mutex takes the ranges and forgets them in the tables, before
-// it reads any table. docs/pin_cache.md, "Told without the mutex", has the argument;
+// it reads any table. docs/pin_cache.md, "Invalidated without the mutex", has the argument;
 // tests/model/owed_protocol_test.cpp explores it.
 //
 // Threads: add() and any() from any thread, also in a signal handler; they never wait. The rest under the
