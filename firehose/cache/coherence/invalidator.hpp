@@ -7,7 +7,7 @@
 // The holder of the mutex may be the thread that a signal handler has interrupted, and the handler may
 // release memory. Its call returns when the monitor's reader has read the report and notified this domain. So
 // the notifier waits for no holder: it leaves the range to the next one (pending_ranges.hpp), and shuts the
-// gates that hits come through. docs/pin_cache.md, "Invalidated without the mutex", argues why that is enough.
+// gates that hits come through. docs/pin_cache.md, "Invalidated without the mutex", argues why that suffices.
 //
 // Invariant: when forget() has returned, no hit finds a region that overlapped the range before, and no
 // registration that was under way there is published.
