@@ -1,6 +1,7 @@
 // Explores every interleaving of a sending rank and one that goes idle and sleeps, with store buffers
 // (docs/wire_format_shm.md, "A message to an idle ring is noticed", "A sleeper is woken"): no rank sleeps for
-// ever while a message waits. Then each rule is left out in turn, and the same search must find the lost wakeup.
+// ever while a message waits. Then each rule is left out in turn, and the same search must find the lost
+// wakeup.
 //
 // It shares no code with rdma/shm: the rules are written again by hand. Memory: the number of messages in the
 // ring, whether the reader polls the ring (attention), the bell, the sleep word, and a word that the sender
