@@ -206,7 +206,7 @@ TEST_F(IbvConnection, ForeignAddressesAreRejectedWithAnError) {
 
 TEST_F(IbvConnection, OtherSettingsAreRefusedWithAText) {
   IbvWorld world(2);
-  change_card(world, 1,
+  change_endpoint(world, 1,
               [](ibv::EndpointAddress& endpoint) { endpoint.connection_parameters.credits = 7; });
   EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kBroken);
   EXPECT_THAT(last_error_text(),
@@ -216,7 +216,7 @@ TEST_F(IbvConnection, OtherSettingsAreRefusedWithAText) {
 
 TEST_F(IbvConnection, OtherLinksAreRefusedWithAText) {
   IbvWorld world(2);
-  change_card(world, 1, [](ibv::EndpointAddress& endpoint) { endpoint.address.is_ethernet = 0; });
+  change_endpoint(world, 1, [](ibv::EndpointAddress& endpoint) { endpoint.address.is_ethernet = 0; });
   EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kBroken);
   EXPECT_THAT(last_error_text(), HasSubstr("InfiniBand"));
 }
