@@ -206,8 +206,8 @@ TEST_F(IbvConnection, ForeignAddressesAreRejectedWithAnError) {
 
 TEST_F(IbvConnection, OtherSettingsAreRefusedWithAText) {
   IbvWorld world(2);
-  change_endpoint(world, 1,
-              [](ibv::EndpointAddress& endpoint) { endpoint.connection_parameters.credits = 7; });
+  change_endpoint(
+      world, 1, [](ibv::EndpointAddress& endpoint) { endpoint.connection_parameters.credits = 7; });
   EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kBroken);
   EXPECT_THAT(last_error_text(),
               AllOf(HasSubstr("other settings"), HasSubstr("7 credits, not 32")));
@@ -216,7 +216,8 @@ TEST_F(IbvConnection, OtherSettingsAreRefusedWithAText) {
 
 TEST_F(IbvConnection, OtherLinksAreRefusedWithAText) {
   IbvWorld world(2);
-  change_endpoint(world, 1, [](ibv::EndpointAddress& endpoint) { endpoint.address.is_ethernet = 0; });
+  change_endpoint(world, 1,
+                  [](ibv::EndpointAddress& endpoint) { endpoint.address.is_ethernet = 0; });
   EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kBroken);
   EXPECT_THAT(last_error_text(), HasSubstr("InfiniBand"));
 }
