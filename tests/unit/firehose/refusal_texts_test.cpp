@@ -428,7 +428,7 @@ const Row kNothing[] = {
        return s.take(hydrant_try_pin(s.domain(), s.arena().page(0), 1, 0));
      },
      GASNET_ERR_NOT_READY,
-     {"nothing that is pinned", "hydrant_pin() registers it"}},
+     {"no pinned region covers", "hydrant_pin() registers it"}},
     {"PartWithoutAPin",
      [](Scene& s) {
        s.create_small(64);

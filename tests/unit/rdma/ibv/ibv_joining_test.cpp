@@ -36,7 +36,7 @@ TEST_F(IbvJoining, AddressNamesItsRank) {
   std::byte small[87];
   size_t bytes = 0;
   EXPECT_EQ(world[0].transport->group_address(small, &bytes), Status::kBadArg);
-  EXPECT_THAT(last_error_text(), HasSubstr("88 bytes, there is room for 87"));
+  EXPECT_THAT(last_error_text(), HasSubstr("88 bytes, the buffer 87"));
   EXPECT_EQ(bytes, 0U);
 }
 

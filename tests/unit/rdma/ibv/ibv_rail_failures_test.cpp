@@ -143,7 +143,7 @@ TEST_F(IbvRailFailures, UnopenableRailIsLeftOut) {
     Call call;
     uint64_t nth;  // which of its calls is the second port's of the first rank
     const char* text;
-  } const cases[] = {{Call::kCreateCq, 2, "no completion queue"},
+  } const cases[] = {{Call::kCreateCq, 2, "cannot create a completion queue"},
                      {Call::kRegMr, 1, "a rail's fences"}};
   for (const auto& one : cases) {
     fake_verbs::reset();
