@@ -235,7 +235,7 @@ Status MlockRegistrar::count(MemoryRange range, LockedRanges* locked, uint64_t* 
   counts.each_not_own(range,
                       [&](MemoryRange run) { locked->find(calls_, run, traits_.granule_bytes); });
   if (!counts.reserve(range, locked->size())) return fail_no_counts(range);
-  *stamp = counts.add(range);
+  *stamp = counts.add(range);  // ends the mark of kept pages that were unlocked since
   for (const auto& locked_part : *locked) counts.keep(locked_part.range);
   return Status::kOk;
 }

@@ -8,7 +8,8 @@
 // out; locking them has no effect.
 //
 // Locks of the program. The kernel does not report whose lock a page has. Pages that are locked before their
-// first pin are not locked again, and stay locked after their last unpin; where locked and other pages
+// first pin are not locked again, and stay locked after their last unpin, unless a later pin finds that the
+// program has unlocked them: it locks them, and their last unpin unlocks them. Where locked and other pages
 // alternate more than 64 times in one pin, some of the others stay locked as well. Where the kernel does not
 // show what is locked in whole (locked_ranges.hpp), a pin makes the program's lock on fault a plain one.
 // Pins of another registrar of this kind look like locks of the program: pages that both have pinned may stay

@@ -22,6 +22,7 @@ uint64_t PagePinCounts::add(MemoryRange range) noexcept {
   for (uintptr_t at = range.addr; at < range.end();) {
     if (it != intervals_.end() && it->first == at) {
       ++it->second.count;
+      it->second.kept = 0;
     } else {
       const uintptr_t gap_end =
           it == intervals_.end() ? range.end() : std::min(it->first, range.end());

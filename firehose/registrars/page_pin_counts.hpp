@@ -38,6 +38,7 @@ class PagePinCounts {
 
   // Adds one to the count of every page of `range`. Requires: range.valid(), not reaching the top of the
   // address space, and reserve(). Cost: O(log n + intervals touched).
+  // No page of `range` is kept afterwards: keep() follows for those that are still locked.
   // Returns the pin's stamp, which is not kNoStamp.
   uint64_t add(MemoryRange range) noexcept;
 
@@ -50,7 +51,8 @@ class PagePinCounts {
         each);
   }
 
-  // Marks the pages of `range` as kept until their count becomes 0. Requires: covers(range), and reserve().
+  // Marks the pages of `range` as kept until their count becomes 0, or add() adds to it.
+  // Requires: covers(range), and reserve().
   void keep(MemoryRange range) noexcept;
 
   // The pins of all pages of `range` have lost their memory: the counts become 0, and no later remove_to()

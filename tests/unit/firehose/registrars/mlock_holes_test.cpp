@@ -118,12 +118,12 @@ struct Model {
   int counts[kPagesWithHoles] = {};
   int unmapped[kPagesWithHoles] = {};  // pins of memory whose end was reported
   bool locked[kPagesWithHoles] = {};
-  bool kept[kPagesWithHoles] = {};  // the program locked it before its first pin
+  bool kept[kPagesWithHoles] = {};  // the program locked it: before its first pin, as of late
   bool left[kPagesWithHoles] = {};  // the last unpin left it as it was
 
   void pin(const KernelWithHoles& kernel, size_t first, size_t n, bool populate_fails) {
     size_t i = first;
-    for (; i < first + n; ++i) kept[i] = counts[i] == 0 ? locked[i] : kept[i];
+    for (; i < first + n; ++i) kept[i] = locked[i] && (counts[i] == 0 || kept[i]);
     for (i = first; i < first + n && !kernel.hole[i]; ++i) locked[i] = true;
     const bool pinned = i == first + n && !populate_fails;
     for (i = first; i < first + n; ++i) ++counts[i];
@@ -221,12 +221,13 @@ TEST_F(MlockHoles, RandomPinsUnpinsFailuresAndHolesAgreeWithTheModel) {
         model.unmap(first, n);
         break;
       }
-      // The program's own calls, on pages that are not pinned.
+      // The program's own calls, on pages that are not pinned, and unlocking what it has locked.
       case 8:
       case 9: {
         const bool lock = random() % 2 == 0;
         for (size_t i = first; i < first + n; ++i) {
-          if (model.counts[i] == 0 && !kernel_.hole[i]) kernel_.locked[i] = model.locked[i] = lock;
+          const bool is_programs = model.counts[i] == 0 || (!lock && model.kept[i]);
+          if (is_programs && !kernel_.hole[i]) kernel_.locked[i] = model.locked[i] = lock;
         }
         break;
       }

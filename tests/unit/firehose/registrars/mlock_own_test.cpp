@@ -87,6 +87,18 @@ TEST_F(MlockOwn, PinAfterTheProgramsUnlockOwnsTheLock) {
   EXPECT_EQ(count_locked(), 0u);
 }
 
+TEST_F(MlockOwn, PagesThatTheProgramUnlockedWhilePinnedAreUnlockedAtTheirLastUnpin) {
+  ASSERT_TRUE(lock(memory_.pages(0, 6)));
+  ASSERT_TRUE(pin(0, 6));
+  ASSERT_TRUE(unlock(memory_.pages(0, 4)));
+  ASSERT_TRUE(pin(2, 8));
+  EXPECT_EQ(count_locked(), 8u);
+  ASSERT_TRUE(unpin(0, 6));
+  ASSERT_TRUE(unpin(2, 8));
+  EXPECT_TRUE(locked(4) && locked(5)) << "the program's locks";
+  EXPECT_EQ(count_locked(), 2u);
+}
+
 // More alternations than are distinguished: the pages between stay locked, and no lock is lost.
 TEST_F(MlockOwn, ManyLockedPagesAmongOthersAllStayLocked) {
   constexpr size_t kMany = 1024;

@@ -63,6 +63,18 @@ TEST_F(PageCountsTest, RemoveOmitsKeptPages) {
   EXPECT_EQ(gone.size(), 1u);
 }
 
+TEST_F(PageCountsTest, NewPinEndsTheMarkOfKeptPages) {
+  std::vector<MemoryRange> gone;
+  add({0x1000, 0x4000});
+  counts_.keep({0x1000, 0x4000});
+  add({0x2000, 0x2000});
+  counts_.keep({0x3000, 0x1000});
+  counts_.remove({0x2000, 0x2000}, [](MemoryRange) {});
+  counts_.remove({0x1000, 0x4000}, [&](MemoryRange range) { gone.push_back(range); });
+  EXPECT_EQ(gone, (std::vector<MemoryRange>{{0x2000, 0x1000}}));
+  EXPECT_EQ(counts_.intervals(), 0u);
+}
+
 TEST_F(PageCountsTest, PinsOfUnmappedMemoryEndFirstAndAreNotReported) {
   std::vector<MemoryRange> gone;
   const auto note = [&](MemoryRange range) { gone.push_back(range); };
