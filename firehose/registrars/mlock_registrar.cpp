@@ -87,17 +87,19 @@ class MlockRegistrar final : public Registrar {
   // pages of it were being unlocked for too long.
   Status count(MemoryRange range, LockedRanges* locked, uint64_t* stamp) noexcept
       HYDRANT_EXCLUDES(mu_);
-  // Subtracts one from the count of each page and unlocks pages with count 0. *error is the errno of munlock,
-  // 0 on success. False if not all of `range` is counted.
-  bool release(MemoryRange range, uint64_t stamp, int* error) noexcept HYDRANT_EXCLUDES(mu_);
+  struct Released {
+    int error = 0;             // errno of munlock, 0 on success
+    uint64_t left_locked = 0;  // bytes with count 0 whose lock may be the program's
+  };
+  // Subtracts one from the count of each page and unlocks pages with count 0. False if not all of `range` is
+  // counted.
+  bool release(MemoryRange range, uint64_t stamp, Released* released) noexcept
+      HYDRANT_EXCLUDES(mu_);
   bool being_unlocked(MemoryRange range) const noexcept HYDRANT_REQUIRES(mu_);
   // Notes what was reported while the mutex was held, also in `more`. Comes before each look at the counts.
   void settle_pending(PagePinCounts* more = nullptr) noexcept HYDRANT_REQUIRES(mu_);
   // Afterwards reports wait for the unlocking, or are noted in `ranges`, which are to be unlocked.
   void begin_unlock(PagePinCounts* ranges) noexcept HYDRANT_REQUIRES(mu_);
-  void note_left_locked(uint64_t bytes) noexcept {
-    left_locked_bytes_.fetch_add(bytes, std::memory_order_relaxed);
-  }
   // Whether the program has locked all of its memory since start().
   bool all_is_locked() const noexcept { return calls_.find_lock(sentinel_) == EBUSY; }
 
@@ -201,8 +203,8 @@ Status MlockRegistrar::pin(MemoryRange range, Access access, std::byte* note) no
   Status status = count(range, &locked, &stamp);
   if (status != Status::kOk) return status;
   status = lock_pages(range, locked, bits(access & kWriting) != 0);
-  int ignored = 0;
   if (status != Status::kOk) {
+    Released ignored;  // left_locked_bytes_ counts unpins alone
     (void)release(range, stamp, &ignored);
   } else if (note != nullptr) {
     std::memcpy(note, &stamp, sizeof stamp);
@@ -301,8 +303,7 @@ int MlockRegistrar::unlock_each_page(MemoryRange range, uint32_t impatient) noex
   return 0;
 }
 
-bool MlockRegistrar::release(MemoryRange range, uint64_t stamp, int* error) noexcept {
-  *error = 0;
+bool MlockRegistrar::release(MemoryRange range, uint64_t stamp, Released* released) noexcept {
   const SignalsBlocked blocked;
   std::optional<PagePinCounts> zero;
   PendingUnlock mine{};
@@ -313,7 +314,7 @@ bool MlockRegistrar::release(MemoryRange range, uint64_t stamp, int* error) noex
     if (counts_ == nullptr || !counts_->of.covers(range)) return false;
     zero.emplace(&counts_->nodes);
     counts_->of.remove_to(range, &*zero, stamp);
-    note_left_locked(counts_->of.take_left_bytes());
+    released->left_locked += counts_->of.take_left_bytes();
     if (zero->intervals() == 0) {
       counts_->nodes.trim();
       return true;
@@ -326,9 +327,12 @@ bool MlockRegistrar::release(MemoryRange range, uint64_t stamp, int* error) noex
   }
   const bool leaves_locked = all_is_locked();
   zero->each([&](MemoryRange unused) noexcept {
-    if (leaves_locked) return note_left_locked(unused.len);
+    if (leaves_locked) {
+      released->left_locked += unused.len;
+      return;
+    }
     const int failed = unlock_pages(unused, impatient);
-    if (failed != 0) *error = failed;
+    if (failed != 0) released->error = failed;
   });
   // Before the mutex is taken: its holder may wait for a release of memory, which waits for the report.
   unlocks_.fetch_sub(1, std::memory_order_acq_rel);
@@ -345,15 +349,16 @@ bool MlockRegistrar::release(MemoryRange range, uint64_t stamp, int* error) noex
 UnpinResult MlockRegistrar::unpin(MemoryRange range, const std::byte* note) noexcept {
   uint64_t stamp = PagePinCounts::kNoStamp;
   if (note != nullptr) std::memcpy(&stamp, note, sizeof stamp);
-  int error = 0;
-  if (!range.valid() || !release(range, stamp, &error)) {
+  Released released;
+  if (!range.valid() || !release(range, stamp, &released)) {
     (void)fail(Status::kBroken, "mlock: [0x%llx, +%zu) is not all pinned", ull(range.addr),
                range.len);
     return UnpinResult::kBroken;
   }
-  if (error == 0) return UnpinResult::kDone;
+  left_locked_bytes_.fetch_add(released.left_locked, std::memory_order_relaxed);
+  if (released.error == 0) return UnpinResult::kDone;
   (void)fail(Status::kBroken, "munlock of [0x%llx, +%zu) failed: %s", ull(range.addr), range.len,
-             errno_text(error));
+             errno_text(released.error));
   return UnpinResult::kBroken;
 }
 

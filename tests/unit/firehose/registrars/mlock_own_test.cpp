@@ -67,6 +67,10 @@ TEST_F(MlockOwn, RefusedPinKeepsTheProgramsLock) {
   EXPECT_FALSE(pin(0, kPages));
   EXPECT_TRUE(locked(1) && locked(2));
   EXPECT_EQ(count_locked(), 2u);
+  EXPECT_EQ(mlock_->left_locked_bytes(), 0u) << "no unpin left it";
+  ASSERT_TRUE(pin(0, 4));
+  ASSERT_TRUE(unpin(0, 4));
+  EXPECT_EQ(mlock_->left_locked_bytes(), 2 * kPageBytes);
 }
 
 TEST_F(MlockOwn, RegistrarsEndKeepsTheProgramsLock) {
