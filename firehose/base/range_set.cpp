@@ -110,6 +110,12 @@ bool RefusalList::refuses(MemoryRange range, Access access, uint64_t now_ns) con
   });
 }
 
+bool RefusalList::overlaps(MemoryRange range, uint64_t now_ns) const noexcept {
+  return std::any_of(entries_, entries_ + count_, [&](const Entry& e) {
+    return e.range.overlaps(range) && now_ns < e.until_ns;
+  });
+}
+
 void RefusalList::forget(MemoryRange range) noexcept {
   auto* end = std::remove_if(entries_, entries_ + count_,
                              [&](const Entry& e) { return e.range.overlaps(range); });

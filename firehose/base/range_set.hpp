@@ -42,6 +42,8 @@ class RefusalList {
 
   void add(MemoryRange range, Access access, uint64_t now_ns) noexcept;
   bool refuses(MemoryRange range, Access access, uint64_t now_ns) const noexcept;
+  // Whether a refusal that has not lapsed is about a part of `range`.
+  bool overlaps(MemoryRange range, uint64_t now_ns) const noexcept;
   bool empty() const noexcept { return count_ == 0; }
   // Forgets what overlaps: the memory there is new.
   void forget(MemoryRange range) noexcept;

@@ -184,6 +184,7 @@ void Releases::flush() noexcept {
   RegionQueue retired;
   {
     const CachePhase lock(parts_);
+    parts_.planner.forget_refusals(lock);
     auto& infos = parts_.store.infos(lock);
     RegionQueue shut;
     for (RegionIndex r = 1; r <= parts_.store.high(lock); ++r) {
@@ -245,6 +246,7 @@ bool Releases::keep_up() noexcept {
   {
     const CachePhase lock(parts_);
     caches_nothing = parts_.budget.regions(lock) == 0;
+    if (caches_nothing) parts_.planner.forget_refusals(lock);
   }
   if (caches_nothing) parts_.watch.unwatch_idle();
   return false;

@@ -58,8 +58,8 @@ typedef struct hydrant_monitor_client {
   void (*forget)(void* context, uintptr_t addr, size_t len);
   /* Forgets all memory that is cached only because of hydrant_vouch(). */
   void (*forget_vouched)(void* context);
-  /* Nonzero if any part of [addr, addr+len) is registered, or being registered or unpinned, or if this
-   * cannot be determined now. */
+  /* Nonzero if any part of [addr, addr+len) is registered, or being registered or unpinned, or if the
+   * cache remembers something else about the memory there, or if this cannot be determined now. */
   int (*pinned)(void* context, uintptr_t addr, size_t len);
 } hydrant_monitor_client_t;
 

@@ -296,8 +296,8 @@ HYDRANT_API int hydrant_domain_destroy(hydrant_domain_t domain, uint32_t flags);
  * or the largest region); NOT_READY (other holds use the budget now: poll, release, or copy); BROKEN
  * (the registrar worked and has failed permanently); REFUSED (unmapped, read-only for a writing right,
  * or a right that the registrar lacks). "uring" always pins for writing, so it refuses read-only memory
- * for every right. A refusal is remembered for a second, or until invalidated. In page mode all buckets
- * that the range touches must be mapped completely.
+ * for every right. A refusal is remembered for a second, or until invalidated or flushed. In page mode
+ * all buckets that the range touches must be mapped completely.
  * Waits: only for a registration of the same memory in another thread, never for another thread's hold.
  * Cost: a hit takes 33 instructions, without lock, shared write or system call; for memory with
  * coverage "checked" (see hydrant_coverage) about 0.3 us and one system call. A miss costs one

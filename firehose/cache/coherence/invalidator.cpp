@@ -134,7 +134,8 @@ bool Invalidator::any_pinned(MemoryRange range) noexcept {
   bool found = true;  // maybe
   (void)with_mutex([&](const CacheLock& lock) {
     found = parts_.begun.any_overlap(lock, range) || parts_.tables.any_overlap(lock, range) ||
-            parts_.pending.any_overlap(lock, range) || parts_.retirement.has_retiring(lock, range);
+            parts_.pending.any_overlap(lock, range) ||
+            parts_.retirement.has_retiring(lock, range) || parts_.planner.has_refusal(lock, range);
   });
   return found;
 }

@@ -53,7 +53,8 @@ class Invalidator {
     forget(range);
   }
   void forget_vouched() noexcept;
-  // True if some region overlaps the range, also while it is being registered or unpinned; true in doubt.
+  // True if some region overlaps the range, also while it is being registered or unpinned, or if some of it
+  // was refused; true in doubt.
   bool any_pinned(MemoryRange range) noexcept;
   // Shuts each gate that may be hit without a check. A gate that depends on complete hooks is not opened for
   // free hits again. Takes no lock.

@@ -47,6 +47,12 @@ class Planner {
   void note_refused(const CacheLock&, MemoryRange range, Access access) noexcept {
     refusals_.add(range, access, rule_now_ns());
   }
+  // A refusal holds while the memory is watched: the report of its release is what ends it early.
+  bool has_refusal(const CacheLock&, MemoryRange range) const noexcept {
+    return !refusals_.empty() && refusals_.overlaps(range, rule_now_ns());
+  }
+  // Precedes unwatching the memory of the domain's refusals.
+  void forget_refusals(const CacheLock&) noexcept { refusals_.clear(); }
   // Forgets what was learnt about the range: its memory is new.
   void forget(const CacheLock&, MemoryRange range) noexcept;
   void forget_all(const CacheLock&) noexcept;

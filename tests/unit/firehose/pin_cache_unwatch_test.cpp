@@ -175,6 +175,37 @@ TEST_F(PinCacheUnwatch, ReusedMemoryIsWatchedAgain) {
   EXPECT_NE(use(4, 4), before) << "its release was not reported";
 }
 
+class PinCacheUnwatchRefused : public PinCacheUnwatch {
+ protected:
+  void SetUp() override {
+    PinCacheUnwatch::SetUp();
+    create(watching());
+    ASSERT_TRUE(becomes_quiet());
+    registrar_.refuse(arena_.addr(4), 4 * kPage, RecordingRegistrar::kAnyAccess);
+    EXPECT_EQ(pin(4, 4).region, nullptr);
+    registrar_.refuse_nothing();
+  }
+};
+
+TEST_F(PinCacheUnwatchRefused, RefusalEndsWithItsMemory) {
+  the_monitor().unwatch_unused();
+  the_monitor().unwatch_idle();
+  EXPECT_EQ(own_watch(4), EBUSY);
+  renew(4, 4);
+  (void)use(4, 4);
+}
+
+TEST_F(PinCacheUnwatchRefused, FlushForgetsRefusals) {
+  ASSERT_EQ(hydrant_flush(domain_), GASNET_OK);
+  renew(4, 4);
+  (void)use(4, 4);
+}
+
+TEST_F(PinCacheUnwatchRefused, FlushUnwatchesRefusedMemory) {
+  ASSERT_EQ(hydrant_flush(domain_), GASNET_OK);
+  EXPECT_EQ(own_watch(4), 0);
+}
+
 TEST_F(PinCacheUnwatch, HeldMemoryStaysWatched) {
   create(watching());
   const hydrant_pin_t held = pin(4, 4);
