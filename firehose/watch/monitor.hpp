@@ -35,6 +35,7 @@
 #include "firehose/watch/removed_ranges.hpp"
 #include "firehose/watch/userfault.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <sys/types.h>
@@ -166,15 +167,22 @@ class Monitor {
     MemoryRange range;
     size_t max_bytes = SIZE_MAX;  // larger ranges stay watched
     uint64_t deadline_ns = UINT64_MAX;
+    uint64_t patience_ns = 0;  // progress moves the deadline so far away, to latest_ns at most
+    uint64_t latest_ns = 0;
+
+    void note_progress() noexcept {
+      if (patience_ns != 0)
+        deadline_ns = std::max(deadline_ns, std::min(latest_ns, now_ns() + patience_ns));
+    }
   };
-  bool unwatch_some(uintptr_t* from, const UnwatchRequest& what) noexcept
-      HYDRANT_EXCLUDES(ranges_mu_);
-  bool unwatch_some_locked(uintptr_t* from, const UnwatchRequest& what) noexcept
+  bool unwatch_some(uintptr_t* from, UnwatchRequest& what) noexcept HYDRANT_EXCLUDES(ranges_mu_);
+  bool unwatch_some_locked(uintptr_t* from, UnwatchRequest& what) noexcept
       HYDRANT_REQUIRES(watching_mu_) HYDRANT_EXCLUDES(ranges_mu_);
-  bool unwatch_one(MemoryRange range) noexcept HYDRANT_REQUIRES(watching_mu_)
+  bool unwatch_one(MemoryRange range, UnwatchRequest& what) noexcept HYDRANT_REQUIRES(watching_mu_)
       HYDRANT_REQUIRES(reading_mu_) HYDRANT_EXCLUDES(ranges_mu_);
-  bool unwatch_all(const UnwatchRequest& what) noexcept HYDRANT_EXCLUDES(ranges_mu_);
+  bool unwatch_all(UnwatchRequest& what) noexcept HYDRANT_EXCLUDES(ranges_mu_);
   bool unwatch(MemoryRange range) noexcept;
+  uint64_t pinned_parts(MemoryRange range) noexcept;
   void forget_ended_removals(MemoryRange range) noexcept HYDRANT_EXCLUDES(ranges_mu_);
   bool watches_any(MemoryRange range) noexcept HYDRANT_EXCLUDES(ranges_mu_);
   bool callers_returned(uint64_t removal) const noexcept;

@@ -24,6 +24,9 @@ namespace {
 // Number of ranges that are handled before the reader may read again.
 constexpr int kBatch = 16;
 constexpr int kMaxFailures = 100;
+constexpr size_t kPageBytes = 4096;
+// Limit of the time that unwatch_range() continues while it makes progress; a longer timeout still applies.
+constexpr uint64_t kMaxProgressNs = 2'000'000'000;
 // unwatch_idle() only handles mappings up to this size: the kernel walks the page tables of a whole mapping,
 // while no thread can map or unmap (50 ms for 1 GiB of small pages), and the next miss may register it again.
 constexpr size_t kMaxIdleBytes = size_t{16} << 20;
@@ -71,13 +74,17 @@ bool Monitor::unwatch(MemoryRange range) noexcept {
 
 // Stops watching a range of watched_. The set forgets it first; if the kernel refuses, the range is entered
 // again unless `changes_` shows changes meanwhile. False: try again.
-bool Monitor::unwatch_one(MemoryRange range) noexcept {
+bool Monitor::unwatch_one(MemoryRange range, UnwatchRequest& what) noexcept {
   if (pinned(range)) return true;  // first: editing a large set is costly
   if (!lock_briefly(ranges_mu_)) return false;
   const bool taken = watched_.covers(range) && watched_.remove(range);
   const uint64_t changes = changes_.fetch_add(1, std::memory_order_seq_cst) + 1;
   ranges_mu_.unlock();
-  if (!taken || (!pinned(range) && unwatch(range))) return true;
+  if (!taken) return true;
+  if (!pinned(range) && unwatch(range)) {
+    what.note_progress();
+    return true;
+  }
   if (!lock_briefly(ranges_mu_)) return false;  // the next miss registers it again
   if (changes_.load(std::memory_order_seq_cst) == changes) (void)watched_.add(range);
   ranges_mu_.unlock();
@@ -85,7 +92,7 @@ bool Monitor::unwatch_one(MemoryRange range) noexcept {
 }
 
 // Handles the next watched ranges from *from on. True if there may be more, or a range has to be tried again.
-bool Monitor::unwatch_some_locked(uintptr_t* from, const UnwatchRequest& what) noexcept {
+bool Monitor::unwatch_some_locked(uintptr_t* from, UnwatchRequest& what) noexcept {
   const MutexLock reading(reading_mu_);
   if (!userfault_.usable()) return false;
   if (is_behind_.load(std::memory_order_acquire)) return true;
@@ -97,12 +104,12 @@ bool Monitor::unwatch_some_locked(uintptr_t* from, const UnwatchRequest& what) n
     const bool found = next_to_unwatch_locked(from, what.range.end(), &range);
     ranges_mu_.unlock();
     if (!found) return false;
-    if (range.len != 0 && range.len <= what.max_bytes && !unwatch_one(range)) return true;
+    if (range.len != 0 && range.len <= what.max_bytes && !unwatch_one(range, what)) return true;
   }
   return true;
 }
 
-bool Monitor::unwatch_some(uintptr_t* from, const UnwatchRequest& what) noexcept {
+bool Monitor::unwatch_some(uintptr_t* from, UnwatchRequest& what) noexcept {
   const SignalsBlocked blocked;
   // Only tried: this may run in a signal handler that interrupted a miss which holds the mutex.
   if (!lock_briefly(watching_mu_)) return true;
@@ -124,7 +131,7 @@ void Monitor::forget_ended_removals(MemoryRange range) noexcept {
 }
 
 // Makes one pass over the range. False if it ended at the deadline or after too many failures.
-bool Monitor::unwatch_all(const UnwatchRequest& what) noexcept {
+bool Monitor::unwatch_all(UnwatchRequest& what) noexcept {
   forget_ended_removals(what.range);
   uintptr_t from = what.range.addr;
   for (int failures = 0; failures < kMaxFailures;) {
@@ -147,24 +154,46 @@ bool Monitor::watches_any(MemoryRange range) noexcept {
 }
 
 void Monitor::unwatch_unused() noexcept {
-  if (running_.load(std::memory_order_acquire)) (void)unwatch_all({kAllMemory});
+  UnwatchRequest what{kAllMemory};
+  if (running_.load(std::memory_order_acquire)) (void)unwatch_all(what);
 }
 
 // Complete hooks make room when another userfaultfd needs it; then this does nothing.
 void Monitor::unwatch_idle() noexcept {
   if (!running_.load(std::memory_order_acquire) || hooks_complete()) return;
-  (void)unwatch_all({kAllMemory, kMaxIdleBytes});
+  UnwatchRequest what{kAllMemory, kMaxIdleBytes};
+  (void)unwatch_all(what);
+}
+
+// A bit for each of the 64 parts of the range that is pinned.
+uint64_t Monitor::pinned_parts(MemoryRange range) noexcept {
+  const size_t bytes = (range.len / kPageBytes / 64 + 1) * kPageBytes;
+  uint64_t bits = 0;
+  uintptr_t at = range.addr;
+  for (int i = 0; i < 64 && at < range.end(); ++i, at += bytes) {
+    if (pinned({at, std::min(bytes, range.end() - at)})) bits |= uint64_t{1} << i;
+  }
+  return bits;
 }
 
 bool Monitor::unwatch_range(MemoryRange range, uint64_t timeout_ns) noexcept {
   if (!range.valid() || !running_.load(std::memory_order_acquire)) return false;
-  const uint64_t deadline = now_ns() + timeout_ns;
+  const uint64_t begun = now_ns();
+  UnwatchRequest what{range, SIZE_MAX, begun + timeout_ns};
+  what.patience_ns = timeout_ns;
+  what.latest_ns = begun + std::max(timeout_ns, kMaxProgressNs);
+  uint64_t parts = UINT64_MAX;  // pinned at the last look
   for (;;) {
     invalidate(range);  // each time: another thread may have pinned it meanwhile
+    const bool is_pinned = pinned(range);
     // While a part is pinned the call fails, so the rest is not unwatched for nothing.
-    if (!pinned(range) && unwatch_all({range, SIZE_MAX, deadline}) && !watches_any(range))
-      return true;
-    if (now_ns() >= deadline) return false;
+    if (!is_pinned && unwatch_all(what) && !watches_any(range)) return true;
+    if (is_pinned && (parts == UINT64_MAX || now_ns() >= what.deadline_ns)) {
+      const uint64_t left = pinned_parts(range);
+      if (parts != UINT64_MAX && (parts & ~left) != 0) what.note_progress();
+      parts = left;
+    }
+    if (now_ns() >= what.deadline_ns) return false;
     notify_wanted();
     nap();
   }

@@ -10,9 +10,11 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <fstream>
 #include <sys/mman.h>
+#include <thread>
 #include <vector>
 
 namespace hydrant::testing {
@@ -270,6 +272,45 @@ TEST_F(PinCacheUnwatch, RangeWithHeldMemoryStaysWatched) {
   EXPECT_EQ(own_watch(4), EBUSY);
   renew(4, 4);
   EXPECT_EQ(hydrant_release(held), GASNET_OK);
+}
+
+// Reports pages as pinned, and unpins one of them each time that their memory is wanted.
+class DrainingCache {
+ public:
+  static constexpr size_t kPages = 64;
+  explicit DrainingCache(uintptr_t addr) : addr_(addr) {
+    number_ = the_monitor().subscribe(&client_);
+    EXPECT_EQ(the_monitor().set_wanted(number_, [](void* self) { of(self).unpin_one(); }), 0);
+  }
+  ~DrainingCache() { the_monitor().unsubscribe(number_); }
+  DrainingCache(const DrainingCache&) = delete;
+  DrainingCache& operator=(const DrainingCache&) = delete;
+
+ private:
+  static DrainingCache& of(void* self) { return *static_cast<DrainingCache*>(self); }
+  void unpin_one() {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    if (left_ != 0) --left_;
+  }
+
+  hydrant_monitor_client_t client_{this, [](void*, uintptr_t, size_t) {}, [](void*) {},
+                                   [](void* self, uintptr_t addr, size_t) -> int {
+                                     return addr < of(self).addr_ + of(self).left_ * kPage;
+                                   }};
+  uintptr_t addr_;
+  std::atomic<size_t> left_{kPages};
+  int number_ = -1;
+};
+
+TEST_F(PinCacheUnwatch, ProgressOfUnpinsExtendsTheWait) {
+  constexpr uint64_t kTimeoutNs = 20'000'000;  // a fraction of what all unpins take
+  create(watching());
+  ASSERT_TRUE(becomes_quiet());
+  constexpr size_t kBytes = DrainingCache::kPages * kPage;
+  ASSERT_NE(the_monitor().cover(arena_.addr(0), kBytes, 0), HYDRANT_COVER_NONE);
+  const DrainingCache cache(arena_.addr(0));
+  EXPECT_EQ(the_monitor().unwatch_range(arena_.addr(0), kBytes, kTimeoutNs), 0);
+  EXPECT_EQ(own_watch(4), 0);
 }
 
 // A domain repeatedly unwatches memory that others are about to cache.
