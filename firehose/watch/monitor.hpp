@@ -152,17 +152,6 @@ class Monitor {
   const MemoryChange* look_for_raw(const MemoryChange* changes, size_t n,
                                    bool caller_found) noexcept;
 
-  bool in_arena(MemoryRange range, bool only_kept) const noexcept;
-  bool watch(MemoryRange range) noexcept HYDRANT_EXCLUDES(ranges_mu_);
-  bool watch_mapping(uintptr_t addr, uintptr_t* end) noexcept HYDRANT_EXCLUDES(ranges_mu_);
-  bool register_mapping(uintptr_t addr, Mapping* found, bool* needed) noexcept
-      HYDRANT_REQUIRES(watching_mu_);
-  bool removal_under_way(MemoryRange range) noexcept HYDRANT_EXCLUDES(ranges_mu_);
-  bool is_catching_up() noexcept;
-  void drop_watched_after_loss_locked() HYDRANT_REQUIRES(ranges_mu_);
-  void note_lost_events() noexcept;
-  bool next_to_unwatch_locked(uintptr_t* from, uintptr_t end, MemoryRange* range)
-      HYDRANT_REQUIRES(ranges_mu_);
   struct UnwatchRequest {
     MemoryRange range;
     size_t max_bytes = SIZE_MAX;  // larger ranges stay watched
@@ -175,6 +164,22 @@ class Monitor {
         deadline_ns = std::max(deadline_ns, std::min(latest_ns, now_ns() + patience_ns));
     }
   };
+  bool in_arena(MemoryRange range, bool only_kept) const noexcept;
+  bool watch(MemoryRange range) noexcept HYDRANT_EXCLUDES(ranges_mu_);
+  bool watch_mapping(uintptr_t addr, uintptr_t* end) noexcept HYDRANT_EXCLUDES(ranges_mu_);
+  bool register_mapping(uintptr_t addr, MemoryRange within, Mapping* found, bool* needed) noexcept
+      HYDRANT_REQUIRES(watching_mu_);
+  bool enter_watched_locked(MemoryRange range, uint64_t changes_before)
+      HYDRANT_REQUIRES(ranges_mu_);
+  bool rewatch_mapping_locked(MemoryRange within, uintptr_t* at) noexcept
+      HYDRANT_REQUIRES(watching_mu_) HYDRANT_EXCLUDES(ranges_mu_);
+  void rewatch_lost(const UnwatchRequest& what) noexcept HYDRANT_EXCLUDES(ranges_mu_);
+  bool removal_under_way(MemoryRange range) noexcept HYDRANT_EXCLUDES(ranges_mu_);
+  bool is_catching_up() noexcept;
+  void drop_watched_after_loss_locked() HYDRANT_REQUIRES(ranges_mu_);
+  void note_lost_events() noexcept;
+  bool next_to_unwatch_locked(uintptr_t* from, uintptr_t end, MemoryRange* range)
+      HYDRANT_REQUIRES(ranges_mu_);
   bool unwatch_some(uintptr_t* from, UnwatchRequest& what) noexcept HYDRANT_EXCLUDES(ranges_mu_);
   bool unwatch_some_locked(uintptr_t* from, UnwatchRequest& what) noexcept
       HYDRANT_REQUIRES(watching_mu_) HYDRANT_EXCLUDES(ranges_mu_);

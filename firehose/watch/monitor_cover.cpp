@@ -1,15 +1,20 @@
 // Decides whether memory may be cached, and registers its mapping with the userfaultfd. WatchLink calls it in
 // step 5 of "Tour: a miss with eviction".
 #include "firehose/base/brief_lock.hpp"
+#include "firehose/base/signals_blocked.hpp"
 #include "firehose/base/table_space.hpp"
 #include "firehose/base/watch_windows.hpp"
 #include "firehose/watch/monitor.hpp"
 #include "firehose/watch/mutant.hpp"
 
+#include <algorithm>
+#include <utility>
+
 namespace hydrant {
 namespace {
 
 constexpr int kTries = 8;
+constexpr MemoryRange kWhole{0, SIZE_MAX};
 // A miss waits this long for the reader to enter postponed changes: several of the reader's polls.
 constexpr int kCatchUpNaps = 100;
 constexpr long kCatchUpNapNs = 50'000;
@@ -26,10 +31,13 @@ class WatchWindow {
 
 }  // namespace
 
-// Looks up the mapping at addr and registers it if needed. False if it cannot be watched.
-bool Monitor::register_mapping(uintptr_t addr, Mapping* found, bool* needed) noexcept {
+// Looks up the mapping at addr and registers its part `within` if needed. False if it cannot be watched.
+bool Monitor::register_mapping(uintptr_t addr, MemoryRange within, Mapping* found,
+                               bool* needed) noexcept {
   const WatchWindow window;
   if (!mappings_.find(addr, found)) return false;
+  const uintptr_t first = std::max(found->range.addr, within.addr);
+  found->range = {first, std::min(found->range.end(), within.end()) - first};
   // The program's initialised variables: no report will come, and none is needed.
   *needed = !(found->file_private && statics_.valid() && statics_.covers(found->range));
   if (!*needed) return true;
@@ -48,26 +56,71 @@ bool Monitor::watch_mapping(uintptr_t addr, uintptr_t* end) noexcept {
     const uint64_t changes_before = changes_.load(std::memory_order_seq_cst);
     Mapping before{};
     bool needed = false;
-    if (!register_mapping(addr, &before, &needed)) return false;
+    if (!register_mapping(addr, kWhole, &before, &needed)) return false;
     *end = before.range.end();
     if (!needed) return true;
     // Changes are reported only after the registration: the mapping found before may have been replaced.
     Mapping after{};
     if (!mappings_.find(addr, &after) || !after.anonymous_private) return false;
     MutexLock lock(ranges_mu_);
-    drop_watched_after_loss_locked();
-    if (changes_.load(std::memory_order_seq_cst) != changes_before ||
-        !after.range.covers(before.range)) {
-      continue;
-    }
-    note_stacks(before.range);
-    if (watched_.add(before.range)) return true;
-    watched_.clear();  // full of fragments: ranges in use will be entered again
-    // The set only saves registrations: without an entry they are repeated.
-    if (!watched_.add(before.range)) watched_.clear();
-    return true;
+    if (after.range.covers(before.range) && enter_watched_locked(before.range, changes_before))
+      return true;
   }
   return false;
+}
+
+// Enters a registered range. False if the mappings have changed since `changes_before` was read.
+bool Monitor::enter_watched_locked(MemoryRange range, uint64_t changes_before) {
+  drop_watched_after_loss_locked();
+  if (changes_.load(std::memory_order_seq_cst) != changes_before) return false;
+  note_stacks(range);
+  if (watched_.add(range)) return true;
+  watched_.clear();  // full of fragments: ranges in use will be entered again
+  // The set only saves registrations: without an entry they are repeated.
+  if (!watched_.add(range)) watched_.clear();
+  return true;
+}
+
+// Registers and enters the part `within` of the mapping at *at, and moves *at to its end. ranges_mu_ is only
+// tried: a signal handler may have interrupted its holder. False: a mapping has changed, or it is held.
+bool Monitor::rewatch_mapping_locked(MemoryRange within, uintptr_t* at) noexcept {
+  const uint64_t changes_before = changes_.load(std::memory_order_seq_cst);
+  Mapping before{};
+  Mapping after{};
+  bool needed = false;
+  const bool is_registered = register_mapping(*at, within, &before, &needed) && needed;
+  if (is_registered) {
+    if (!mappings_.find(*at, &after) || !after.anonymous_private ||
+        !after.range.covers(before.range) || !lock_briefly(ranges_mu_)) {
+      return false;
+    }
+    const bool is_entered = enter_watched_locked(before.range, changes_before);
+    ranges_mu_.unlock();
+    if (!is_entered) return false;
+  }
+  // Otherwise another userfaultfd has it, its kind cannot be watched, or it is unmapped.
+  *at = before.range.len != 0 ? before.range.end() : within.end();
+  return true;
+}
+
+// watched_ may lack registered memory: where reports could not be entered (note_lost_events()), or after a
+// miss during not_watched(). Nothing else would unwatch it. The kernel refuses the mappings of another
+// userfaultfd and registers the others, or has done so before.
+void Monitor::rewatch_lost(const UnwatchRequest& what) noexcept {
+  const auto each = [](void* context, MemoryRange run) {
+    auto& [self, deadline_ns] = *static_cast<std::pair<Monitor*, uint64_t>*>(context);
+    int failures = 0;
+    for (uintptr_t at = run.addr; at < run.end() && failures < kTries;) {
+      const SignalsBlocked blocked;
+      if (!lock_briefly(self->watching_mu_)) return;
+      const bool goes_on = self->rewatch_mapping_locked(run, &at);
+      self->watching_mu_.unlock();
+      failures = goes_on ? 0 : failures + 1;
+      if (now_ns() >= deadline_ns) return;
+    }
+  };
+  std::pair<Monitor*, uint64_t> context{this, what.deadline_ns};
+  (void)for_each_mapped(what.range, each, &context);
 }
 
 bool Monitor::watch(MemoryRange range) noexcept {

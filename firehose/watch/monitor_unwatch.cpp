@@ -182,6 +182,7 @@ bool Monitor::unwatch_range(MemoryRange range, uint64_t timeout_ns) noexcept {
   UnwatchRequest what{range, SIZE_MAX, begun + timeout_ns};
   what.patience_ns = timeout_ns;
   what.latest_ns = begun + std::max(timeout_ns, kMaxProgressNs);
+  if (!watches_any(range)) rewatch_lost(what);
   uint64_t parts = UINT64_MAX;  // pinned at the last look
   for (;;) {
     invalidate(range);  // each time: another thread may have pinned it meanwhile

@@ -14,6 +14,8 @@ using hydrant::hooks::real;
 namespace {
 
 constexpr uint64_t kPatienceNs = 200'000'000;
+// The first unwatches the ranges in the set of watched memory, the second those that the set has lost.
+constexpr int kTries = 2;
 
 // Has the monitor stop watching the memory. False if it stays watched, or was not watched.
 [[gnu::cold]] bool makes_room(const uffdio_register& wanted) {
@@ -38,8 +40,10 @@ int hook_ioctl(int fd, unsigned long request, void* argument) {
     forget(*static_cast<const uffdio_range*>(argument));
   if (request != UFFDIO_REGISTER || result == 0 || errno != EBUSY) [[likely]]
     return result;
-  if (makes_room(*static_cast<const uffdio_register*>(argument)))
-    return real.ioctl(fd, request, argument);
+  for (int i = 0; i < kTries && makes_room(*static_cast<const uffdio_register*>(argument)); ++i) {
+    if (real.ioctl(fd, request, argument) == 0) return 0;
+    if (errno != EBUSY) return -1;
+  }
   errno = EBUSY;
   return result;
 }

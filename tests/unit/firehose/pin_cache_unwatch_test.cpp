@@ -274,6 +274,30 @@ TEST_F(PinCacheUnwatch, RangeWithHeldMemoryStaysWatched) {
   EXPECT_EQ(hydrant_release(held), GASNET_OK);
 }
 
+// The state after a report that could not be entered.
+TEST_F(PinCacheUnwatch, RegisteredMemoryThatTheSetHasLostIsUnwatched) {
+  create(watching());
+  keep(4);
+  const uint64_t kept = use(300, 4);
+  the_monitor().not_watched(arena_.addr(4), 4 * kPage);
+  ASSERT_EQ(hydrant_poll(domain_), GASNET_OK);
+  EXPECT_EQ(own_watch(4), EBUSY);
+  EXPECT_EQ(the_monitor().unwatch_range(arena_.addr(4), 4 * kPage, 0), 0);
+  EXPECT_EQ(own_watch(4), 0);
+  EXPECT_EQ(use(300, 4), kept);
+}
+
+// The other's memory is neither registered nor unregistered.
+TEST_F(PinCacheUnwatch, MemoryOfAnotherUserfaultStaysItsOwn) {
+  create(watching());
+  ASSERT_EQ(own_watch(4), 0);
+  EXPECT_EQ(the_monitor().unwatch_range(arena_.addr(2), 8 * kPage, 1'000'000'000), 0);
+  const OwnUserfault third;
+  EXPECT_EQ(third.watch(arena_.page(4), 4 * kPage), EBUSY);
+  EXPECT_EQ(third.watch(arena_.page(2), 2 * kPage), 0);
+  EXPECT_EQ(third.watch(arena_.page(8), 2 * kPage), 0);
+}
+
 // Reports pages as pinned, and unpins one of them each time that their memory is wanted.
 class DrainingCache {
  public:

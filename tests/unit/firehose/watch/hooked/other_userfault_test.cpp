@@ -51,6 +51,15 @@ TEST_F(OtherUserfault, GetsCachedUnheldMemory) {
   EXPECT_NE(use(4, 4), kept);
 }
 
+// The state after a report that could not be entered; beside it lies memory that the set has.
+TEST_F(OtherUserfault, GetsRegisteredMemoryThatTheSetHasLost) {
+  keep(4);
+  keep(20);
+  the_monitor().not_watched(arena_.addr(4), 4 * kPage);
+  ASSERT_EQ(hydrant_poll(domain_), GASNET_OK);
+  EXPECT_EQ(other_watch(4, 20), 0);
+}
+
 // The hook unregisters memory on demand; each unregistration costs a walk over the page tables.
 TEST_F(OtherUserfault, NothingIsUnwatchedWithoutARequest) {
   keep(4);
