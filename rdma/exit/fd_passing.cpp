@@ -200,7 +200,9 @@ Status listen_at(int listener, const AbstractAddress& address) noexcept {
   if (listener >= 0 && bind(listener, address.get(), address.bytes) == 0 &&
       listen(listener, SOMAXCONN) == 0)
     return Status::kOk;
-  return fail(Status::kResource, "no socket for the ranks of this node: %s", errno_text(errno));
+  const int error = errno;
+  return fail(Status::kResource, "no socket for the ranks of this node: %s%s", errno_text(error),
+              error == EMFILE || error == ENFILE ? " (ulimit -n)" : "");
 }
 
 Status lead(Bootstrap& bootstrap, uint32_t sequence, Status ready, int fd, int* received,

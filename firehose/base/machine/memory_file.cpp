@@ -16,8 +16,9 @@ Status refuse_memory_file(const char* purpose, uint64_t bytes) noexcept {
                 "bytes: ulimit -f unlimited",
                 wanted, purpose, static_cast<unsigned long long>(limit.rlim_cur));
   }
-  return fail(Status::kResource, "cannot create a memory file of %llu bytes for %s: %s", wanted,
-              purpose, errno_text(error));
+  const bool is_full = error == EMFILE || error == ENFILE;  // the table of descriptors
+  return fail(Status::kResource, "cannot create a memory file of %llu bytes for %s: %s%s", wanted,
+              purpose, errno_text(error), is_full ? " (ulimit -n)" : "");
 }
 
 }  // namespace hydrant

@@ -13,6 +13,7 @@ namespace hydrant {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 constexpr uint64_t kMiB = 1 << 20;
@@ -46,7 +47,11 @@ TEST(MemoryFile, BeyondTheLimitOnFileSizesIsAnErrorThatNamesIt) {
 TEST(MemoryFile, OtherErrorsAreNamed) {
   errno = EMFILE;
   EXPECT_EQ(refuse_memory_file("a test", 4096), Status::kResource);
-  EXPECT_THAT(last_error_text(), HasSubstr("4096 bytes for a test: Too many open files"));
+  EXPECT_THAT(last_error_text(),
+              EndsWith("4096 bytes for a test: Too many open files (ulimit -n)"));
+  errno = ENOMEM;
+  EXPECT_EQ(refuse_memory_file("a test", 4096), Status::kResource);
+  EXPECT_THAT(last_error_text(), EndsWith("4096 bytes for a test: Cannot allocate memory"));
 }
 
 }  // namespace

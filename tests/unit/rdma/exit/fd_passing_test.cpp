@@ -7,6 +7,7 @@
 #include "tests/support/fake_bootstrap.hpp"
 #include "tests/support/patience.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <utility>
@@ -199,6 +201,23 @@ TEST(FdPassing, LeadersRefusalReachesAllRanks) {
     EXPECT_EQ(status_at_rank_2(record_of_refusal(0, status, "no room for a file")), status);
     EXPECT_STREQ(last_error_text(), "rank 0 refuses: no room for a file");
   }
+}
+
+TEST(FdPassing, WithoutAFreeDescriptorTheLimitIsNamed) {
+  NodeBootstrap node(0);
+  const int next = dup(STDERR_FILENO);
+  ASSERT_GE(next, 0);
+  close(next);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit full{static_cast<rlim_t>(next), before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &full), 0);
+  int received = -1;
+  EXPECT_EQ(share_fd(node, kSequence, Status::kOk, STDERR_FILENO, &received, soon()),
+            Status::kResource);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_THAT(last_error_text(),
+              ::testing::HasSubstr("this node: Too many open files (ulimit -n)"));
 }
 
 TEST(FdPassing, MalformedRefusalIsBroken) {
