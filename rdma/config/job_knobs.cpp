@@ -7,6 +7,7 @@ namespace hydrant {
 namespace {
 
 constexpr uint64_t kHourNs = 3'600'000'000'000;
+constexpr uint64_t kMaxSliceNs = 100'000'000;  // the kernel's, for a fair thread
 // Larger than any address space: sums of a few sizes cannot wrap.
 constexpr uint64_t kMaxSize = uint64_t{1} << 57;
 
@@ -36,10 +37,10 @@ constexpr std::array<KnobInfo, at(JobKnob::kEnd)> kRows = {{
      .default_text = "100us",
      .effect =
          "Longest time slice of a thread that waits for other ranks, beside threads that compute: "
-         "it runs sooner when what it waits for has come; from Linux 6.12 on. The kernel takes "
-         "100us to 100ms. Threads and processes that such a thread starts inherit it. 0 leaves the "
-         "kernel's.",
-     .max = kHourNs},
+         "it runs sooner when what it waits for has come; from Linux 6.12 on. Less than 100us "
+         "counts as 100us. Threads and processes that such a thread starts inherit it. 0 leaves "
+         "the kernel's.",
+     .max = kMaxSliceNs},
     {.index = at(JobKnob::kSupernodeMaxsize),
      .name = "GASNET_SUPERNODE_MAXSIZE",
      .type = KnobType::kCount,

@@ -48,6 +48,21 @@ TEST_F(JobKnobs, BadValuesOfBothTablesAreReportedWhenAnyKnobIsRead) {
   EXPECT_THAT(GetCapturedStderr(), IsEmpty()) << "once";
 }
 
+TEST_F(JobKnobs, TimeSliceBeyondTheKernelsIsReported) {
+  for (const char* accepted : {"0", "1us", "100ms"}) {
+    const ScopedEnv slice("HYDRANT_TIME_SLICE", accepted);
+    reset_config_warnings();
+    CaptureStderr();
+    read_knob(JobKnob::kTimeSlice);
+    EXPECT_THAT(GetCapturedStderr(), IsEmpty()) << accepted;
+  }
+  const ScopedEnv slice("HYDRANT_TIME_SLICE", "1h");
+  reset_config_warnings();
+  CaptureStderr();
+  EXPECT_EQ(read_knob(JobKnob::kTimeSlice).number, 100'000u);
+  EXPECT_THAT(GetCapturedStderr(), HasSubstr("HYDRANT_TIME_SLICE=\"1h\" is not accepted"));
+}
+
 TEST_F(JobKnobs, UnknownNamesWithTheirPrefixAreReported) {
   const ScopedEnv far("HYDRANT_QWERTZUIOP", "1");
   const ScopedEnv near("HYDRANT_TRANSPROT", "ibv");
