@@ -21,11 +21,16 @@ constexpr size_t kLargestBucket = size_t{1} << 40;
 
 // Requires: all other sizes are known. 0 if the client announces only the memory that it has pinned: it may
 // not know of more. 0 if memory must be unpinned before its release: no memory may be registered beside a
-// request just before that.
-size_t choose_stream(const hydrant_domain_options_t& options, const DomainConfig& config) noexcept {
+// request just before that. 0 by default if unpin() ends locks of the program: it may yet lock the memory
+// beside a request.
+size_t choose_stream(const hydrant_domain_options_t& options, const RegistrarTraits& traits,
+                     const DomainConfig& config) noexcept {
   if (config.mode == HYDRANT_MODE_PAGE || config.watch == HYDRANT_WATCH_NONE) return 0;
   if (config.watch == HYDRANT_WATCH_CLIENT && options.stream_bytes == 0) return 0;
   if (config.unpin_before_release) return 0;
+  if (traits.shares_locks_with_program && options.stream_bytes == 0 &&
+      read_knob(Knob::kStream).origin == KnobOrigin::kDefault)
+    return 0;
   const size_t most = std::min({static_cast<size_t>(or_knob(options.stream_bytes, Knob::kStream)),
                                 config.merge_bytes, config.max_region_bytes});
   return most > config.granule_bytes ? most : 0;
@@ -217,7 +222,7 @@ Status make_config(const hydrant_domain_options_t& options, const RegistrarTrait
   if (options.merge_bytes == 0) {
     config->merge_bytes = std::min<size_t>(config->merge_bytes, config->budget_bytes / 4 + 1);
   }
-  config->stream_bytes = choose_stream(options, *config);
+  config->stream_bytes = choose_stream(options, traits, *config);
   config->thread_table_bytes = static_cast<size_t>(
       std::max<uint64_t>(std::bit_floor(knob_number(Knob::kThreadTable)), 8192));
   const uint64_t warn = knob_number(Knob::kWaitWarn);

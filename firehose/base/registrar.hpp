@@ -55,6 +55,9 @@ struct RegistrarTraits {
   // unmapped() does something. The cache then waits, with a bound, for reports of earlier memory at a range's
   // addresses before it calls pin().
   bool wants_unmap_reports = false;
+  // unpin() also ends locks that the program took on the same pages after the pin. Pages that no request
+  // named must not be pinned then: the program cannot know of them. The cache reads ahead only on request.
+  bool shares_locks_with_program = false;
   bool exports = false;       // export_key() and import_key() work
   uint32_t export_bytes = 0;  // largest blob of export_key(); at most 65536
   bool asynchronous = false;  // pin_async() may return kNotReady and complete later

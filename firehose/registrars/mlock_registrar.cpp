@@ -157,6 +157,7 @@ Status MlockRegistrar::start() noexcept {
       limit.usable_bytes() == UINT64_MAX ? ChargeScope::kNone : ChargeScope::kProcess;
   traits_.divisible = true;
   traits_.wants_unmap_reports = true;
+  traits_.shares_locks_with_program = true;
   traits_.note_bytes = sizeof(uint64_t);
   void* page = mmap(nullptr, traits_.granule_bytes, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -261,7 +261,8 @@ typedef struct hydrant_domain_options {
   /* Region mode: read-ahead. Misses that follow each other in memory make the next registration longer,
    * doubling up to this size, within their mapping, merge_bytes and an eighth of the budget. If the
    * registrar charges whole huge pages anyway, whole huge pages are registered. Default 4 MiB, but
-   * never with watch = HYDRANT_WATCH_CLIENT; 1: never. */
+   * never with watch = HYDRANT_WATCH_CLIENT, nor over the registrar "mlock" unless FIREHOSE_STREAM is set:
+   * its unpin would end locks of the program on pages that it has not pinned yet. 1: never. */
   size_t stream_bytes;
 } hydrant_domain_options_t;
 

@@ -83,7 +83,7 @@ constexpr std::array<KnobInfo, at(Knob::kEnd)> kRows = {{
      .default_text = "4M",
      .effect = "Region mode: sequential requests enlarge the next registration, up to this size; 1 "
                "disables this, for huge pages too. Unused where the client watches: "
-               "options.stream_bytes.",
+               "options.stream_bytes. Over mlock only if it is set.",
      .min = 1,
      .max = kMaxSize},
     {.index = at(Knob::kEagerAccess),

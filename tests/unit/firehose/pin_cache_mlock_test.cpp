@@ -3,6 +3,7 @@
 #include <hydrant/pin_cache.h>
 
 #include "tests/support/threads.hpp"
+#include "tests/unit/firehose/base/scoped_env.hpp"
 #include "tests/unit/firehose/mlocked_pin_cache.hpp"
 
 #include <gtest/gtest.h>
@@ -149,6 +150,42 @@ INSTANTIATE_TEST_SUITE_P(Modes, PinCacheMlock,
                          [](const auto& mode) {
                            return mode.param == HYDRANT_MODE_REGION ? "Region" : "Page";
                          });
+
+// Sequential pins of memory in which the program locks a page before each pin.
+class PinCacheMlockSequence : public MlockedPinCache {
+ protected:
+  static constexpr size_t kPins = 48;
+  static constexpr size_t kPages = 8;
+
+  // The number of the program's locks that are lost.
+  size_t count_lost() {
+    EXPECT_TRUE(becomes_quiet());
+    for (size_t i = 0; i < kPins; ++i) {
+      EXPECT_TRUE(lock(i * kPages + 2, 1));
+      keep(i * kPages, kPages);
+    }
+    EXPECT_EQ(hydrant_flush(domain_), GASNET_OK);
+    size_t lost = 0;
+    for (size_t i = 0; i < kPins; ++i) lost += 1 - count_locked(i * kPages + 2, 1);
+    return lost;
+  }
+};
+
+TEST_F(PinCacheMlockSequence, LocksBeforeTheFirstPinStay) {
+  const ScopedEnv unset("FIREHOSE_STREAM", nullptr);
+  create_over_mlock(HYDRANT_WATCH_AUTO);
+  if (IsSkipped()) return;
+  EXPECT_EQ(count_lost(), 0u);
+  EXPECT_EQ(stats_of(domain_).extended_bytes, 0u);
+}
+
+TEST_F(PinCacheMlockSequence, ReadAheadIsThereIfTheEnvironmentAsksForIt) {
+  const ScopedEnv stream("FIREHOSE_STREAM", "4M");
+  create_over_mlock(HYDRANT_WATCH_AUTO);
+  if (IsSkipped()) return;
+  count_lost();
+  EXPECT_NE(stats_of(domain_).extended_bytes, 0u);
+}
 
 }  // namespace
 }  // namespace hydrant::testing
