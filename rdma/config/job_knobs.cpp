@@ -81,7 +81,8 @@ constexpr std::array<KnobInfo, at(JobKnob::kEnd)> kRows = {{
      .effect =
          "hydrant-run and GASNET_PSHM_NODES: a process that is stopped (SIGSTOP) for this long "
          "causes one warning and is not treated as dead; 0 means never.",
-     .max = 24 * kHourNs},
+     .max = 24 * kHourNs,
+     .zero_is_never = true},
     {.index = at(JobKnob::kGasnetPshmNodes),
      .name = "GASNET_PSHM_NODES",
      .type = KnobType::kCount,
@@ -154,7 +155,8 @@ constexpr std::array<KnobInfo, at(JobKnob::kEnd)> kRows = {{
      .effect =
          "A barrier that is blocked this long logs which ranks are missing; a put or get logs "
          "which rank it waits for. Both go on; 0 means never.",
-     .max = 24 * kHourNs},
+     .max = 24 * kHourNs,
+     .zero_is_never = true},
     {.index = at(JobKnob::kPath),
      .name = "HYDRANT_PATH",
      .type = KnobType::kChoice,

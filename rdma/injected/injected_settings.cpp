@@ -124,10 +124,7 @@ class Parser {
     uint64_t value = 0;
     bool good = false;
     switch (item.kind) {
-      case Kind::kTime:
-        // Excludes "never", which parse_duration() accepts for knobs that 0 switches off.
-        good = !text.empty() && text[0] >= '0' && text[0] <= '9' && parse_duration(text, &value);
-        break;
+      case Kind::kTime: good = parse_duration(text, &value); break;
       case Kind::kSize: good = parse_size(text, 1, &value); break;
       case Kind::kCount: good = parse_count(text, &value); break;
     }

@@ -35,6 +35,7 @@ void check_numbers(std::string_view text) {
       text, [](std::string_view in, uint64_t* value) { return parse_size(in, 1, value); },
       format_size);
   check_number(text, parse_duration, format_duration);
+  check_number(text, parse_duration_or_never, format_duration);
   check_number(text, parse_count, [](uint64_t value, char* to, size_t room) -> const char* {
     std::snprintf(to, room, "%llu", static_cast<unsigned long long>(value));
     return to;

@@ -69,7 +69,7 @@ void check_limits(const Injection& injection) {
   HYDRANT_FUZZ_CHECK(injection.has_network || is_same(net, InjectedNetwork{}));
 }
 
-// "never" is a time of knobs, and 0 there: none of a network.
+// "never" is a time of some knobs, and 0 there: none of a network.
 bool has_never(std::string_view text) {
   std::string lower(text);
   for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;

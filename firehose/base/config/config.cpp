@@ -23,7 +23,9 @@ bool parse_by_type(const KnobInfo& info, const char* text, uint64_t* value) noex
     case KnobType::kCount: return parse_count(text, value);
     case KnobType::kChoice: return parse_choice(text, info.choices, value);
     case KnobType::kBoolean: return parse_boolean(text, value);
-    case KnobType::kDuration: return parse_duration(text, value);
+    case KnobType::kDuration:
+      return info.zero_is_never ? parse_duration_or_never(text, value)
+                                : parse_duration(text, value);
     case KnobType::kSet: return parse_set(text, info.choices, value);
     case KnobType::kText: *value = text[0] != '\0' ? 1 : 0; return true;
   }
@@ -93,7 +95,8 @@ const char* describe_accepted(const KnobInfo& info, char* text, size_t room) noe
       std::snprintf(text, room, "y, yes, 1, true, on or n, no, 0, false, off");
       break;
     case KnobType::kDuration:
-      std::snprintf(text, room, "a time from %s to %s, such as 10s, 250ms, never", low, high);
+      std::snprintf(text, room, "a time from %s to %s, such as 10s, 250ms%s", low, high,
+                    info.zero_is_never ? ", never" : "");
       break;
     case KnobType::kSet:
       std::snprintf(text, room, "none, all, or some of %s with commas between", info.choices);

@@ -25,7 +25,7 @@ enum class KnobType : uint32_t {
   kCount,     // value: the number
   kChoice,    // value: index into KnobInfo::choices
   kBoolean,   // value: 0 or 1
-  kDuration,  // value: nanoseconds; 0 means never
+  kDuration,  // value: nanoseconds
   kSet,       // value: bits, bit i for choice i
   kText,      // value: 1 if set; knob_text() returns it, and its reader validates it
 };
@@ -41,9 +41,10 @@ struct KnobInfo {
   const char* choices = "";  // kChoice, kSet: names joined by '|'; kText: its grammar
   uint64_t min = 0;          // accepted values, inclusive
   uint64_t max = UINT64_MAX;
-  uint64_t plain_scale = 1;   // kSize: factor of a plain number
-  bool power_of_two = false;  // accepts only powers of two and 0
-  bool refused = false;       // its reader fails on a bad value: read_knob() does not warn
+  uint64_t plain_scale = 1;    // kSize: factor of a plain number
+  bool power_of_two = false;   // accepts only powers of two and 0
+  bool zero_is_never = false;  // kDuration: 0 means never; accepts that word, which others refuse
+  bool refused = false;        // its reader fails on a bad value: read_knob() does not warn
 };
 
 enum class KnobOrigin : uint32_t { kDefault, kEnvironment };

@@ -159,11 +159,13 @@ bool parse_size(std::string_view text, uint64_t plain_scale, uint64_t* bytes) no
 }
 
 bool parse_duration(std::string_view text, uint64_t* ns) noexcept {
-  if (same(trim(text), "never")) {
-    *ns = 0;
-    return true;
-  }
   return parse_with_units(text, kTimeUnits.data(), kTimeUnits.size(), 1'000'000'000, ns);
+}
+
+bool parse_duration_or_never(std::string_view text, uint64_t* ns) noexcept {
+  if (!same(trim(text), "never")) return parse_duration(text, ns);
+  *ns = 0;
+  return true;
 }
 
 bool parse_boolean(std::string_view text, uint64_t* value) noexcept {

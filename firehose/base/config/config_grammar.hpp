@@ -20,8 +20,10 @@ bool parse_count(std::string_view text, uint64_t* value) noexcept;
 // units of `plain_scale` bytes (at most 1 TiB). A whole number may be hexadecimal: 0x10000, 0x40K.
 bool parse_size(std::string_view text, uint64_t plain_scale, uint64_t* bytes) noexcept;
 
-// Nanoseconds: a decimal number and one of ns, us, ms, s, m, h; without a unit, seconds. "never" is 0.
+// Nanoseconds: a decimal number and one of ns, us, ms, s, m, h; without a unit, seconds.
 bool parse_duration(std::string_view text, uint64_t* ns) noexcept;
+// The same, and "never", which is 0.
+bool parse_duration_or_never(std::string_view text, uint64_t* ns) noexcept;
 
 // y, yes, true, on, 1 or n, no, false, off, 0.
 bool parse_boolean(std::string_view text, uint64_t* value) noexcept;

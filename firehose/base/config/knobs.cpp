@@ -113,7 +113,8 @@ constexpr std::array<KnobInfo, at(Knob::kEnd)> kRows = {{
      .default_text = "10s",
      .effect =
          "A wait that is blocked this long logs what it waits for and goes on; 0 means never.",
-     .max = 24 * kHourNs},
+     .max = 24 * kHourNs,
+     .zero_is_never = true},
     {.index = at(Knob::kMembarrier),
      .name = "FIREHOSE_MEMBARRIER",
      .type = KnobType::kBoolean,

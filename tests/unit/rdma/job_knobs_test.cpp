@@ -9,6 +9,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string_view>
+
 namespace hydrant {
 namespace {
 
@@ -61,6 +63,26 @@ TEST_F(JobKnobs, TimeSliceBeyondTheKernelsIsReported) {
   CaptureStderr();
   EXPECT_EQ(read_knob(JobKnob::kTimeSlice).number, 100'000u);
   EXPECT_THAT(GetCapturedStderr(), HasSubstr("HYDRANT_TIME_SLICE=\"1h\" is not accepted"));
+}
+
+// A timeout of 0 is computed, or ends a wait at once: "never" would be its opposite.
+TEST_F(JobKnobs, NeverIsRefusedWhereZeroDoesNotMeanNever) {
+  for_each_knob([](const KnobInfo& info) {
+    if (info.type != KnobType::kDuration) return;
+    const bool is_never =
+        std::string_view(info.effect).find("0 means never") != std::string_view::npos;
+    uint64_t value = 7;
+    EXPECT_EQ(parse_knob(info, "never", &value), is_never ? Status::kOk : Status::kBadArg)
+        << info.name;
+    EXPECT_EQ(value, is_never ? 0U : 7U) << info.name;
+    char accepted[160];
+    describe_accepted(info, accepted, sizeof accepted);
+    EXPECT_EQ(std::string_view(accepted).ends_with(", never"), is_never) << accepted;
+  });
+  const ScopedEnv max("GASNET_EXITTIMEOUT_MAX", "never");
+  CaptureStderr();
+  EXPECT_EQ(knob_number(JobKnob::kGasnetExitTimeoutMax), uint64_t{20} * 1'000'000'000);
+  EXPECT_THAT(GetCapturedStderr(), HasSubstr("GASNET_EXITTIMEOUT_MAX=\"never\" is not accepted"));
 }
 
 TEST_F(JobKnobs, UnknownNamesWithTheirPrefixAreReported) {

@@ -87,9 +87,18 @@ TEST(Grammar, DurationsAreSecondsUnlessTheyNameAUnit) {
   EXPECT_EQ(duration("2h"), 7'200'000'000'000U);
   EXPECT_EQ(duration("7ns"), 7U);
   EXPECT_EQ(duration("3 us"), 3'000U);
-  EXPECT_EQ(duration("never"), 0U);
-  for (const char* text : {"", "s", "10x", "-1s", "0.5ns"})
+  for (const char* text : {"", "s", "10x", "-1s", "0.5ns", "never"})
     EXPECT_EQ(duration(text), Parsed()) << text;
+}
+
+TEST(Grammar, NeverIsADurationWhereZeroMeansNever) {
+  uint64_t value = 7;
+  EXPECT_TRUE(parse_duration_or_never(" Never ", &value));
+  EXPECT_EQ(value, 0U);
+  EXPECT_TRUE(parse_duration_or_never("3 us", &value));
+  EXPECT_EQ(value, 3'000U);
+  EXPECT_FALSE(parse_duration_or_never("nevermore", &value));
+  EXPECT_EQ(value, 3'000U);
 }
 
 TEST(Grammar, BooleansAcceptTheUsualSpellings) {
