@@ -6,12 +6,12 @@
 #include "firehose/base/config/job_rank.hpp"
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
+#include "firehose/base/machine/machine_limits.hpp"
 #include "firehose/base/thread.hpp"
 
 #include <atomic>
 #include <cerrno>
 #include <sys/mman.h>
-#include <sys/resource.h>
 
 namespace hydrant {
 namespace {
@@ -34,11 +34,6 @@ struct Table {
   Mutex mu;                        // for writers; a leaf lock
 };
 constinit Table g_table;
-
-bool is_address_space_limited() noexcept {
-  rlimit limit{};
-  return getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
-}
 
 std::byte* reserve(size_t bytes) noexcept {
   void* at = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -94,10 +89,18 @@ void for_each(Visit&& visit) noexcept {
 
 }  // namespace
 
+bool guards_fit(uint64_t bytes, uint64_t count) noexcept {
+  const uint64_t left = address_space_left();
+  if (left == kUnlimited) return true;
+  return bytes < left && left - bytes >= kMinSpaceLeft &&
+         (left - bytes - kMinSpaceLeft) / (2 * kMinGuardBytes) >= count;
+}
+
 Status reserve_guarded(size_t bytes, size_t alignment, GuardSize size, GuardLabel label,
                        std::byte** start) noexcept {
-  const bool roomy = size == GuardSize::kRoomy && !is_address_space_limited();
-  size_t guard = roomy ? kRoomyGuardBytes : size == GuardSize::kNone ? 0 : kMinGuardBytes;
+  const bool roomy = size == GuardSize::kRoomy && address_space_left() == kUnlimited;
+  size_t guard = roomy ? kRoomyGuardBytes : kMinGuardBytes;
+  if (size == GuardSize::kNone || !guards_fit(bytes, 1)) guard = 0;
   std::byte* made = reserve_with(bytes, alignment, guard);
   if (made == nullptr && roomy) {
     guard = kMinGuardBytes;
@@ -112,8 +115,8 @@ Status reserve_guarded(size_t bytes, size_t alignment, GuardSize size, GuardLabe
   if (made != nullptr && guard == 0 && is_first_of_job() &&
       !is_logged.exchange(true, std::memory_order_relaxed)) {
     log_warning(
-        "the address space has no room for guards of %zu bytes beside the %s (%zu bytes): an "
-        "access beyond its ends may change other memory. Raise the limit (ulimit -v)",
+        "the address space has no room for guards of %zu bytes beside the %s (%zu bytes) and the "
+        "program: an access beyond its ends may change other memory. Raise the limit (ulimit -v)",
         kMinGuardBytes, label.what, bytes);
   }
   if (made == nullptr) {

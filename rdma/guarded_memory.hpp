@@ -19,6 +19,8 @@ namespace hydrant {
 inline constexpr size_t kMinGuardBytes = size_t{16} << 20;
 // Guard of a few large mappings, used if the address space of this process is unlimited.
 inline constexpr size_t kRoomyGuardBytes = size_t{1} << 30;
+// Room that guards leave in a limited address space, for segments, stacks, heaps and buffers.
+inline constexpr uint64_t kMinSpaceLeft = uint64_t{64} << 20;
 inline constexpr uint32_t kMaxGuarded = 8192;
 
 // The name of the memory in messages ("segment"), and the rank that owns it.
@@ -31,11 +33,13 @@ enum class GuardSize : uint8_t { kNone, kMin, kRoomy };
 
 // Reserves `bytes` (whole pages) of inaccessible address space that begins at a multiple of `alignment`, with
 // a guard of at least kMinGuardBytes on both sides. The caller maps into [*start, +bytes) with MAP_FIXED. If
-// the address space is limited (ulimit -v) and has no room for guards, the reservation has none, as with
+// the address space is limited (ulimit -v) and guards_fit() is false, the reservation has no guards, as with
 // kNone, and one warning is logged.
 // Errors: kResource, with a text; *start is unchanged then.
 Status reserve_guarded(size_t bytes, size_t alignment, GuardSize size, GuardLabel label,
                        std::byte** start) noexcept;
+// True if `count` reservations of `bytes` together and their guards leave kMinSpaceLeft of the address space.
+bool guards_fit(uint64_t bytes, uint64_t count) noexcept;
 // Unmaps the memory and its guards. False if reserve_guarded() did not return this address.
 bool release_guarded(std::byte* start) noexcept;
 

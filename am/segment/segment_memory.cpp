@@ -171,7 +171,8 @@ Status map_slices(int fd, Rank own, std::vector<SegmentSlice>* slices) noexcept 
   }
   if (status != Status::kOk) return status;
   // In a limited address space guards of the first slices may leave no room for the last ones.
-  for (const GuardSize guards : {GuardSize::kRoomy, GuardSize::kNone}) {
+  const bool fit = guards_fit(file_bytes(*slices), slices->size());
+  for (const GuardSize guards : {fit ? GuardSize::kRoomy : GuardSize::kNone, GuardSize::kNone}) {
     status = Status::kOk;
     for (SegmentSlice& slice : *slices) {
       if (status == Status::kOk) status = map_slice(fd, own, guards, &slice);

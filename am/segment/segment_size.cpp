@@ -28,9 +28,6 @@ constexpr uint64_t kMax = uint64_t{1} << 44;
 
 // Slices of the node's file begin at one.
 constexpr uint64_t kHugePage = uint64_t{2} << 20;
-// At least this much of a limited address space is left for stacks, heaps and buffers, unless that would be
-// most of it.
-constexpr uint64_t kMinLeft = uint64_t{64} << 20;
 
 enum class Source { kMemory, kVariable, kFileSize, kAddressSpace };
 
@@ -158,7 +155,8 @@ uint64_t max_in_file(uint64_t limit, uint32_t ranks_here) noexcept {
 
 uint64_t max_in_address_space(uint64_t left, uint32_t ranks_here) noexcept {
   const auto share = static_cast<uint64_t>((1 - kShare) * static_cast<double>(left));
-  const uint64_t kept = std::max(share, std::min(kMinLeft, left / 2));
+  // At least the room that guards leave, unless that is most of it.
+  const uint64_t kept = std::max(share, std::min(kMinSpaceLeft, left / 2));
   const uint64_t usable = left - std::min(left, kept + kHugePage);  // to align the last one
   // Guards have room beside segments of their size and more.
   constexpr uint64_t kGuards = 2 * kMinGuardBytes;
@@ -181,11 +179,12 @@ Status choose_max_segment(uint32_t ranks_here) noexcept {
     max_segment = std::max<uint64_t>(
         whole_pages(kShare * static_cast<double>(available) / ranks_here), GASNET_PAGESIZE);
   }
-  count_process_limits();
+  // publish_max_segment() repeats it at the end of init and reports the error.
+  static_cast<void>(count_process_limits());
   return Status::kOk;
 }
 
-void count_process_limits() noexcept {
+Status count_process_limits() noexcept {
   max_counted = max_segment;
   source = is_default ? Source::kMemory : Source::kVariable;
   const auto bound = [](uint64_t most, Source by, uint64_t limit) {
@@ -196,12 +195,15 @@ void count_process_limits() noexcept {
   };
   const uint64_t file = file_size_limit();
   if (file != kUnlimited) bound(max_in_file(file, ranks_of_host), Source::kFileSize, file);
-  const AddressSpace space = read_address_space();
-  if (space.limit_bytes == kUnlimited) return;
-  // Without /proc the size of the mapped memory is unknown: assume half of the limit.
-  const uint64_t used = space.used_bytes != 0 ? space.used_bytes : space.limit_bytes / 2;
-  const uint64_t left = space.limit_bytes - std::min(space.limit_bytes, used);
-  bound(max_in_address_space(left, ranks_of_host), Source::kAddressSpace, left);
+  const uint64_t left = address_space_left();
+  if (left == kUnlimited) return Status::kOk;
+  const uint64_t most = max_in_address_space(left, ranks_of_host);
+  bound(most, Source::kAddressSpace, left);
+  if (most >= GASNET_PAGESIZE) return Status::kOk;
+  return fail(Status::kResource,
+              "the limit on address space leaves %llu bytes for segments of %u ranks and for the "
+              "program, less than a page (%d) each: raise the limit (ulimit -v)",
+              static_cast<unsigned long long>(left), ranks_of_host, GASNET_PAGESIZE);
 }
 
 uintptr_t max_local_segment() noexcept { return max_counted; }

@@ -35,7 +35,8 @@ uint64_t max_in_address_space(uint64_t left, uint32_t ranks_here) noexcept;
 // Decides once, at job start. Errors: kBadArg for an invalid GASNET_MAX_SEGSIZE.
 Status choose_max_segment(uint32_t ranks_here) noexcept;
 // Reads the limits of file sizes and address space again, after the library has mapped its own memory.
-void count_process_limits() noexcept;
+// Errors: kResource with a text, if the address space has no room for a page of each rank.
+Status count_process_limits() noexcept;
 // A page at least.
 uintptr_t max_local_segment() noexcept;
 // The maximum that an attach attempts. It ignores the limits of file sizes and address space, the latter of

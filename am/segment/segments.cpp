@@ -304,7 +304,8 @@ Status publish_segments(bool mine_too) noexcept {
 }
 
 Status publish_max_segment() noexcept {
-  count_process_limits();
+  const Status status = count_process_limits();
+  if (status != Status::kOk && job().segment_mode != kSegmentEverything) return status;
   return put_value(kLimitKey, own_limit());
 }
 

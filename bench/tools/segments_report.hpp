@@ -47,7 +47,7 @@ inline Json describe_max_segment() {
   const AvailableMemory available = find_available_memory();
   Json row = {{"available_bytes", available.bytes}, {"limited_by", available.limited_by}};
   char why[kMaxSegmentText];
-  if (choose_max_segment(1) != Status::kOk) {
+  if (choose_max_segment(1) != Status::kOk || count_process_limits() != Status::kOk) {
     row["bytes"] = Json();
     row["text"] = last_error_text();
     return row;

@@ -213,6 +213,13 @@ AddressSpace read_address_space() noexcept {
   return space;
 }
 
+uint64_t address_space_left() noexcept {
+  const AddressSpace space = read_address_space();
+  if (space.limit_bytes == kUnlimited) return kUnlimited;
+  const uint64_t used = space.used_bytes != 0 ? space.used_bytes : space.limit_bytes / 2;
+  return space.limit_bytes - std::min(space.limit_bytes, used);
+}
+
 BudgetDecision default_budget(const MachineLimits& limits, uint64_t registrar_max_charge) noexcept {
   const uint64_t memlock = limits.memlock_lifted ? kUnlimited : limits.memlock_bytes;
   const auto share = [](uint64_t limit, uint64_t part, uint64_t of) {

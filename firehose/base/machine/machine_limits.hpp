@@ -47,6 +47,8 @@ struct AddressSpace {
   uint64_t used_bytes = 0;
 };
 AddressSpace read_address_space() noexcept;
+// The address space that RLIMIT_AS leaves; half of it if the use is unknown; kUnlimited without a limit.
+uint64_t address_space_left() noexcept;
 
 enum class BudgetReason : uint32_t { kMemlock, kPhysicalMemory, kCgroup, kRegistrar, kFloor };
 

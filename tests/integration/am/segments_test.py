@@ -288,6 +288,21 @@ class AddressSpaces(Segments):
                 self.assertLess(most * ranks_of_a_node(size), limit)
                 self.assertGreaterEqual(most, 16 * MIB)
 
+    @unittest.skipIf(over.OVER == "mixed", "a node maps no more than its own ranks' segments")
+    def test_guards_leave_room_for_the_maximum(self):
+        """From a limit that is too small to start on, each larger one is enough."""
+        works = False
+        for limit in range(16, 100, 6):
+            with self.subTest(limit=limit):
+                code, output, errors = self.run_job("seq", 2, "limits", before=self.limit(limit * MIB))
+                most = int((re.findall(r"local (\d+)", output) or "0")[0])
+                if not works and (code != 0 or most < MIB):
+                    self.assertTrue(code == 0 or "ulimit -v" in errors, errors)
+                    continue
+                works = True
+                self.assertGreaterEqual(self.attach_the_maximum("seq", 2, self.limit(limit * MIB)), MIB)
+        self.assertTrue(works)
+
     def test_refusal_names_the_remedies(self):
         code, _, errors = self.run_job("seq", 2, "lazy-segment", 4 * GIB, before=self.limit(2 * GIB),
                                        GASNET_MAX_SEGSIZE="4G")

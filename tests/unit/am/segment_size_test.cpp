@@ -1,6 +1,7 @@
 // The grammar of GASNET_MAX_SEGSIZE, and the limits of the process.
 #include "am/segment/segment_size.hpp"
 
+#include "firehose/base/machine/machine_limits.hpp"
 #include "tests/support/child_process.hpp"
 
 #include <gtest/gtest.h>
@@ -112,6 +113,29 @@ TEST(SegmentLimits, MaximumIsAtMostWhatTheLimitOnFileSizesAllows) {
     return max_local_segment() == 16 * kMiB && max_segment_is_asked_for() ? "" : "not 16 MiB";
   });
   EXPECT_EQ(failed, "");
+}
+
+TEST(SegmentLimits, AddressSpaceWithoutRoomForAPageIsRefused) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers need address space without a limit";
+#else
+  const auto failed = testing::run_in_child([]() -> std::string {
+    unsetenv("GASNET_MAX_SEGSIZE");
+    rlimit limit{uint64_t{1} << 40, RLIM_INFINITY};
+    if (setrlimit(RLIMIT_AS, &limit) != 0) return "setrlimit";
+    for (const uint64_t left : {3 * kMiB, 32 * kMiB}) {
+      limit.rlim_cur = read_address_space().used_bytes + left;
+      if (setrlimit(RLIMIT_AS, &limit) != 0) return "setrlimit";
+      if (choose_max_segment(4) != Status::kOk) return last_error_text();
+      const bool refused = left == 3 * kMiB;
+      if (count_process_limits() != (refused ? Status::kResource : Status::kOk)) return "status";
+      const std::string text = refused ? last_error_text() : "ulimit -v";
+      if (text.find("ulimit -v") == std::string::npos) return text;
+    }
+    return "";
+  });
+  EXPECT_EQ(failed, "");
+#endif
 }
 
 // ---- available memory, read from files that imitate the kernel's ----

@@ -1,6 +1,7 @@
 // Memory between guards: what is inaccessible, and what is known of an address.
 #include "rdma/guarded_memory.hpp"
 
+#include "firehose/base/machine/machine_limits.hpp"
 #include "rdma/node_registrar.hpp"
 #include "rdma/shared_files.hpp"
 #include "rdma/shm/memory/node_memory.hpp"
@@ -192,6 +193,41 @@ TEST(GuardedMemory, GuardsAreOmittedWithoutAddressSpace) {
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(testing::run_in_child(reserve_in_little_space), "");
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+#endif
+}
+
+// Guards fit by themselves, and would leave less than kMinSpaceLeft.
+[[maybe_unused]] std::string reserve_beside_little_space() {
+  const auto set_left = [](uint64_t left) {
+    rlimit limit{uint64_t{1} << 40, RLIM_INFINITY};
+    if (setrlimit(RLIMIT_AS, &limit) != 0) return false;
+    limit.rlim_cur = read_address_space().used_bytes + left;
+    return setrlimit(RLIMIT_AS, &limit) == 0;
+  };
+  constexpr uint64_t kBytes = 8 * kMiB;
+  constexpr uint64_t kAll = kBytes + 2 * kMinGuardBytes + kMinSpaceLeft;
+  for (const bool fit : {false, true}) {
+    if (!set_left(fit ? kAll + kMiB : kAll - kMiB)) return "setrlimit";
+    if (guards_fit(kBytes, 1) != fit) return "guards_fit";
+    if (guards_fit(kBytes, 2)) return "guards_fit for two";
+    std::byte* start = nullptr;
+    if (reserve_guarded(kBytes, kPage, GuardSize::kMin, {"test"}, &start) != Status::kOk)
+      return last_error_text();
+    Guarded found;
+    if (find_guarded(reinterpret_cast<uintptr_t>(start) - 1, &found) != fit)
+      return fit ? "no guards, and there was room" : "guards, and there was no room";
+    if (!release_guarded(start)) return "not listed";
+  }
+  return "";
+}
+
+TEST(GuardedMemory, GuardsLeaveRoomInALimitedAddressSpace) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers need address space without a limit";
+#else
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(testing::run_in_child(reserve_beside_little_space), "");
+  (void)::testing::internal::GetCapturedStderr();
 #endif
 }
 
