@@ -19,6 +19,7 @@ using namespace hydrant;
 namespace {
 
 void log_missing(const MissingRanks& missing, const char* call, const char* algorithm) noexcept {
+  if (missing.empty()) return;  // all have arrived meanwhile
   // "3, 5 and 7": each rank takes at most ten digits and five other characters.
   char ranks[(MissingRanks::kMaxListed + 2) * 15] = "";
   size_t used = 0;

@@ -99,6 +99,8 @@ class BarrierJobs(unittest.TestCase):
                 if name == "default" and not over.OVER:
                     self.assertIn("rank 2 of 3 has not arrived", text)
         self.assertNotIn("still waits", self.holds(3, "late", HYDRANT_WAIT_WARN="0"))
+        for what in ("late", "rules"):  # no line if all have arrived meanwhile
+            self.assertNotIn("ranks  of", self.holds(3, what, HYDRANT_WAIT_WARN="1ms"))
 
     @unittest.skipIf(over.OVER, "about programs that were built with other defaults: one network shows it")
     def test_the_builds_default_is_used(self):
