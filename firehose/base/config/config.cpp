@@ -83,9 +83,10 @@ const char* describe_accepted(const KnobInfo& info, char* text, size_t room) noe
   format_knob(info, info.max, high, sizeof high);
   switch (info.type) {
     case KnobType::kSize:
-      std::snprintf(text, room,
-                    "%s from %s to %s, such as 64K, 64MB, 0.5G (a plain number is in %s)",
-                    info.power_of_two ? "a power of two" : "a size", low, high, info.unit);
+      std::snprintf(
+          text, room,
+          "%s from %s to %s in whole bytes, such as 64K, 64MB, 0.5G (a plain number is in %s)",
+          info.power_of_two ? "a power of two" : "a size", low, high, info.unit);
       break;
     case KnobType::kCount:
       std::snprintf(text, room, "a whole number from %s to %s", low, high);

@@ -92,8 +92,8 @@ bool take_whole(std::string_view* text, uint64_t* whole) noexcept {
   return n > 0;
 }
 
-// Consumes ".digits", as millionths. Only six decimals count: the largest unit times
-// 999,999 still fits 64 bits.
+// Consumes ".digits", as millionths. False beyond six decimals: the largest unit times 999,999 still fits
+// 64 bits.
 bool take_millionths(std::string_view* text, uint64_t* millionths) noexcept {
   *millionths = 0;
   if (text->empty() || text->front() != '.') return true;
@@ -101,6 +101,7 @@ bool take_millionths(std::string_view* text, uint64_t* millionths) noexcept {
   uint64_t weight = 100'000;
   size_t n = 0;
   for (; n < text->size() && is_digit((*text)[n]); ++n) {
+    if (weight == 0 && (*text)[n] != '0') return false;
     *millionths += weight * static_cast<uint64_t>((*text)[n] - '0');
     weight /= 10;
   }
@@ -121,7 +122,7 @@ bool parse_with_units(std::string_view text, const Unit* units, size_t n, uint64
       std::find_if(units, units + n, [&](const Unit& u) { return same(u.name, text); });
   if (unit == units + n) return false;
   const uint64_t scale = unit->name.empty() ? plain_scale : unit->scale;
-  if (millionths != 0 && scale == 1) return false;  // a fraction of a byte or nanosecond
+  if (millionths * scale % 1'000'000 != 0) return false;  // a fraction of a byte or nanosecond
   uint64_t sum = 0;
   if (__builtin_mul_overflow(whole, scale, &sum)) return false;
   if (__builtin_add_overflow(sum, millionths * scale / 1'000'000, &sum)) return false;

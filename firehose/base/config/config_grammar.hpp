@@ -15,7 +15,7 @@ namespace hydrant {
 // Digits, or 0x and hexadecimal digits. No fraction, no sign, and 010 is ten.
 bool parse_count(std::string_view text, uint64_t* value) noexcept;
 
-// Bytes: a decimal number, optionally with a fraction (the first six decimals count), and a unit:
+// Bytes: a decimal number, optionally with a fraction (six decimals) that makes whole bytes, and a unit:
 // B, K, M, G, T, also written KB or KiB; K = 1024 in all three. Without a unit the number is in
 // units of `plain_scale` bytes (at most 1 TiB). A whole number may be hexadecimal: 0x10000, 0x40K.
 bool parse_size(std::string_view text, uint64_t plain_scale, uint64_t* bytes) noexcept;

@@ -51,7 +51,7 @@ TEST(Grammar, SizesTakeFractionsOfAUnit) {
   EXPECT_EQ(size("0.5G"), kGi / 2);
   EXPECT_EQ(size("1.5K"), 1536U);
   EXPECT_EQ(size("2.25MiB"), 2 * kMi + kMi / 4);
-  EXPECT_EQ(size("1.999999T"), kGi * kKi + (999999 * (kGi * kKi)) / 1000000);
+  EXPECT_EQ(size("1.984375T"), kGi * kKi / 64 * 127);
 }
 
 TEST(Grammar, PlainSizesUseTheCallersUnit) {
@@ -89,6 +89,15 @@ TEST(Grammar, DurationsAreSecondsUnlessTheyNameAUnit) {
   EXPECT_EQ(duration("3 us"), 3'000U);
   for (const char* text : {"", "s", "10x", "-1s", "0.5ns", "never"})
     EXPECT_EQ(duration(text), Parsed()) << text;
+}
+
+TEST(Grammar, FractionsMakeWholeBytesAndNanoseconds) {
+  EXPECT_EQ(size("0.125K"), 128U);
+  EXPECT_EQ(size("1.500000000K"), 1536U);
+  EXPECT_EQ(duration("0.3us"), 300U);
+  for (const char* text : {"0.0001K", "0.3K", "0.0000001M", "1.00000001G", "0.1G", "1.999999T"})
+    EXPECT_EQ(size(text), Parsed()) << text;
+  for (const char* text : {"0.0001us", "0.0000001s"}) EXPECT_EQ(duration(text), Parsed()) << text;
 }
 
 TEST(Grammar, NeverIsADurationWhereZeroMeansNever) {
