@@ -332,6 +332,9 @@ int hydrant_get_stats(hydrant_domain_t handle, hydrant_stats_t* stats) {
     return to_c(fail(Status::kBadArg, "set stats.size to sizeof(hydrant_stats_t) first"));
   }
   domain->read_stats(stats);
+  // Fields of a newer header are zero, not what the caller's memory had.
+  if (stats->size > sizeof *stats)
+    std::memset(reinterpret_cast<char*>(stats) + sizeof *stats, 0, stats->size - sizeof *stats);
   return GASNET_OK;
 }
 

@@ -138,6 +138,19 @@ TEST_F(PinCacheOptions, StatsOfAnOlderCallerAreNotOverrun) {
   EXPECT_NE(stats.hits, 0x5a5a5a5a5a5a5a5aull);
 }
 
+TEST_F(PinCacheOptions, StatsOfANewerCallerEndWithZeros) {
+  create();
+  struct Newer {
+    hydrant_stats_t known;
+    uint64_t unknown[4];
+  } newer;
+  std::memset(&newer, 0x5a, sizeof newer);
+  newer.known.size = sizeof newer;
+  EXPECT_EQ(hydrant_get_stats(domain_, &newer.known), GASNET_OK);
+  EXPECT_EQ(newer.known.size, sizeof newer);
+  for (const uint64_t field : newer.unknown) EXPECT_EQ(field, 0u);
+}
+
 TEST_F(PinCacheOptions, StructsAreCopied) {
   std::string name = "a name that is longer than the thirty-one bytes that are kept of it";
   hydrant_registrar_t table = registrar_.table;
