@@ -5,6 +5,7 @@
 #include "am/job/exit.hpp"
 #include "am/job/job.hpp"
 #include "am/progress/waiting.hpp"
+#include "firehose/base/config/job_rank.hpp"
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
 #include "rdma/config/job_knobs.hpp"
@@ -44,9 +45,12 @@ void start_progress_thread() noexcept {
   if (knob_number(JobKnob::kProgressThread) == 0) return;
   const Job& the_job = job();
   if (the_job.single_threaded) {
-    log_warning(
-        "HYDRANT_PROGRESS_THREAD is ignored: this client is compiled for one thread at a time, and "
-        "handlers would run concurrently. Compile it with GASNET_PAR");
+    // All ranks run the same client.
+    if (is_first_of_job()) {
+      log_warning(
+          "HYDRANT_PROGRESS_THREAD is ignored: this client is compiled for one thread at a time, "
+          "and handlers would run concurrently. Compile it with GASNET_PAR");
+    }
     return;
   }
   if (the_job.transport == nullptr) return;
