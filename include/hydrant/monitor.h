@@ -187,8 +187,10 @@ typedef struct hydrant_monitor_s {
   /* Stops the kernel's reports for [addr, addr+len), whole pages, so that the program may register them with
    * a userfaultfd of its own: UFFDIO_REGISTER fails with EBUSY before. Every cache forgets its regions there,
    * and the call waits timeout_ns nanoseconds until they are deregistered, or up to 2 s while it makes
-   * progress. Memory that is held stays watched. Afterwards memory that is registered with another userfaultfd
-   * is pinned while held, and not cached. Returns 0 if no part of the range is watched any more, else nonzero.
+   * progress. Memory that is held stays watched. Afterwards memory that is registered with another
+   * userfaultfd is pinned while held, and not cached. Returns 0 if no part of the range is watched any more,
+   * else -1; also -1 for a range that is empty, wraps around or divides a watched page, and if no monitor
+   * runs.
    * Threads: any, in signal handlers too; not inside a call of a registrar. Cost: as unwatch_unused() for the
    * mappings in the range; what is cached there takes as long as its deregistration by another thread. */
   int (*unwatch_range)(uintptr_t addr, size_t len, uint64_t timeout_ns);
