@@ -9,6 +9,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
@@ -16,6 +17,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <string>
+#include <string_view>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <vector>
@@ -66,8 +68,9 @@ std::string check_ranks(const std::string& text) {
 
 void declare(CLI::App* app, Options* options) {
   app->footer(kFooter);
+  app->set_version_flag("--version", std::string("hydrant-run ") + HYDRANT_VERSION);
   app->add_option("-n,--ranks", options->size,
-                  "Number of processes: 1 to " + std::to_string(kMaxRanks))
+                  "Number of processes: 1 to " + std::to_string(kMaxRanks) + "; also -np N")
       ->required()
       ->check(check_ranks, "")
       ->type_name("N");
@@ -98,6 +101,35 @@ void declare(CLI::App* app, Options* options) {
       ->type_name("[ARGUMENTS]");
   app->positionals_at_end();
   app->prefix_command(false);
+}
+
+// The command line for the parser, the last argument first. CLI11 has no short name of two letters: "-np",
+// which other launchers take, becomes "-n". What follows the program's name is the program's.
+std::vector<std::string> read_arguments(int argc, char** argv) {
+  const std::string_view with_value[] = {"-n",    "--ranks", "--nodes",  "-E",
+                                         "--env", "--bind",  "--timeout"};
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    std::string& text = arguments[i];
+    if (text == "--" || !text.starts_with('-')) break;
+    if (text.starts_with("-np")) text.erase(2, 1);
+    if (std::find(std::begin(with_value), std::end(with_value), text) != std::end(with_value)) ++i;
+  }
+  std::reverse(arguments.begin(), arguments.end());
+  return arguments;
+}
+
+// An unknown option explains a missing one: it may be misspelt.
+int refuse(const CLI::App& app, const CLI::RequiredError& error) {
+  const std::vector<std::string> unknown = app.remaining();
+  const bool has_any = std::any_of(unknown.begin(), unknown.end(), [](const std::string& text) {
+    return text.starts_with('-') && text != "--";
+  });
+  if (has_any)
+    app.exit(CLI::ExtrasError(unknown));
+  else
+    app.exit(error);
+  return kExitUsage;
 }
 
 // Finds `program` in the same way as execvp(3); "" with errno.
@@ -215,7 +247,9 @@ int main(int argc, char** argv) {
     return "hydrant-run: " + CLI::FailureMessage::simple(one, error);
   });
   try {
-    app.parse(argc, argv);
+    app.parse(read_arguments(argc, argv));
+  } catch (const CLI::RequiredError& error) {
+    return refuse(app, error);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kExitUsage;
   }

@@ -70,6 +70,13 @@ MAKE
     fail "$run: a program of this folder"
   output=$("$run" -t -n 2 "$program" x y) || fail "$run -t"
   has "hydrant-run -n 2 -- $program x y" "$output" "$run -t"
+  output=$("$run" --help 2>/dev/null) || fail "$run --help: status $?"
+  has "usage: ${run##*/} -n" "$output" "$run --help"
+  case $network in
+    smp*) several="compile with the files of ibv-conduit and start the program" ;;
+    *) several="start the program with mpirun" ;;
+  esac
+  has "for several machines $several" "$output" "$run --help"
   for options in "" "-n" "-n 0" "-n x" "-n 2" "-n 2 -z" "-n 2 -N 2"; do
     # shellcheck disable=SC2086
     if output=$("$run" $options 2>&1 </dev/null); then fail "$run $options: status 0"; fi

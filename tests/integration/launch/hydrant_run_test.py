@@ -49,6 +49,22 @@ class HydrantRun(unittest.TestCase):
         self.refused(2, "not VAR=VALUE", "-n", "2", "-E", "A", "true")
         self.refused(2, "socket", "-n", "2", "--bind", "socket", "true")
 
+    def test_version_needs_no_other_option(self):
+        code, output, errors = run("--version")
+        self.assertEqual((code, errors), (0, ""))
+        self.assertRegex(output, r"^hydrant-run \d+\.\d+\.\d+\n$")
+
+    def test_an_unknown_option_is_named_before_a_missing_one(self):
+        for rest in ((), ("-n", "2"), ("true",), ("-n", "2", "true")):
+            self.refused(2, "--bogus", "--bogus", *rest)
+        self.refused(2, "program is required", "-n", "2", "--")
+
+    def test_number_as_other_launchers_take_it(self):
+        for how in (("-np", "2"), ("-np2",), ("--verbose", "-np", "2"), ("-E", "A=b", "-np", "2", "--")):
+            code, output, errors = run(*how, "echo", "-np", "3")
+            self.assertEqual((code, output), (0, "-np 3\n" * 2), errors)
+        self.refused(2, '"x": expected a whole number from 1 to 4096\n', "-np", "x", "true")
+
     def test_programs_that_cannot_be_run(self):
         self.refused(127, "cannot run no-such-program: No such file", "-n", "3", "no-such-program")
         self.refused(127, "cannot run /no/such: No such file", "-n", "3", "/no/such")
