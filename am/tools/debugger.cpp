@@ -1,5 +1,5 @@
-// Freezes the process until a debugger clears a flag or SIGCONT arrives. Called at start-up, on signals
-// and before fatal exits (fatal.cpp, am/job/exit.cpp).
+// Freezes the process until a debugger clears a flag or SIGCONT arrives; installs signal handlers. Called at
+// start-up, on signals and before fatal exits (fatal.cpp, am/job/exit.cpp).
 #include "am/tools/debugger.hpp"
 
 #include <hydrant/gasnet/debugging.h>
@@ -8,6 +8,7 @@
 
 #include "am/tools/console.hpp"
 #include "am/tools/signal_names.hpp"
+#include "firehose/base/errno_text.hpp"
 
 #include <atomic>
 #include <cerrno>
@@ -99,6 +100,21 @@ bool show_the_end(bool mentions) noexcept {
 }
 
 }  // namespace hydrant
+
+hydrant_tools_sighandlerfn_t hydrant_tools_reghandler(int sigtocatch,
+                                                      hydrant_tools_sighandlerfn_t fp) {
+  struct sigaction wanted = {};
+  wanted.sa_handler = fp;
+  wanted.sa_flags = SA_RESTART;
+  sigemptyset(&wanted.sa_mask);
+  struct sigaction before = {};
+  if (::sigaction(sigtocatch, &wanted, &before) != 0) {
+    hydrant_tools_fatalerror_nopos("cannot install a handler for signal %d (%s): %s", sigtocatch,
+                                   hydrant_tools_signame_fromval(sigtocatch),
+                                   hydrant::errno_text(errno));
+  }
+  return before.sa_handler;
+}
 
 void hydrant_tools_freezeForDebuggerNow(volatile int* flag, const char* flagsymname) {
   // Relaxed: the writer that clears the flag passes no other data.

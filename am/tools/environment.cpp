@@ -14,8 +14,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <initializer_list>
-#include <strings.h>
 #include <unistd.h>
 
 namespace hydrant {
@@ -96,17 +94,6 @@ void display_number(const char* key, const char* number, bool is_default) noexce
   if (asprintf(&both, "%s (%s)", raw, number) < 0) return;
   hydrant_tools_envstr_display(key, both, 0);
   std::free(both);
-}
-
-// Returns 1, 0, or -1 if the text is neither.
-int parse_yes_no(const char* text) noexcept {
-  for (const char* yes : {"y", "yes", "1"}) {
-    if (strcasecmp(text, yes) == 0) return 1;
-  }
-  for (const char* no : {"n", "no", "0"}) {
-    if (strcasecmp(text, no) == 0) return 0;
-  }
-  return -1;
 }
 
 // Warns once per name, however often the setting is read.

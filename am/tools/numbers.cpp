@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstring>
 #include <initializer_list>
+#include <strings.h>
 #include <system_error>
 
 namespace hydrant {
@@ -145,6 +146,16 @@ const char* take_double(const char* text, double* value) noexcept {
   if (error != std::errc{}) return nullptr;
   *value = number;
   return end;
+}
+
+int parse_yes_no(const char* text) noexcept {
+  for (const char* yes : {"y", "yes", "1"}) {
+    if (strcasecmp(text, yes) == 0) return 1;
+  }
+  for (const char* no : {"n", "no", "0"}) {
+    if (strcasecmp(text, no) == 0) return 0;
+  }
+  return -1;
 }
 
 bool parse_double(const char* text, double* value) noexcept {

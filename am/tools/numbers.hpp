@@ -22,4 +22,7 @@ const char* take_double(const char* text, double* value) noexcept;
 // finite, returns false and leaves *value unchanged.
 bool parse_double(const char* text, double* value) noexcept;
 
+// 1 for y, yes and 1, 0 for n, no and 0, in either case; else -1.
+int parse_yes_no(const char* text) noexcept;
+
 }  // namespace hydrant

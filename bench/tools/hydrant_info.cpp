@@ -197,6 +197,7 @@ void print_gasnet_variables(const Json& rows, bool explain) {
     const std::string value = text_of(row, "value");
     print_row(text_of(row, "name"), names,
               (value.empty() ? "not set" : value) + "  " + text_of(row, "origin") +
+                  (row.at("note").is_null() ? "" : ": " + text_of(row, "note")) +
                   (explain ? "; " + text_of(row, "effect") : ""));
   }
 }

@@ -4,11 +4,13 @@
 #pragma once
 
 #include "bench/tools/segments_report.hpp"
+#include "bench/tools/setting_notes.hpp"
 #include "bench/tools/transport_report.hpp"
 #include "bench/tools/watching_report.hpp"
 #include "firehose/base/config/knobs.hpp"
 #include "firehose/base/machine/machine_limits.hpp"
 #include "firehose/registrars/registrar_factory.hpp"
+#include "rdma/config/job_knobs.hpp"
 
 #include <cstdint>
 #include <string>
@@ -142,6 +144,17 @@ inline Json describe_budget(const MachineLimits& limits, uint64_t registrar_max_
 // The reason why an accepted setting of the environment has no effect; null if it has one.
 inline Json knob_note(const KnobInfo& knob, const KnobValue& value, const Json& registrars) {
   if (value.origin != KnobOrigin::kEnvironment) return {};
+  if (knob.type == KnobType::kText) {
+    const std::string note = setting_note(knob.name, knob_text(knob));
+    return note.empty() ? Json() : Json(note);
+  }
+  if (&knob == &knob_info(JobKnob::kTimeSlice) && value.number != 0) {
+    constexpr uint64_t kMinNs = 100'000;
+    constexpr uint64_t kMaxNs = 100'000'000;
+    if (value.number < kMinNs) return "in force is the kernel's minimum, 100us";
+    if (value.number > kMaxNs) return "in force is the kernel's maximum, 100ms";
+    return {};
+  }
   if (&knob == &knob_info(Knob::kBucket) && value.number != 0 && knob_number(Knob::kMode) == 0) {
     return "no effect in region mode: set FIREHOSE_MODE=page, or the program does";
   }

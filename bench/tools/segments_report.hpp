@@ -3,6 +3,7 @@
 #pragma once
 
 #include "am/segment/segment_size.hpp"
+#include "bench/tools/setting_notes.hpp"
 #include "firehose/base/config/config_grammar.hpp"
 #include "firehose/base/machine/machine_limits.hpp"
 
@@ -86,9 +87,11 @@ inline Json describe_gasnet_variables() {
   for (const GasnetVariable& variable : kGasnetVariables) {
     const char* set = std::getenv(variable.name);
     const bool is_set = set != nullptr && *set != '\0';
+    const std::string note = is_set ? setting_note(variable.name, set) : "";
     rows.push_back({{"name", variable.name},
                     {"value", is_set ? set : variable.default_text},
                     {"origin", is_set ? "environment" : "default"},
+                    {"note", note.empty() ? Json() : Json(note)},
                     {"default", variable.default_text},
                     {"effect", variable.effect}});
   }

@@ -327,6 +327,24 @@ class HydrantInfo(unittest.TestCase):
         keys = bool(chosen) and chosen[0]["traits"]["key_bytes"] != 0
         self.assertEqual(knob(document, "FIREHOSE_MODE")["note"] is not None, keys)
 
+    def test_texts_that_a_job_does_not_accept_have_a_note(self):
+        bad = {"GASNET_BACKTRACE": "foo", "GASNET_FREEZE": "x", "GASNET_NO_CATCH_SIGNAL": "SEGV,SIGFOO",
+               "GASNET_VERBOSEENV": "maybe", "GASNET_FREEZE_SIGNAL": "SIGFOO", "HYDRANT_STATS": "foo",
+               "HYDRANT_INJECT": "foo", "HYDRANT_TIME_SLICE": "1ns"}
+        good = {"GASNET_BACKTRACE": "YES", "GASNET_FREEZE": "0", "GASNET_NO_CATCH_SIGNAL": "SEGV,11",
+                "GASNET_VERBOSEENV": "n", "GASNET_FREEZE_SIGNAL": "USR1", "HYDRANT_STATS": "json:/tmp/%r",
+                "HYDRANT_INJECT": "delay=5us", "HYDRANT_TIME_SLICE": "1ms"}
+        for values in (bad, good, {"GASNET_NO_CATCH_SIGNAL": "*"}):
+            document = report(**values)
+            rows = document["knobs"] + document["segments"]["gasnet_variables"]
+            notes = {row["name"]: row["note"] for row in rows}
+            for name in values:
+                self.assertEqual(notes[name] is not None, values is bad, f"{name}: {notes[name]}")
+        text = " ".join(run(**bad).stdout.split())
+        self.assertIn("foo environment: invalid value, which ends a program that reads it: set Y or N", text)
+        self.assertIn('environment: "SIGFOO" is no signal and ignored', text)
+        self.assertIn("1ns environment: in force is the kernel's minimum, 100us", text)
+
     def test_tables_say_the_same_as_the_document(self):
         document = report()
         text = run().stdout

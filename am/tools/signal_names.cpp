@@ -1,14 +1,11 @@
-// Names signals, and installs signal handlers. debugger.cpp, am/job/exit.cpp and clients call it.
+// Names signals. debugger.cpp, am/job/exit.cpp, hydrant-info and clients call it.
+#include "am/tools/signal_names.hpp"
+
 #include <hydrant/gasnet/debugging.h>
 
-#include "am/tools/signal_names.hpp"
-#include "firehose/base/errno_text.hpp"
-
 #include <array>
-#include <cerrno>
 #include <csignal>
 #include <cstdlib>
-#include <cstring>
 #include <strings.h>
 
 namespace hydrant {
@@ -50,19 +47,4 @@ const char* hydrant_tools_signame_fromval(int sigval) {
     if (signal.value == sigval) return signal.name;
   }
   return "*unknown signal*";
-}
-
-hydrant_tools_sighandlerfn_t hydrant_tools_reghandler(int sigtocatch,
-                                                      hydrant_tools_sighandlerfn_t fp) {
-  struct sigaction wanted = {};
-  wanted.sa_handler = fp;
-  wanted.sa_flags = SA_RESTART;
-  sigemptyset(&wanted.sa_mask);
-  struct sigaction before = {};
-  if (::sigaction(sigtocatch, &wanted, &before) != 0) {
-    hydrant_tools_fatalerror_nopos("cannot install a handler for signal %d (%s): %s", sigtocatch,
-                                   hydrant_tools_signame_fromval(sigtocatch),
-                                   hydrant::errno_text(errno));
-  }
-  return before.sa_handler;
 }
