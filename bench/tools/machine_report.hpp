@@ -84,17 +84,23 @@ inline Json describe_ibv() {
 }
 #endif
 
-// Describes all registrars. `chosen` marks the default of a domain; *max_charge is its limit.
-inline Json describe_registrars(uint64_t* max_charge) {
+// The most that a domain may pin over the default registrar.
+struct ChargeLimit {
+  uint64_t bytes = kUnlimited;
+  uint64_t memlock_bytes = 0;  // the limit from which that follows; 0: another one
+};
+
+// Describes all registrars. `chosen` marks the default of a domain; *limit is its limit.
+inline Json describe_registrars(ChargeLimit* limit) {
   const std::string wanted(knob_choice(Knob::kRegistrar));
-  *max_charge = kUnlimited;
+  *limit = {};
   Json rows = Json::array();
   for (const RegistrarProbe& probe : probe_registrars()) {
     Json row = describe_registrar(probe.name, probe.reason, probe.usable ? &probe.traits : nullptr);
     const bool chosen =
         wanted == "auto" ? probe.default_choice : probe.usable && wanted == probe.name;
     row["chosen"] = chosen;
-    if (chosen) *max_charge = probe.traits.max_charge_bytes;
+    if (chosen) *limit = {probe.traits.max_charge_bytes, probe.traits.memlock_bytes};
     if (probe.usable) {
       row["traits"]["charge_comes_back_late"] = probe.charge_comes_back_late;
       row["traits"]["knows_huge_pages"] = probe.knows_huge_pages;
@@ -127,12 +133,18 @@ inline Json describe_limits(const MachineLimits& limits) {
 }
 
 // The budget of a domain if the program does not set it.
-inline Json describe_budget(const MachineLimits& limits, uint64_t registrar_max_charge) {
-  const BudgetDecision machine = default_budget(limits, registrar_max_charge);
+inline Json describe_budget(const MachineLimits& limits, const ChargeLimit& registrar) {
+  const BudgetDecision machine = default_budget(limits, registrar.bytes);
   const uint64_t asked = knob_number(Knob::kBudget);
   Json budget = {{"bytes", machine.bytes},
                  {"decided_by", budget_reason_name(machine.decided_by)},
                  {"text", machine.text}};
+  if (machine.decided_by == BudgetReason::kRegistrar && registrar.memlock_bytes != 0) {
+    char size[32];
+    format_size_rounded(registrar.memlock_bytes, size, sizeof size);
+    budget["text"] =
+        std::string(machine.text) + ", of the memlock limit of " + size + " (ulimit -l)";
+  }
   if (asked >= limits.page_bytes) {
     budget = {
         {"bytes", asked}, {"decided_by", "FIREHOSE_BUDGET"}, {"text", "FIREHOSE_BUDGET is set"}};
@@ -150,9 +162,7 @@ inline Json knob_note(const KnobInfo& knob, const KnobValue& value, const Json& 
   }
   if (&knob == &knob_info(JobKnob::kTimeSlice) && value.number != 0) {
     constexpr uint64_t kMinNs = 100'000;
-    constexpr uint64_t kMaxNs = 100'000'000;
     if (value.number < kMinNs) return "in force is the kernel's minimum, 100us";
-    if (value.number > kMaxNs) return "in force is the kernel's maximum, 100ms";
     return {};
   }
   if (&knob == &knob_info(Knob::kBucket) && value.number != 0 && knob_number(Knob::kMode) == 0) {
@@ -204,12 +214,12 @@ inline Json describe_knobs(const Json& registrars) {
 
 inline Json collect(const char* version) {
   const MachineLimits limits = read_machine_limits();
-  uint64_t max_charge = kUnlimited;
+  ChargeLimit limit;
   Json report = {{"version", version}};
-  report["registrars"] = describe_registrars(&max_charge);
+  report["registrars"] = describe_registrars(&limit);
   report["transports"] = describe_transports(limits);
   report["limits"] = describe_limits(limits);
-  report["default_budget"] = describe_budget(limits, max_charge);
+  report["default_budget"] = describe_budget(limits, limit);
   report["segments"] = describe_segments();
   report["watching"] = describe_watching(limits);
   report["knobs"] = describe_knobs(report.at("registrars"));

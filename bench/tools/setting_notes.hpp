@@ -1,5 +1,5 @@
-// hydrant-info's notes on values that a job does not accept, of variables whose readers have grammars of their
-// own: GASNet's names, and knobs that are texts.
+// hydrant-info's notes on values that a job does not accept, of variables with grammars of their own:
+// GASNet's names, and knobs that are texts.
 #pragma once
 
 #include "am/tools/numbers.hpp"

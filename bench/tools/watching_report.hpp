@@ -8,6 +8,7 @@
 
 #include "firehose/base/config/knobs.hpp"
 #include "firehose/base/machine/machine_limits.hpp"
+#include "firehose/registrars/registrar_factory.hpp"
 #include "firehose/watch/hooks_abi.h"
 
 #include <nlohmann/json.hpp>
@@ -22,6 +23,7 @@
 #include <linux/userfaultfd.h>
 #include <spawn.h>
 #include <string>
+#include <string_view>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -38,10 +40,29 @@ using Json = nlohmann::ordered_json;
 inline constexpr const char* kProbeFlag = "--probe-coverage";
 inline constexpr const char* kHooksName = "libfirehose_hooks.so";
 
-// A domain with a registrar that does nothing.
+// The registrar of a domain that names none; null if it is not usable here.
+inline const char* default_registrar() {
+  const std::string_view wanted = knob_choice(Knob::kRegistrar);
+  const char* name = nullptr;
+  for (const RegistrarProbe& probe : probe_registrars()) {
+    if (probe.usable && (wanted == "auto" ? probe.default_choice : wanted == probe.name))
+      name = probe.name;
+  }
+  return name;
+}
+
+// A domain as a program has it; where no registrar is usable, over one that does nothing.
 class ProbeDomain {
  public:
   explicit ProbeDomain(uint32_t watch) {
+    if (const char* name = default_registrar(); name != nullptr) {
+      hydrant_domain_options_t options;
+      hydrant_domain_options_init(&options);
+      options.registrar_name = name;
+      options.watch = watch;
+      works_ = hydrant_domain_create(&options, &domain_) == GASNET_OK;
+      return;
+    }
     hydrant_registrar_t registrar{};
     registrar.size = sizeof registrar;
     registrar.name = "nothing";
@@ -65,10 +86,32 @@ class ProbeDomain {
         hydrant_coverage(domain_, addr, len, &coverage) != GASNET_OK) {
       return {};
     }
+    if (coverage != HYDRANT_COVERAGE_NONE && is_registered_anew(addr))
+      coverage = HYDRANT_COVERAGE_NONE;
     return hydrant_coverage_name(coverage);
   }
 
  private:
+  // True if each pin registers, for lack of descriptors or address space, say.
+  bool is_registered_anew(const void* addr) const {
+    constexpr int kTries = 100;  // earlier releases of memory may have to be reported first
+    for (int i = 0; i < kTries; ++i) {
+      const uint64_t before = misses();
+      const hydrant_pin_t pin = hydrant_pin(domain_, addr, 1, HYDRANT_LOCAL_WRITE);
+      if (pin.region == nullptr) return false;  // not known
+      hydrant_release(pin);
+      if (misses() == before) return false;
+      usleep(1000);
+    }
+    return true;
+  }
+  uint64_t misses() const {
+    hydrant_stats_t stats{};
+    stats.size = sizeof stats;
+    (void)hydrant_get_stats(domain_, &stats);
+    return stats.misses;
+  }
+
   hydrant_domain_t domain_ = 0;
   bool works_ = false;
 };
@@ -113,15 +156,16 @@ inline Json coverage_here() {
   } catch (const std::system_error&) {
     // Without the thread, for example because its stack does not fit, the result stays unknown.
   }
-  const int file = memfd_create("hydrant-info", MFD_CLOEXEC);
-  if (file >= 0 && ftruncate(file, kProbeBytes) != 0) std::perror("ftruncate of a memfd");
   Json all = {
       {"anonymous", coverage_of_mapping(domain, MAP_PRIVATE | MAP_ANONYMOUS, -1)},
       {"malloc", coverage_of_malloc(domain)},
       {"malloc_in_threads", in_thread},
       {"arena", coverage_of_arena(domain)},
-      {"files", coverage_of_mapping(domain, MAP_SHARED, file)},
   };
+  // Last: with a low limit the watching needs the descriptor.
+  const int file = memfd_create("hydrant-info", MFD_CLOEXEC);
+  if (file >= 0 && ftruncate(file, kProbeBytes) != 0) std::perror("ftruncate of a memfd");
+  all["files"] = coverage_of_mapping(domain, MAP_SHARED, file);
   if (file >= 0) close(file);
   return all;
 }
@@ -268,7 +312,7 @@ inline Json describe_userfaultfd(bool available) {
       {"seccomp_filter", seccomp == 2}};
 }
 
-// A program may reach these limits although this one does not.
+// For memory that is not cached.
 inline void advise_on_limits(Json* list) {
   constexpr rlim_t kFewDescriptors = 64;
   constexpr rlim_t kLittleSpace = rlim_t{256} << 20;
@@ -279,11 +323,22 @@ inline void advise_on_limits(Json* list) {
                     "raise it with ulimit -n.");
   }
   if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur < kLittleSpace) {
-    list->push_back(
-        "The address space is limited to " + std::to_string(limit.rlim_cur >> 10) +
-        " KiB, and nothing is cached without room for the cache's tables (some 32 MiB): "
-        "raise it with ulimit -v.");
+    list->push_back("The address space is limited to " + std::to_string(limit.rlim_cur >> 10) +
+                    " KiB, and nothing is cached without room for the cache's tables (a small "
+                    "program needs 60 MB): "
+                    "raise it with ulimit -v.");
   }
+}
+
+// Whether this process caches anonymous memory.
+inline bool caches_anonymous(const Json& watching) {
+  const bool is_hooked = watching.at("hooks").at("present").get<bool>();
+  for (const Json& row : watching.at("coverage")) {
+    if (row.at("memory") != "anonymous") continue;
+    const Json& coverage = row.at(is_hooked ? "with_hooks" : "without_hooks");
+    return !coverage.is_null() && coverage != "none";
+  }
+  return false;
 }
 
 // Remedies that allow more caching, most effective first.
@@ -319,7 +374,7 @@ inline Json advice(const Json& watching, const MachineLimits& limits) {
     list.push_back("Some functions do not resolve to the hooks (" + hooks.at("missing").dump() +
                    "): another library interposes them; preload " + kHooksName + " first.");
   }
-  advise_on_limits(&list);
+  if (!off && !caches_anonymous(watching)) advise_on_limits(&list);
   if (!limits.memlock_lifted && limits.memlock_bytes != kUnlimited) {
     list.push_back("At most " + std::to_string(limits.memlock_bytes >> 10) +
                    " KiB can be locked: raise it with ulimit -l, above the hard limit with a line "

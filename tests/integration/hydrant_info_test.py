@@ -166,14 +166,35 @@ class Watching(unittest.TestCase):
         advised = "1024 KiB can be locked" in json.dumps(document["watching"]["advice"])
         self.assertEqual(advised, not document["limits"]["memlock_lifted"])
 
-    def test_low_limits_are_advised_against(self):
-        for limit, value, words in ((resource.RLIMIT_NOFILE, 20, ("At most 20 descriptors", "ulimit -n")),
-                                    (resource.RLIMIT_NOFILE, 6, ("no process could be started to try it",))):
-            document = report(before=lambda: resource.setrlimit(limit, (value, value)))
+    def test_budget_under_a_small_memlock_limit_names_it(self):
+        def lower():
+            resource.setrlimit(resource.RLIMIT_MEMLOCK, (65536, 65536))
+            if os.geteuid() == 0:
+                os.setuid(65534)
+        try:
+            document = report(before=lower)
+        except (OSError, subprocess.SubprocessError):
+            self.skipTest("the program cannot be run as another user")
+        if document["limits"]["memlock_lifted"]:
+            self.skipTest("the limit does not apply here")
+        self.assertIn("memlock limit of 64 KiB (ulimit -l)", document["default_budget"]["text"])
+
+    def test_low_limits_are_advised_against_where_memory_is_not_cached(self):
+        if not self.watching["userfaultfd"]["available"]:
+            self.skipTest("nothing is cached here with any limit")
+        cached = {}
+        for value in (4, 6, 7, 10, 20):
+            document = report(before=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (value, value)))
             advice = json.dumps(document["watching"]["advice"])
-            for word in words:
-                self.assertIn(word, advice)
-            self.assertNotIn("was not found: install it", advice)
+            cached[value] = coverage(document, "anonymous") == "checked"
+            self.assertEqual(cached[value], document["watching"]["userfaultfd"]["available"], value)
+            self.assertEqual(f"At most {value} descriptors" in advice, not cached[value], advice)
+            if self.watching["hooks"]["library"]:
+                self.assertNotIn("was not found: install it", advice)
+            if value == 4:
+                self.assertIn("no process could be started to try it",
+                              document["watching"]["hooks"]["untried"] or "")
+        self.assertEqual((cached[6], cached[20]), (False, True))
 
     def test_missing_proc_is_named_as_a_sentence(self):
         script = 'mount -t tmpfs none /proc && exec "$@"'
