@@ -41,15 +41,14 @@ Status map_private(uintptr_t size, void** addr) noexcept {
   if (const Status status = reserve_guarded(bytes, GASNET_PAGESIZE, GuardSize::kRoomy,
                                             {.what = "segment", .rank = job().rank()}, &start);
       status != Status::kOk)
-    return add_context(status, "ask for less");
+    return add_context(status, "%s", remedy_of_no_room(bytes, "ask for less"));
   constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
   if (mmap(start, bytes, PROT_READ | PROT_WRITE, kFlags, -1, 0) == MAP_FAILED) {
     const int error = errno;
     (void)release_guarded(start);
-    return fail(
-        Status::kResource,
-        "the system has no memory for a segment of %zu bytes: %s; ask for less, or raise ulimit -v",
-        size, errno_text(error));
+    return fail(Status::kResource, "the system has no memory for a segment of %zu bytes: %s; %s",
+                size, errno_text(error),
+                remedy_of_no_room(bytes, "ask for less, or raise ulimit -v"));
   }
   *addr = start;
   return Status::kOk;

@@ -107,7 +107,7 @@ Status map_slice(int fd, Rank own, GuardSize guards, SegmentSlice* slice) noexce
   if (const Status status = reserve_guarded(slice->size, kHugePage, guards,
                                             {.what = "segment", .rank = slice->rank}, &start);
       status != Status::kOk)
-    return add_context(status, "%s", kLessThanLimit);
+    return add_context(status, "%s", remedy_of_no_room(slice->size, kLessThanLimit));
   if (mmap(start, slice->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd,
            static_cast<off_t>(slice->start)) == MAP_FAILED) {
     const int error = errno;

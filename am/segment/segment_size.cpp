@@ -206,6 +206,11 @@ Status count_process_limits() noexcept {
               static_cast<unsigned long long>(left), ranks_of_host, GASNET_PAGESIZE);
 }
 
+const char* remedy_of_no_room(uint64_t bytes, const char* if_larger) noexcept {
+  if (bytes > GASNET_PAGESIZE) return if_larger;
+  return "the limit on address space is too small for any segment: raise it (ulimit -v)";
+}
+
 uintptr_t max_local_segment() noexcept { return max_counted; }
 uintptr_t max_attempted_segment() noexcept { return max_segment; }
 bool max_segment_is_asked_for() noexcept { return source == Source::kVariable; }

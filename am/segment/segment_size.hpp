@@ -44,6 +44,8 @@ uintptr_t max_local_segment() noexcept;
 uintptr_t max_attempted_segment() noexcept;
 // True if the maximum is GASNET_MAX_SEGSIZE and no limit is less.
 bool max_segment_is_asked_for() noexcept;
+// Returns the remedy if the address space has no room for `bytes`: `if_larger`, unless no segment is smaller.
+const char* remedy_of_no_room(uint64_t bytes, const char* if_larger) noexcept;
 // Formats the source of the maximum and how to raise it. Returns `text`.
 inline constexpr size_t kMaxSegmentText = 512;
 const char* explain_max_segment(char* text, size_t room) noexcept;

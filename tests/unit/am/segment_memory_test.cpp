@@ -1,11 +1,14 @@
-// The file of a node's segments: slices from sizes that other ranks have sent.
+// The file of a node's segments: slices from sizes that other ranks have sent, and refusals to map them.
 #include "am/segment/segment_memory.hpp"
 
+#include "firehose/base/machine/machine_limits.hpp"
 #include "firehose/base/status.hpp"
+#include "tests/support/child_process.hpp"
 
 #include <gtest/gtest.h>
 
 #include <string>
+#include <sys/resource.h>
 
 namespace hydrant {
 namespace {
@@ -53,6 +56,28 @@ TEST(SegmentSlices, PartialPagesAreRejected) {
     EXPECT_NE(std::string(last_error_text()).find("rank 6"), std::string::npos);
     EXPECT_TRUE(slices.empty());
   }
+}
+
+TEST(SegmentSlices, RefusalOfTheSmallestSegmentNamesTheLimitAlone) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers need address space without a limit";
+#else
+  for (const bool is_smallest : {true, false}) {
+    const std::string text = testing::run_in_child([&]() -> std::string {
+      std::vector<SegmentSlice> slices{{.size = is_smallest ? kPage : kHuge}};
+      rlimit limit{uint64_t{1} << 40, RLIM_INFINITY};
+      if (setrlimit(RLIMIT_AS, &limit) != 0) return "setrlimit";
+      limit.rlim_cur = read_address_space().used_bytes + kHuge / 2;
+      if (setrlimit(RLIMIT_AS, &limit) != 0) return "setrlimit";
+      if (map_slices(-1, 0, &slices) != Status::kResource) return "not refused";
+      return last_error_text();
+    });
+    EXPECT_EQ(text.find("too small for any segment: raise it (ulimit -v)") != std::string::npos,
+              is_smallest)
+        << text;
+    EXPECT_EQ(text.find("ask for less") == std::string::npos, is_smallest) << text;
+  }
+#endif
 }
 
 }  // namespace
