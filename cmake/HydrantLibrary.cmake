@@ -7,7 +7,7 @@ set(layers hydrant_base_objects hydrant_firehose_objects hydrant_bootstrap hydra
 set(verbs_of_build "")
 set(verbs_installed "")
 if(TARGET hydrant_ibv)
-  list(APPEND layers hydrant_ibv)
+  list(APPEND layers hydrant_ibv hydrant_ibv_registrar)
   set(verbs_of_build PkgConfig::IBV)
   set(verbs_installed ibverbs)
 endif()

@@ -11,7 +11,7 @@
 #include "bench/support/raw_verbs.hpp"
 #include "extended/binding/firehose_binding.hpp"
 #include "extended/binding/registrar_adapter.hpp"
-#include "rdma/ibv/registrar/ibv_registrar.hpp"
+#include "firehose/registrars/ibv/ibv_registrar.hpp"
 
 #include <array>
 #include <cstring>

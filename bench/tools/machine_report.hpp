@@ -16,7 +16,7 @@
 #include <string>
 #include <unistd.h>
 #if HYDRANT_HAVE_IBV
-#include "rdma/ibv/registrar/ibv_registrar.hpp"
+#include "firehose/registrars/ibv/ibv_registrar.hpp"
 #endif
 
 #include <nlohmann/json.hpp>

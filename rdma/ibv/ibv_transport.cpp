@@ -3,7 +3,7 @@
 #include "rdma/ibv/ibv_transport.hpp"
 
 #include "firehose/base/machine/machine_limits.hpp"
-#include "rdma/ibv/registrar/ibv_registrar.hpp"
+#include "firehose/registrars/ibv/ibv_registrar.hpp"
 #include "rdma/ibv/registrar/rail_registrar.hpp"
 
 #include <algorithm>

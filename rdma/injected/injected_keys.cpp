@@ -2,7 +2,7 @@
 // injected_pins.cpp exports and imports keys with it.
 #include "rdma/injected/injected_keys.hpp"
 
-#include "rdma/little_endian.hpp"
+#include "firehose/base/little_endian.hpp"
 
 namespace hydrant {
 namespace {

@@ -2,7 +2,7 @@
 // exports and imports keys with it.
 #include "rdma/shm/shm_key.hpp"
 
-#include "rdma/little_endian.hpp"
+#include "firehose/base/little_endian.hpp"
 
 #include <climits>
 #include <cstring>

@@ -1,6 +1,6 @@
 // Fuzz target: addresses that processes exchange for verbs: endpoint endpoint addresses, handshakes, group
 // addresses, keys.
-#include "rdma/ibv/registrar/ibv_key_blob.hpp"
+#include "firehose/registrars/ibv/ibv_key_blob.hpp"
 #include "rdma/ibv/wire/ibv_group_address.hpp"
 #include "rdma/ibv/wire/ibv_wire.hpp"
 #include "tests/fuzz/fuzz_target.hpp"

@@ -14,7 +14,7 @@ list(SORT layers ORDER DESCENDING)  # firehose/base before firehose
 
 # Pairs of a system header and the only files that may include it.
 set(doors
-    "^<infiniband/" "^rdma/ibv/"
+    "^<infiniband/" "^(firehose/registrars|rdma)/ibv/"
     "^<rdma/" "^rdma/ibv/"
     "^<pmix" "^rdma/bootstrap/bootstrap_pmix"
     "^<gasnet(ex)?\\.h>" "^(include|am|extended)/"

@@ -1,7 +1,7 @@
 // Tests of the guest's device and the library's own verbs functions, without a fake.
 #include "firehose/base/machine/machine_limits.hpp"
+#include "firehose/registrars/ibv/ibv_registrar.hpp"
 #include "rdma/ibv/device/ibv_port_choice.hpp"
-#include "rdma/ibv/registrar/ibv_registrar.hpp"
 #include "tests/unit/rdma/ibv/ibv_world.hpp"
 #include "tests/verbs/device_counters.hpp"
 

@@ -4,7 +4,7 @@
 
 #include "firehose/base/cancellation.hpp"
 #include "firehose/base/status.hpp"
-#include "rdma/ibv/device/ibv_device.hpp"
+#include "firehose/registrars/ibv/ibv_device.hpp"
 
 #include <infiniband/verbs.h>
 

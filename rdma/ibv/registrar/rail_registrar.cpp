@@ -3,7 +3,7 @@
 #include "rdma/ibv/registrar/rail_registrar.hpp"
 
 #include "firehose/base/machine/machine_limits.hpp"
-#include "rdma/ibv/registrar/ibv_key_blob.hpp"
+#include "firehose/registrars/ibv/ibv_key_blob.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -16,6 +16,8 @@ namespace hydrant {
 using ibv::kMaxRails;
 
 namespace {
+
+static_assert(kMaxRails == kMaxKeyPorts);
 
 IbvKey load(const std::byte* key, uint32_t port) noexcept {
   IbvKey loaded;

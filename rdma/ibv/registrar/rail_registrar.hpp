@@ -10,8 +10,8 @@
 #pragma once
 
 #include "firehose/base/registrar.hpp"
+#include "firehose/registrars/ibv/ibv_registrar.hpp"
 #include "rdma/ibv/device/ibv_port.hpp"
-#include "rdma/ibv/registrar/ibv_registrar.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -8,10 +8,10 @@
 // Threads: any. The methods take the lock of the peer, except where a comment says otherwise.
 #pragma once
 
+#include "firehose/registrars/ibv/ibv_registrar.hpp"
 #include "rdma/ibv/queue/deferred_work.hpp"
 #include "rdma/ibv/queue/operation_pool.hpp"
 #include "rdma/ibv/queue/spin_guard.hpp"
-#include "rdma/ibv/registrar/ibv_registrar.hpp"
 #include "rdma/ibv/settings/ibv_options.hpp"
 #include "rdma/ibv/transfer/peer.hpp"
 #include "rdma/ibv/transfer/poster.hpp"

@@ -4,7 +4,7 @@
 
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
-#include "rdma/ibv/registrar/ibv_registrar.hpp"
+#include "firehose/registrars/ibv/ibv_registrar.hpp"
 
 #include <algorithm>
 #include <bit>

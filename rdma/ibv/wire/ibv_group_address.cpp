@@ -9,7 +9,7 @@
 //        checksum of all bytes before it (8)
 #include "rdma/ibv/wire/ibv_group_address.hpp"
 
-#include "rdma/little_endian.hpp"
+#include "firehose/base/little_endian.hpp"
 
 namespace hydrant::ibv {
 namespace {

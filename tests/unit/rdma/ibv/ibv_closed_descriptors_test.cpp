@@ -1,6 +1,6 @@
 // Registrar and transport after the program has closed descriptors of libibverbs or of theirs, and has opened
 // its own files under the numbers.
-#include "rdma/ibv/registrar/ibv_registrar.hpp"
+#include "firehose/registrars/ibv/ibv_registrar.hpp"
 #include "tests/support/child_process.hpp"
 #include "tests/support/descriptors.hpp"
 #include "tests/unit/rdma/ibv/ibv_world.hpp"

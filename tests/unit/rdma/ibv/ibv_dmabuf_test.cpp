@@ -1,5 +1,5 @@
 // Memory of other devices, by dma-buf, over the fake: a memory file passes for a buffer.
-#include "rdma/ibv/registrar/ibv_registrar.hpp"
+#include "firehose/registrars/ibv/ibv_registrar.hpp"
 #include "tests/unit/rdma/ibv/ibv_rails_world.hpp"
 
 #include <gmock/gmock.h>

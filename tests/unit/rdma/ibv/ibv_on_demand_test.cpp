@@ -1,7 +1,6 @@
 // On-demand paging over the fake: which devices support what puts and gets need of it, and local memory that
 // is not registered.
 #include "rdma/ibv/device/ibv_port_choice.hpp"
-#include "rdma/ibv/registrar/ibv_registrar.hpp"
 #include "tests/unit/rdma/ibv/ibv_rails_world.hpp"
 
 #include <gmock/gmock.h>

@@ -1,13 +1,13 @@
 // Registers memory with ibv_reg_mr for the pin cache. ibv_device.cpp finds and opens devices;
 // rail_registrar.cpp uses an IbvRegistrar for each device.
-#include "rdma/ibv/registrar/ibv_registrar.hpp"
+#include "firehose/registrars/ibv/ibv_registrar.hpp"
 
 #include "firehose/base/config/config_grammar.hpp"
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/machine/machine_limits.hpp"
-#include "rdma/ibv/device/ibv_device.hpp"
-#include "rdma/ibv/registrar/ibv_key_blob.hpp"
+#include "firehose/registrars/ibv/ibv_device.hpp"
+#include "firehose/registrars/ibv/ibv_key_blob.hpp"
 
 #include <infiniband/verbs.h>
 

@@ -1,7 +1,7 @@
 // Opens and closes verbs devices, reads their attributes, and notices when the program has closed their
 // descriptors. ibv_port.cpp opens the transport's devices here; ibv_registrar.cpp opens one of its own
 // without a transport.
-#include "rdma/ibv/device/ibv_device.hpp"
+#include "firehose/registrars/ibv/ibv_device.hpp"
 
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"

@@ -13,7 +13,6 @@
 
 #include "firehose/base/memory_range.hpp"
 #include "firehose/base/status.hpp"
-#include "rdma/ibv/device/ibv_port.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -21,12 +20,14 @@
 namespace hydrant {
 
 inline constexpr size_t kIbvBlobBytes = 32;
+// Ports in one key, at most.
+inline constexpr uint32_t kMaxKeyPorts = 4;
 
 struct IbvKeyBlob {
   MemoryRange range;
   uint32_t rkey = 0;
   uint32_t rail_count = 0;
-  uint32_t rail_rkeys[ibv::kMaxRails - 1] = {};
+  uint32_t rail_rkeys[kMaxKeyPorts - 1] = {};
 };
 
 constexpr size_t ibv_blob_bytes(uint32_t rail_count) noexcept {

@@ -1,7 +1,7 @@
-#include "rdma/ibv/registrar/ibv_registrar.hpp"
+#include "firehose/registrars/ibv/ibv_registrar.hpp"
 
 #include "firehose/base/machine/machine_limits.hpp"
-#include "rdma/ibv/registrar/ibv_key_blob.hpp"
+#include "firehose/registrars/ibv/ibv_key_blob.hpp"
 #include "tests/fakes/fake_ibverbs.hpp"
 
 #include <gmock/gmock.h>

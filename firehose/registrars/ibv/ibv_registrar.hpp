@@ -13,7 +13,7 @@
 
 #include "firehose/base/registrar.hpp"
 #include "firehose/base/thread.hpp"
-#include "rdma/ibv/device/ibv_device.hpp"
+#include "firehose/registrars/ibv/ibv_device.hpp"
 
 #include <atomic>
 #include <cstddef>

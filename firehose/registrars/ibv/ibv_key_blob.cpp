@@ -1,8 +1,8 @@
 // Encodes the verbs keys that are sent to peers, and checks those that peers send. IbvRegistrar and
 // RailRegistrar export and import keys with it.
-#include "rdma/ibv/registrar/ibv_key_blob.hpp"
+#include "firehose/registrars/ibv/ibv_key_blob.hpp"
 
-#include "rdma/little_endian.hpp"
+#include "firehose/base/little_endian.hpp"
 
 namespace hydrant {
 namespace {
@@ -42,9 +42,9 @@ Status decode_ibv_key(const std::byte* blob, size_t len, IbvKeyBlob* key) noexce
                 static_cast<unsigned>(version), static_cast<unsigned>(kKeyVersion));
   }
   const auto rail_count = static_cast<uint32_t>(get(blob + 6, 2));
-  if (rail_count >= ibv::kMaxRails || len != ibv_blob_bytes(rail_count)) {
+  if (rail_count >= kMaxKeyPorts || len != ibv_blob_bytes(rail_count)) {
     return fail(Status::kBadArg, "a verbs key of %u ports (%u are the most) in %zu bytes",
-                rail_count + 1, ibv::kMaxRails, len);
+                rail_count + 1, kMaxKeyPorts, len);
   }
   if (get(blob + 28, 4) != 0) {
     return fail(Status::kBadArg, "a verbs key with reserved bytes that are not zero");

@@ -1,4 +1,4 @@
-#include "rdma/ibv/registrar/ibv_key_blob.hpp"
+#include "firehose/registrars/ibv/ibv_key_blob.hpp"
 
 #include <gtest/gtest.h>
 
