@@ -74,12 +74,14 @@ int query_extended(ibv_context* context, const ibv_query_device_ex_input* /*inpu
 }
 
 // The kernel's answer to invalid rights (ib_check_mr_access()) and to an empty range.
-int check_registration(const void* addr, size_t len, unsigned access) {
+int check_registration(const Device& device, const void* addr, size_t len, unsigned access) {
   const bool remote_write = (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) != 0;
   if (remote_write && (access & IBV_ACCESS_LOCAL_WRITE) == 0) return EINVAL;
   if (len == 0) return EINVAL;
   const bool whole_space = addr == nullptr && len == SIZE_MAX;
-  if (whole_space != ((access & IBV_ACCESS_ON_DEMAND) != 0)) return EINVAL;
+  const bool on_demand = (access & IBV_ACCESS_ON_DEMAND) != 0;
+  if (whole_space && !on_demand) return EINVAL;
+  if (on_demand && !device.odp) return EOPNOTSUPP;
   return 0;
 }
 
@@ -90,7 +92,8 @@ ibv_mr* register_memory(ibv_pd* pd, void* addr, size_t len, unsigned access,
   if (const int error = enter(call)) return refuse<ibv_mr>(error);
   if (error_now != 0) return refuse<ibv_mr>(error_now);
   if (!w.pds.contains(pd)) return refuse<ibv_mr>(EBADF);
-  if (const int error = check_registration(addr, len, access)) return refuse<ibv_mr>(error);
+  const Device& device = fake_of(pd->context)->device->facts;
+  if (const int error = check_registration(device, addr, len, access)) return refuse<ibv_mr>(error);
   const uint32_t key = w.next_key++;
   auto* mr = new ibv_mr{pd->context, pd, addr, len, key, key, key | 0x80000000U};
   w.mrs[key] = mr;

@@ -137,8 +137,9 @@ Status query_ibv_device(ibv_context* context, DeviceAttributes* found) noexcept 
   constexpr uint64_t kImplicit = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT;
   constexpr uint32_t kPutAndGet = IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ;
   const ibv_odp_caps& paging = attributes.odp_caps;
-  read.implicit_odp = (paging.general_caps & kImplicit) == kImplicit &&
-                      (paging.per_transport_caps.rc_odp_caps & kPutAndGet) == kPutAndGet;
+  const bool puts_and_gets = (paging.per_transport_caps.rc_odp_caps & kPutAndGet) == kPutAndGet;
+  read.explicit_odp = puts_and_gets && (paging.general_caps & IBV_ODP_SUPPORT) != 0;
+  read.implicit_odp = puts_and_gets && (paging.general_caps & kImplicit) == kImplicit;
   *found = read;
   return Status::kOk;
 }

@@ -51,8 +51,10 @@ struct DeviceAttributes {
   size_t max_region_bytes = SIZE_MAX;
   uint64_t max_regions = UINT64_MAX;
   bool atomics = false;
-  bool implicit_odp =
-      false;  // one registration can stand for all of memory, for writes and reads (RC)
+  // On-demand paging for RDMA writes and reads of reliable connections: of single registrations, and of one
+  // that stands for all of memory.
+  bool explicit_odp = false;
+  bool implicit_odp = false;
 };
 
 // Errors: kUnsupported: the query failed.

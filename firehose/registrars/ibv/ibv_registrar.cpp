@@ -34,19 +34,6 @@ namespace {
 
 static_assert(IbvRegistrar::kBlobBytes == kIbvBlobBytes);
 
-unsigned verbs_access(Access access) noexcept {
-  unsigned flags = 0;
-  if (includes(access, Access::kLocalWrite)) flags |= IBV_ACCESS_LOCAL_WRITE;
-  if (includes(access, Access::kRemoteRead)) flags |= IBV_ACCESS_REMOTE_READ;
-  // The verbs specification demands local write for both of these.
-  if (includes(access, Access::kRemoteWrite))
-    flags |= IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE;
-  if (includes(access, Access::kRemoteAtomic)) {
-    flags |= IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_LOCAL_WRITE;
-  }
-  return flags;
-}
-
 IbvKey load_key(const std::byte* key) noexcept {
   IbvKey loaded;
   std::memcpy(&loaded, key, sizeof loaded);
@@ -104,13 +91,27 @@ Status registration_failed(int error, const void* addr, size_t len, const char* 
 
 }  // namespace
 
-Status IbvRegistrar::create(ibv_pd* pd, std::unique_ptr<IbvRegistrar>* out) noexcept {
+unsigned verbs_access(Access access) noexcept {
+  unsigned flags = 0;
+  if (includes(access, Access::kLocalWrite)) flags |= IBV_ACCESS_LOCAL_WRITE;
+  if (includes(access, Access::kRemoteRead)) flags |= IBV_ACCESS_REMOTE_READ;
+  // The verbs specification demands local write for both of these.
+  if (includes(access, Access::kRemoteWrite))
+    flags |= IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE;
+  if (includes(access, Access::kRemoteAtomic)) {
+    flags |= IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_LOCAL_WRITE;
+  }
+  return flags;
+}
+
+Status IbvRegistrar::create(ibv_pd* pd, std::unique_ptr<IbvRegistrar>* out,
+                            const IbvRegistrarOptions& options) noexcept {
   if (pd == nullptr || pd->context == nullptr) {
     return fail(Status::kBadArg, "no protection domain to register in");
   }
   std::unique_ptr<IbvRegistrar> made(new (std::nothrow) IbvRegistrar);
   if (!made) return fail(Status::kResource, "no memory for a registrar");
-  const Status status = made->read_traits(pd->context);
+  const Status status = made->read_traits(pd->context, options);
   if (status != Status::kOk) return status;
   made->descriptors_.note(*pd->context);
   made->pd_.store(pd, std::memory_order_release);
@@ -118,14 +119,15 @@ Status IbvRegistrar::create(ibv_pd* pd, std::unique_ptr<IbvRegistrar>* out) noex
   return Status::kOk;
 }
 
-Status IbvRegistrar::open(const char* device_name, std::unique_ptr<IbvRegistrar>* out) noexcept {
+Status IbvRegistrar::open(const char* device_name, std::unique_ptr<IbvRegistrar>* out,
+                          const IbvRegistrarOptions& options) noexcept {
   std::unique_ptr<IbvRegistrar> made(new (std::nothrow) IbvRegistrar);
   if (!made) return fail(Status::kResource, "no memory for a registrar");
   made->owns_device_ = true;
   const MutexLock lock(made->mu_);
   Status status = made->open_device(device_name != nullptr ? device_name : "");
   if (status != Status::kOk) return status;
-  status = made->read_traits(made->context_);
+  status = made->read_traits(made->context_, options);
   if (status != Status::kOk) return status;
   *out = std::move(made);
   return Status::kOk;
@@ -141,21 +143,35 @@ Status IbvRegistrar::open_device(const char* wanted) noexcept {
   return Status::kOk;
 }
 
-Status IbvRegistrar::read_traits(ibv_context* context) noexcept {
+Status IbvRegistrar::read_traits(ibv_context* context,
+                                 const IbvRegistrarOptions& options) noexcept {
   DeviceAttributes attributes;
   const Status status = query_ibv_device(context, &attributes);
   if (status != Status::kOk) return status;
   std::snprintf(device_name_, sizeof device_name_, "%s", attributes.name);
   implicit_odp_ = attributes.implicit_odp;
-
+  if (options.on_demand && !attributes.explicit_odp) {
+    return fail(Status::kUnsupported,
+                "%s has no on-demand paging for RDMA writes and reads of reliable connections: "
+                "register without it",
+                device_name_);
+  }
   const MachineLimits machine = read_machine_limits();
+  if (options.huge_pages && machine.huge_page_bytes == 0)
+    return fail(Status::kUnsupported, "%s: this kernel has no huge pages", device_name_);
+  if (options.relaxed_ordering) option_flags_ |= IBV_ACCESS_RELAXED_ORDERING;
+  if (options.on_demand) option_flags_ |= IBV_ACCESS_ON_DEMAND;
+  if (options.huge_pages) option_flags_ |= IBV_ACCESS_HUGETLB;
+
   traits_.name = "ibv";
   traits_.key_bytes = sizeof(IbvKey);
-  traits_.granule_bytes = machine.page_bytes;
+  traits_.granule_bytes = options.huge_pages ? machine.huge_page_bytes : machine.page_bytes;
+  const size_t granule = traits_.granule_bytes;
   traits_.max_region_bytes =
-      std::max<size_t>(attributes.max_region_bytes & ~(machine.page_bytes - 1), machine.page_bytes);
+      std::max<size_t>(attributes.max_region_bytes & ~(granule - 1), granule);
   traits_.max_regions = attributes.max_regions;
-  traits_.max_charge_bytes = machine.memlock_lifted ? kUnlimited : machine.memlock_bytes;
+  const bool lifted = machine.memlock_lifted || options.on_demand;
+  traits_.max_charge_bytes = lifted ? kUnlimited : machine.memlock_bytes;
   const bool charged = traits_.max_charge_bytes != kUnlimited;
   traits_.charge_scope = charged ? ChargeScope::kProcess : ChargeScope::kNone;
   traits_.supported = attributes.atomics
@@ -237,7 +253,7 @@ Status IbvRegistrar::pin(MemoryRange range, Access access, std::byte* key) noexc
   if (status != Status::kOk) return status;
   ibv_mr* mr = nullptr;
   auto* addr = reinterpret_cast<void*>(range.addr);
-  status = register_range(addr, range.len, verbs_access(access), &mr);
+  status = register_range(addr, range.len, verbs_access(access) | option_flags_, &mr);
   if (status != Status::kOk) return status;
   store_key({mr, mr->lkey, mr->rkey}, key);
   return Status::kOk;

@@ -34,20 +34,34 @@ struct IbvKey {
   uint32_t rkey = 0;
 };
 
+// IBV_ACCESS_* of a registration with these rights, those that verbs demand with them included.
+unsigned verbs_access(Access access) noexcept;
+
+// How a registrar registers; all off by default.
+struct IbvRegistrarOptions {
+  bool relaxed_ordering = false;  // the device may reorder its writes to memory
+  // Registrations pin nothing: the device faults pages in. Not charged to RLIMIT_MEMLOCK.
+  bool on_demand = false;
+  // All memory that will be pinned lies in huge pages of hugetlbfs. Ranges are whole huge pages.
+  bool huge_pages = false;
+};
+
 class IbvRegistrar final : public Registrar {
  public:
   // Bytes of an exported key, always the same; ibv_key_blob.hpp has the layout.
   static constexpr size_t kBlobBytes = 32;
 
   // Registers in `pd`, which the caller owns and which must outlive the registrar.
-  // Errors: kBadArg: `pd` is null; kUnsupported: the device cannot be queried; kResource: memory. *out is
-  // unchanged on failure.
-  static Status create(ibv_pd* pd, std::unique_ptr<IbvRegistrar>* out) noexcept;
+  // Errors: kBadArg: `pd` is null; kUnsupported: the device cannot be queried, or lacks an option; kResource:
+  // memory. *out is unchanged on failure.
+  static Status create(ibv_pd* pd, std::unique_ptr<IbvRegistrar>* out,
+                       const IbvRegistrarOptions& options = {}) noexcept;
 
   // Opens the named device; if `device_name` is null or "", the first that can be opened.
-  // Errors: kUnsupported, with the reason why no device is usable; kResource.
+  // Errors: kUnsupported, with the reason why no device is usable, or which option it lacks; kResource.
   // Cost: milliseconds; loads the device's provider library.
-  static Status open(const char* device_name, std::unique_ptr<IbvRegistrar>* out) noexcept;
+  static Status open(const char* device_name, std::unique_ptr<IbvRegistrar>* out,
+                     const IbvRegistrarOptions& options = {}) noexcept;
 
   // All pins must be undone before. Remaining registrations are logged, and last until the process exits.
   ~IbvRegistrar() override;
@@ -91,7 +105,7 @@ class IbvRegistrar final : public Registrar {
   static constexpr size_t kAccessSets = 16;
 
   IbvRegistrar() noexcept = default;
-  Status read_traits(ibv_context* context) noexcept;
+  Status read_traits(ibv_context* context, const IbvRegistrarOptions& options) noexcept;
   Status open_device(const char* wanted) noexcept HYDRANT_REQUIRES(mu_);
   Status current_pd(ibv_pd** pd) noexcept;
   // Whether the device supports `access` and a registration of this length.
@@ -103,6 +117,8 @@ class IbvRegistrar final : public Registrar {
   char device_name_[64] = "";
   bool owns_device_ = false;
   bool implicit_odp_ = false;
+  // IBV_ACCESS_* of the options, part of every registration of host memory.
+  unsigned option_flags_ = 0;
   // Descriptors of the device; when a child opens the device again, they are written before pd_.
   DeviceDescriptors descriptors_;
   // Stored with release under mu_, and loaded with acquire by pins without it, so that they see a complete
