@@ -179,9 +179,9 @@ Status choose_registrar(const hydrant_domain_options_t& options, NamedRegistrar*
   if (options.registrar == nullptr) {
     const char* name = options.registrar_name;
     if (name != nullptr) return make_registrar(name, out);
-    constexpr const char* kNames[] = {"auto", "uring",
-                                      "mlock"};  // in the order of the knob's choices
-    return make_registrar(kNames[std::min<uint64_t>(knob_number(Knob::kRegistrar), 2)], out);
+    // In the order of the knob's choices.
+    constexpr const char* kNames[] = {"auto", "uring", "mlock", "ibv"};
+    return make_registrar(kNames[std::min<uint64_t>(knob_number(Knob::kRegistrar), 3)], out);
   }
   if (options.registrar_name != nullptr) {
     return fail(Status::kBadArg, "options.registrar and registrar_name \"%s\" exclude each other",

@@ -8,6 +8,7 @@
 #include "firehose/base/cancellation.hpp"
 #include "firehose/base/machine/stay_loaded.hpp"
 #include "firehose/hit/asymmetric_fence.hpp"
+#include "firehose/registrars/added_registrars.hpp"
 #include "firehose/registrars/uring/uring_registrar.hpp"
 #include "firehose/remote/remote_pin_service.hpp"
 
@@ -336,6 +337,10 @@ int hydrant_get_stats(hydrant_domain_t handle, hydrant_stats_t* stats) {
   if (stats->size > sizeof *stats)
     std::memset(reinterpret_cast<char*>(stats) + sizeof *stats, 0, stats->size - sizeof *stats);
   return GASNET_OK;
+}
+
+int hydrant_registrar_add(const char* name, hydrant_registrar_open_fn open) {
+  return to_c(add_registrar(name, open));
 }
 
 const char* hydrant_registrar_name(hydrant_domain_t handle) {

@@ -2,6 +2,8 @@
 #include "firehose/registrars/registrar_factory.hpp"
 
 #include "firehose/base/log.hpp"
+#include "firehose/registrars/added_registrars.hpp"
+#include "firehose/registrars/c_registrar.hpp"
 #include "firehose/registrars/mlock_registrar.hpp"
 
 #include <cstdio>
@@ -39,6 +41,44 @@ Status make_auto(NamedRegistrar* out) noexcept {
   return status;
 }
 
+// The registrar belongs to the adapter from the start: its creator has no handle to destroy it by.
+Status make_added(hydrant_registrar_open_fn open, const char* name, const char* argument,
+                  NamedRegistrar* out) noexcept {
+  hydrant_registrar_t functions{};
+  functions.size = sizeof functions;
+  const ScopedErrorText fresh;
+  const int code = open(argument, &functions);
+  if (code != GASNET_OK) {
+    const auto status = static_cast<Status>(code);
+    const bool is_known = status_name(status)[0] != '(';  // else "(unknown status)"
+    return add_context(is_known ? status : Status::kBroken, "opening registrar %s failed", name);
+  }
+  auto status = Status::kOk;
+  std::unique_ptr<Registrar> made = make_c_registrar(&functions, &status);
+  if (made == nullptr) {
+    if (functions.destroy != nullptr) functions.destroy(functions.user);
+    return status;
+  }
+  made->adopt();
+  out->uring = nullptr;
+  out->registrar = std::move(made);
+  return Status::kOk;
+}
+
+Status unknown_registrar(const char* name) noexcept {
+  if (std::strncmp(name, "ibv", 3) == 0 && (name[3] == '\0' || name[3] == ':')) {
+    return fail(
+        Status::kUnsupported,
+        "no registrar '%s': it is part of libfirehose_ibv, which this program does not link "
+        "(pkg-config firehose_ibv, Hydrant::firehose_ibv)",
+        name);
+  }
+  char names[kMaxAddedRegistrars * (kAddedNameBytes + 2) + 1];
+  return fail(Status::kUnsupported,
+              "unknown registrar '%s': use auto, uring, mlock%s; pass others as options.registrar",
+              name, added_registrar_names(names, sizeof names));
+}
+
 using Make = Status (*)(NamedRegistrar*) noexcept;
 struct Entry {
   const char* name;
@@ -57,10 +97,10 @@ Status make_registrar(const char* name, NamedRegistrar* out) noexcept {
   for (const Entry& entry : kEntries) {
     if (std::strcmp(name, entry.name) == 0) return entry.make(out);
   }
-  return fail(Status::kUnsupported,
-              "unknown registrar '%s': use uring, mlock or auto; pass others as "
-              "options.registrar",
-              name);
+  const char* argument = nullptr;
+  if (const hydrant_registrar_open_fn open = find_added_registrar(name, &argument); open != nullptr)
+    return make_added(open, name, argument, out);
+  return unknown_registrar(name);
 }
 
 std::array<RegistrarProbe, kShippedRegistrars> probe_registrars() noexcept {

@@ -15,10 +15,11 @@ struct NamedRegistrar {
   UringRegistrar* uring = nullptr;  // null if it is not a UringRegistrar
 };
 
-// `name`: "uring", "mlock", or "auto". auto is uring if it works here, else mlock with one warning that gives
-// the reason and the remedy. If neither works, the error text has both reasons.
-// Errors: kBadArg (null), kUnsupported (unknown name; cannot work here), kResource. *out is unchanged on
-// failure. Cost: about a millisecond.
+// `name`: "uring", "mlock", "auto", or one that another library added (added_registrars.hpp). auto is uring
+// if it works here, else mlock with one warning that gives the reason and the remedy. If neither works, the
+// error text has both reasons.
+// Errors: kBadArg (null), kUnsupported (unknown name; cannot work here), kResource; those of the added
+// registrar. *out is unchanged on failure. Cost: about a millisecond.
 Status make_registrar(const char* name, NamedRegistrar* out) noexcept;
 
 struct RegistrarProbe {

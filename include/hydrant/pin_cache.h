@@ -195,6 +195,19 @@ typedef struct hydrant_registrar {
   uint64_t flags; /* HYDRANT_REGISTRAR_*; unknown bits are an error */
 } hydrant_registrar_t;
 
+/* Opens a registrar for a domain that names it: fills *registrar, whose `size` is set and whose other
+ * fields are zero, and returns GASNET_OK; or returns an error code and explains it by
+ * hydrant_set_error_text(). `argument` is the part behind the colon of a name like "ibv:mlx5_0", or "".
+ * The domain calls the registrar's destroy(). */
+typedef int (*hydrant_registrar_open_fn)(const char* argument, hydrant_registrar_t* registrar);
+
+/* Adds a registrar that domains can then name (registrar_name). For libraries that bring one, as
+ * libfirehose_ibv does; it cannot be removed, so the library must stay loaded. Adding the same function
+ * again is OK.
+ * Errors: BAD_ARG (no name; a name of 16 bytes or more, with a colon, or taken; a null function);
+ * RESOURCE (8 have been added). Threads: any, also in constructors before main(). */
+HYDRANT_API int hydrant_registrar_add(const char* name, hydrant_registrar_open_fn open);
+
 /* ---- the policy interface --------------------------------------------------------------------- */
 
 /* The client's own choice of victims. Region numbers are small integers, stable while the region
@@ -238,9 +251,11 @@ typedef struct hydrant_policy {
 
 /* Zero or NULL in a field selects its default. Initialise with hydrant_domain_options_init(). */
 typedef struct hydrant_domain_options {
-  size_t size;                /* sizeof(hydrant_domain_options_t) */
-  const char* name;           /* for messages; copied, at most 31 bytes */
-  const char* registrar_name; /* "uring", "mlock" or "auto" (uring, else mlock); or NULL and: */
+  size_t size;      /* sizeof(hydrant_domain_options_t) */
+  const char* name; /* for messages; copied, at most 31 bytes */
+  /* "uring", "mlock", "auto" (uring, else mlock), or an added one, such as "ibv" or "ibv:mlx5_0" of
+   * libfirehose_ibv; or NULL and: */
+  const char* registrar_name;
   const hydrant_registrar_t* registrar; /* the client's own; copied */
   const hydrant_policy_t* policy;       /* the client's own; copied. Default: approximate LRU */
   uint32_t mode;                        /* HYDRANT_MODE_* */

@@ -24,9 +24,9 @@ constexpr std::array<KnobInfo, at(Knob::kEnd)> kRows = {{
      .unit = "",
      .default_text = "auto",
      .effect =
-         "Registrar of a domain that names none: io_uring registered buffers, mlock, or (auto) "
-         "the first of the two that works here.",
-     .choices = "auto|uring|mlock"},
+         "Registrar of a domain that names none: io_uring registered buffers, mlock, (auto) the "
+         "first of the two that works here, or libfirehose_ibv's over the first verbs device.",
+     .choices = "auto|uring|mlock|ibv"},
     {.index = at(Knob::kBudget),
      .name = "FIREHOSE_BUDGET",
      .type = KnobType::kSize,

@@ -402,7 +402,7 @@ const Row kMistakes[] = {
        return create_domain(options);
      },
      HYDRANT_ERR_UNSUPPORTED,
-     {"'nosuch'", "uring, mlock or auto"}},
+     {"'nosuch'", "auto, uring, mlock"}},
     {"PrepinnedTwice",
      [](Scene& s) {
        const hydrant_range_t ranges[] = {{s.arena().addr(0), kPage}, {s.arena().addr(0), kPage}};

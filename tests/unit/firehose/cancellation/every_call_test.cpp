@@ -388,20 +388,16 @@ const Call kCalls[] = {
 
 // These functions neither lock, nor call the kernel, nor call the client.
 const std::set<std::string> kNeedNothing = {
-    "hydrant_coverage_name",
-    "hydrant_domain_options_init_sized",
+    "hydrant_coverage_name",   "hydrant_domain_options_init_sized",
     "hydrant_error_text",
     "hydrant_fh_no_remote",     // ends the process
     "hydrant_fh_request_free",  // malloc and free, which are no cancellation points
     "hydrant_fh_request_new",   // the same
     "hydrant_fh_unregistered",  // ends the process
-    "hydrant_key_bytes",
-    "hydrant_pin_key_bytes",
-    "hydrant_registrar_name",
-    "hydrant_remote_max_args",
-    "hydrant_remote_options_init_sized",
-    "hydrant_set_error_text",
-    "hydrant_status_name",
+    "hydrant_key_bytes",       "hydrant_pin_key_bytes",
+    "hydrant_registrar_add",   "hydrant_registrar_name",
+    "hydrant_remote_max_args", "hydrant_remote_options_init_sized",
+    "hydrant_set_error_text",  "hydrant_status_name",
 };
 
 class EveryCall : public ::testing::TestWithParam<Call> {};
