@@ -29,3 +29,19 @@ function(hydrant_add_default name)
     set(hooks "")
   endforeach()
 endfunction()
+
+# hydrant_add_ibv_default([GLOBAL]): Hydrant::firehose_ibv and Hydrant::firehose_ibv_nohooks, behind the targets of
+# hydrant_add_default(firehose). The linker keeps the library for programs that only name the registrar, too.
+function(hydrant_add_ibv_default)
+  set(kind shared)
+  set(kept "-Wl,--push-state,--no-as-needed,$<TARGET_FILE:Hydrant::firehose_ibv_shared>,--pop-state")
+  if(DEFINED BUILD_SHARED_LIBS AND NOT BUILD_SHARED_LIBS)
+    set(kind static)
+    set(kept "-Wl,-u,hydrant_ibv_pd")
+  endif()
+  foreach(suffix IN ITEMS "" _nohooks)
+    add_library(Hydrant::firehose_ibv${suffix} INTERFACE IMPORTED ${ARGN})
+    set_property(TARGET Hydrant::firehose_ibv${suffix} PROPERTY INTERFACE_LINK_LIBRARIES ${kept}
+                                                                Hydrant::firehose_ibv_${kind} Hydrant::firehose${suffix})
+  endforeach()
+endfunction()

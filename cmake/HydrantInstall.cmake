@@ -14,6 +14,13 @@ install(TARGETS firehose_hooks firehose_hooks_static EXPORT HydrantHooks)
 install(EXPORT HydrantHooks FILE HydrantHooksTargets.cmake NAMESPACE Hydrant::
         DESTINATION "${package_dir}")
 
+# The registrar over libibverbs, an optional component.
+if(TARGET firehose_ibv_shared)
+  install(TARGETS firehose_ibv_shared firehose_ibv_static EXPORT HydrantFirehoseIbv COMPONENT firehose_ibv)
+  install(EXPORT HydrantFirehoseIbv FILE HydrantFirehoseIbvTargets.cmake NAMESPACE Hydrant::
+          DESTINATION "${package_dir}" COMPONENT firehose_ibv)
+endif()
+
 # The allocator, an optional component, with jemalloc behind it if that was built.
 install(TARGETS hydrant_alloc_shared hydrant_alloc_static EXPORT HydrantAlloc COMPONENT alloc)
 if(TARGET hydrant_alloc_jemalloc)
@@ -101,6 +108,10 @@ function(hydrant_install_pc template)
 endfunction()
 hydrant_install_pc(firehose)
 hydrant_install_pc(hydrant COMPONENT hydrant)
+if(TARGET firehose_ibv_shared)
+  set(ibv_link "-Wl,--push-state,--no-as-needed,-lfirehose_ibv,--pop-state")
+  hydrant_install_pc(firehose_ibv COMPONENT firehose_ibv)
+endif()
 configure_file("${CMAKE_CURRENT_LIST_DIR}/firehose_hooks.pc.in"
                "${PROJECT_BINARY_DIR}/firehose_hooks.pc" @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/firehose_hooks.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
