@@ -27,6 +27,8 @@
 //
 // firehose_bench [--repetitions N] [--wire GBITS] [--json FILE] [--quick]
 //
+// FIREHOSE_REGISTRAR chooses the registrar; with ibv, memory is registered with the first verbs device.
+//
 // Figures are medians over the repetitions, in which all ways take turns; ratios are medians of the ratios
 // within each. Time in which the system ran other processes on the core does not count. Each put of the sweep
 // is checked for arrival.

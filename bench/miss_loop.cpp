@@ -4,14 +4,25 @@
 //   miss_loop evict OPERATIONS    misses that evict one region each
 //   miss_loop released OPERATIONS misses after each of which the memory is released, as by its allocator
 //   miss_loop remote OPERATIONS   misses of a peer's memory that release one region each
+//   miss_loop verbs OPERATIONS    misses that evict, over the registrar of libfirehose_ibv
+//   miss_loop verbs_bare OPERATIONS  ibv_reg_mr() and ibv_dereg_mr() in place of each
 //
-// The registrar does nothing, and nothing is watched: the instructions are those of the cache.
+// The registrar does nothing, and nothing is watched: the instructions are those of the cache. For verbs the
+// fake libibverbs of the tests registers: the difference of the last two is the cost of cache and registrar.
 // Prints one JSON object with the cache's counters.
 #include <hydrant/monitor.h>
 #include <hydrant/remote_pin.h>
 
 #include "bench/support/domain.hpp"
 #include "bench/support/memory.hpp"
+
+#if HYDRANT_HAVE_IBV
+#include <hydrant/ibv_registrar.h>
+
+#include "tests/fakes/fake_ibverbs.hpp"
+
+#include <infiniband/verbs.h>
+#endif
 
 #include <cstring>
 #include <iostream>
@@ -29,12 +40,35 @@ struct Loop {
   std::byte* memory;
   uint64_t regions;
   const hydrant_monitor_t* releasing;  // null: memory is not released
+  struct ibv_pd* bare;                 // not null: no cache
 };
 
 bool miss_local(const Loop& loop, std::byte* at) {
   const hydrant_pin_t pin = hydrant_pin(loop.domain, at, kRegionBytes, HYDRANT_LOCAL_WRITE);
   return pin.region != nullptr && hydrant_release(pin) == GASNET_OK;
 }
+
+#if HYDRANT_HAVE_IBV
+bool register_bare(ibv_pd* pd, std::byte* at) {
+  ibv_mr* const mr = ibv_reg_mr(pd, at, kRegionBytes, IBV_ACCESS_LOCAL_WRITE);
+  return mr != nullptr && ibv_dereg_mr(mr) == 0;
+}
+
+// A device of the fake, and a registrar over it.
+ibv_pd* open_verbs(hydrant_registrar_t* registrar) {
+  hydrant::fake_verbs::add_device({});
+  ibv_pd* const pd = hydrant::fake_verbs::alloc_pd(hydrant::fake_verbs::open_first());
+  if (hydrant_ibv_registrar_create(pd, nullptr, registrar) == GASNET_OK) return pd;
+  std::cerr << "hydrant_ibv_registrar_create: " << hydrant_error_text() << '\n';
+  std::exit(1);
+}
+#else
+bool register_bare(ibv_pd*, std::byte*) { return false; }
+ibv_pd* open_verbs(hydrant_registrar_t*) {
+  std::cerr << "miss_loop: built without verbs\n";
+  std::exit(1);
+}
+#endif
 
 struct Answer {
   hydrant_pin_t pin;
@@ -63,7 +97,10 @@ extern "C" uint64_t miss_section(const Loop& loop, uint64_t from, uint64_t opera
   uint64_t good = 0;
   for (uint64_t i = from; i < from + operations; ++i) {
     std::byte* at = loop.memory + i % loop.regions * 2 * kRegionBytes;
-    good += (loop.remote != 0 ? miss_remote(loop, at) : miss_local(loop, at)) ? 1 : 0;
+    const bool done = loop.bare != nullptr ? register_bare(loop.bare, at)
+                      : loop.remote != 0   ? miss_remote(loop, at)
+                                           : miss_local(loop, at);
+    good += done ? 1 : 0;
     if (loop.releasing != nullptr) {
       loop.releasing->invalidate(reinterpret_cast<uintptr_t>(at), kRegionBytes);
     }
@@ -121,20 +158,25 @@ hydrant_remote_t make_end(hydrant_domain_t domain, uint32_t rank, Wire* wire, Wi
 
 int main(int argc, char** argv) {
   const std::string how = argc == 3 ? argv[1] : "";
-  if (how != "first" && how != "evict" && how != "released" && how != "remote") {
-    std::cerr << "usage: miss_loop first|evict|released|remote OPERATIONS\n";
+  const bool is_verbs = how == "verbs" || how == "verbs_bare";
+  if (how != "first" && how != "evict" && how != "released" && how != "remote" && !is_verbs) {
+    std::cerr << "usage: miss_loop first|evict|released|remote|verbs|verbs_bare OPERATIONS\n";
     return 2;
   }
   const uint64_t operations = std::stoull(argv[2]);
   const uint64_t warm = how == "first" ? 64 : 2 * kVisited;
-  Loop loop{0, 0, nullptr, how == "first" ? operations + warm : kVisited, nullptr};
+  Loop loop{0, 0, nullptr, how == "first" ? operations + warm : kVisited, nullptr, nullptr};
   if (how == "released") loop.releasing = hydrant_monitor(HYDRANT_MONITOR_VERSION);
   hydrant_registrar_t registrar = hydrant::bench::noop_registrar();
   if (how == "remote") {
     registrar.key_bytes = 0;
     registrar.pin = [](void*, uintptr_t, size_t, uint32_t, void*) { return GASNET_OK; };
   }
-  const uint64_t fits = how == "evict" ? kCached : loop.regions + 64;
+  if (is_verbs) {
+    ibv_pd* const pd = open_verbs(&registrar);
+    if (how == "verbs_bare") loop.bare = pd;
+  }
+  const uint64_t fits = how == "evict" || is_verbs ? kCached : loop.regions + 64;
   const hydrant::bench::Domain domain(options(&registrar, static_cast<uint32_t>(fits)));
   const hydrant::bench::Memory memory(loop.regions * 2 * kRegionBytes,
                                       hydrant::bench::PageKind::kReserved);

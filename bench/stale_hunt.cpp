@@ -4,7 +4,7 @@
 //
 // The last line is: operations N, opportunities N, stale N, mutants N caught of N. With --json standard
 // output is one JSON document with the same under "summary", and the line goes to standard error.
-// Exit status: 0 clean; 1 not clean, or too few opportunities; 2 usage; 77 no io_uring on this machine.
+// Exit status: 0 clean; 1 not clean, or too few opportunities; 2 usage; 77 no io_uring, or no verbs device.
 #include "bench/support/hunt_report.hpp"
 #include "tests/stale/hunt/hydrant_cache.hpp"
 #include "tests/stale/hunt/mutants.hpp"
@@ -54,6 +54,9 @@ void add_hunt_options(CLI::App& app, Arguments& a) {
                  "Seed of the random numbers; chosen and printed by default");
   app.add_option("--watch", a.watch, "The domain's watch option")
       ->check(CLI::IsMember({"auto", "client", "none", "default"}));
+  app.add_option("--registrar", a.cache.registrar,
+                 "uring, or ibv: RDMA through the first verbs device then shows stale pins")
+      ->check(CLI::IsMember({"uring", "ibv"}));
   app.add_option("--mode", a.mode, "region or page")->check(CLI::IsMember({"region", "page"}));
   app.add_option("--budget", a.cache.budget_bytes, "The domain's budget in bytes")
       ->transform(CLI::AsSizeValue(false));

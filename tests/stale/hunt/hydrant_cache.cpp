@@ -6,6 +6,16 @@
 #include "firehose/base/thread.hpp"
 #include "firehose/watch/mutant.hpp"
 
+#if HYDRANT_HAVE_IBV
+#include <hydrant/ibv_registrar.h>
+
+#include "tests/stale/hunt/loopback.hpp"
+
+#include <infiniband/verbs.h>
+
+#include <mutex>
+#endif
+
 #include <atomic>
 #include <sched.h>
 
@@ -71,13 +81,19 @@ class HydrantCache final : public Cache {
  public:
   HydrantCache(const HydrantCacheOptions& options, hydrant_domain_t domain)
       : options_(options), domain_(domain) {}
-  ~HydrantCache() override { hydrant_domain_destroy(domain_, HYDRANT_FINI_UNPIN); }
+  ~HydrantCache() override {
+#if HYDRANT_HAVE_IBV
+    loopback_.reset();  // it uses the domain's protection domain
+#endif
+    hydrant_domain_destroy(domain_, HYDRANT_FINI_UNPIN);
+  }
 
   const char* name() const override { return "hydrant"; }
   bool wants_announcements() const override { return options_.watch == HYDRANT_WATCH_CLIENT; }
   // An announcing client promises that no pin of that memory starts until it is released.
   bool survives_bystanders() const override { return !wants_announcements(); }
-  bool survives_fork() const override { return true; }
+  // The loopback of a domain over verbs is its parent's.
+  bool survives_fork() const override { return options_.registrar == "uring"; }
   bool survives_handlers() const override { return !wants_announcements(); }
   bool hits_are_checked() const override {
     return __atomic_load_n(monitor_->checked, __ATOMIC_ACQUIRE) != 0;
@@ -92,7 +108,10 @@ class HydrantCache final : public Cache {
   PinAnswer pin(How how, Range range, Hold* hold) override;
   PinAnswer pin_many(const Range* ranges, size_t n, Hold* holds) override;
   void release(const Hold& hold) override { hydrant_release(pin_of(hold)); }
-  bool move(const Hold& hold, Range bytes, int file, bool to_file, std::string* error) override;
+  bool move(const Hold& hold, Range bytes, int file, bool to_file, std::string* error) override {
+    return options_.registrar == "uring" ? move_by_uring(hold, bytes, file, to_file, error)
+                                         : move_by_rdma(hold, bytes, file, to_file, error);
+  }
   void announce(Range range) override { hydrant_invalidate(domain_, pointer(range), range.len); }
   bool vouch(Range range, bool on) override {
     return (on ? hydrant_vouch : hydrant_unvouch)(domain_, pointer(range), range.len) == GASNET_OK;
@@ -103,7 +122,14 @@ class HydrantCache final : public Cache {
  private:
   static void* pointer(Range range) { return reinterpret_cast<void*>(range.addr); }
   hydrant_pin_t pin_async(Range range);
+  static bool move_by_uring(const Hold& hold, Range bytes, int file, bool to_file,
+                            std::string* error);
+  bool move_by_rdma(const Hold& hold, Range bytes, int file, bool to_file, std::string* error);
 
+#if HYDRANT_HAVE_IBV
+  std::mutex loopback_mutex_;
+  std::unique_ptr<Loopback> loopback_;  // opened by the first move
+#endif
   const HydrantCacheOptions options_;
   const hydrant_domain_t domain_;
   const hydrant_monitor_t* const monitor_ = hydrant_monitor(HYDRANT_MONITOR_VERSION);
@@ -169,13 +195,54 @@ PinAnswer HydrantCache::pin_many(const Range* ranges, size_t n, Hold* holds) {
   return PinAnswer::kHeld;
 }
 
-bool HydrantCache::move(const Hold& hold, Range bytes, int file, bool to_file, std::string* error) {
+bool HydrantCache::move_by_uring(const Hold& hold, Range bytes, int file, bool to_file,
+                                 std::string* error) {
   const int status =
       hydrant_uring_move(pin_of(hold), pointer(bytes), bytes.len, file, 0, to_file ? 1 : 0);
   if (status == GASNET_OK) return true;
   *error = std::string(hydrant_status_name(status)) + ": " + hydrant_error_text();
   return false;
 }
+
+#if HYDRANT_HAVE_IBV
+bool open_verbs(hydrant_registrar_t* registrar, hydrant_domain_options_t* options,
+                std::string* error) {
+  if (hydrant_ibv_registrar_open(nullptr, nullptr, registrar) != GASNET_OK) {
+    *error = hydrant_error_text();
+    return false;
+  }
+  options->registrar_name = nullptr;
+  options->registrar = registrar;
+  return true;
+}
+
+bool HydrantCache::move_by_rdma(const Hold& hold, Range bytes, int file, bool to_file,
+                                std::string* error) {
+  const hydrant_pin_t pin = pin_of(hold);
+  hydrant_region_t part{};
+  // Page mode: the part that has the bytes, which never cross a page.
+  for (size_t i = 0; i < hydrant_pin_parts(pin, i, &part); ++i) {
+    if (part.addr <= bytes.addr && bytes.end() <= part.addr + part.len) break;
+  }
+  const auto* const key = static_cast<const hydrant_ibv_key_t*>(part.key);
+  {
+    const std::lock_guard lock(loopback_mutex_);
+    if (loopback_ == nullptr) loopback_ = Loopback::open(key->mr->pd, error);
+    if (loopback_ == nullptr) return false;
+  }
+  return loopback_->move(bytes.addr, bytes.len, key->lkey, file, to_file, error);
+}
+#else
+bool open_verbs(hydrant_registrar_t*, hydrant_domain_options_t*, std::string* error) {
+  *error = "built without verbs";
+  return false;
+}
+
+bool HydrantCache::move_by_rdma(const Hold&, Range, int, bool, std::string* error) {
+  *error = "built without verbs";
+  return false;
+}
+#endif
 
 }  // namespace
 
@@ -189,9 +256,12 @@ std::unique_ptr<Cache> make_hydrant_cache(const HydrantCacheOptions& options, st
   wanted.budget_bytes = options.budget_bytes;
   wanted.merge_bytes = options.merge_bytes;
   set_busy_mutex(options.busy_mutex);
+  hydrant_registrar_t registrar{};
+  if (options.registrar != "uring" && !open_verbs(&registrar, &wanted, error)) return nullptr;
   hydrant_domain_t domain = 0;
   if (hydrant_domain_create(&wanted, &domain) != GASNET_OK) {
     *error = hydrant_error_text();
+    if (registrar.destroy != nullptr) registrar.destroy(registrar.user);
     return nullptr;
   }
   return std::make_unique<HydrantCache>(options, domain);

@@ -16,9 +16,11 @@ struct HydrantCacheOptions {
   uint64_t budget_bytes = 0;  // 0: the library's default
   size_t merge_bytes = 0;     // 0: the library's default
   bool busy_mutex = false;    // invalidations find the cache's mutex held; needs has_mutants()
+  // "uring", or "ibv" in a build with verbs: both can move data through registrations.
+  std::string registrar = "uring";
 };
 
-// Uses the uring registrar, which can move data through registrations. Null with a text if unavailable.
+// Null with a text if the registrar is unavailable.
 std::unique_ptr<Cache> make_hydrant_cache(const HydrantCacheOptions& options, std::string* error);
 
 // "auto", "client", "none", "default"; parse_watch() answers false for other texts.
