@@ -79,15 +79,15 @@ TEST_P(PinCacheSmallMemlockText, NamesTheLimitFromWhichTheBudgetFollows) {
   EXPECT_EQ(result, "");
 }
 
-// 7/8 of the limit is less than a page, and the budget is a page.
-TEST_P(PinCacheSmallMemlockText, NamesALimitOfOnePage) {
-  const std::string result = run_in_child([] { return refuse_too_much(GetParam(), kPage); });
+INSTANTIATE_TEST_SUITE_P(Registrars, PinCacheSmallMemlockText, ::testing::Values("uring", "mlock"),
+                         [](const auto& registrar) { return std::string(registrar.param); });
+
+// 7/8 of the limit is less than a page, and the budget is a page. A ring of "uring" does not fit into one.
+TEST(PinCacheSmallMemlock, MlockNamesALimitOfOnePage) {
+  const std::string result = run_in_child([] { return refuse_too_much("mlock", kPage); });
   if (result.rfind("SKIP: ", 0) == 0) GTEST_SKIP() << result.substr(6);
   EXPECT_EQ(result, "");
 }
-
-INSTANTIATE_TEST_SUITE_P(Registrars, PinCacheSmallMemlockText, ::testing::Values("uring", "mlock"),
-                         [](const auto& registrar) { return std::string(registrar.param); });
 
 TEST(PinCacheSmallMemlock, DefaultRegistrarServesWhatFits) {
   const std::string result = run_in_child(serve_an_ordinary_user);
