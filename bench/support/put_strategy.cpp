@@ -320,7 +320,6 @@ hydrant_domain_options_t put_domain_options(uint64_t budget_bytes) {
   hydrant_domain_options_t options;
   hydrant_domain_options_init(&options);
   options.watch = HYDRANT_WATCH_CLIENT;
-  options.registrar_name = "auto";
   options.budget_bytes = budget_bytes;
   return options;
 }
