@@ -102,11 +102,11 @@ size_t choose_granule(const hydrant_domain_options_t& options, const RegistrarTr
 // The RLIMIT_MEMLOCK that determines the default; 0 if another limit does.
 uint64_t memlock_of(const BudgetDecision& machine, const RegistrarTraits& traits) noexcept {
   if (machine.decided_by == BudgetReason::kRegistrar) return traits.memlock_bytes;
+  const bool is_floor = machine.decided_by == BudgetReason::kFloor;
+  if (machine.decided_by != BudgetReason::kMemlock && !is_floor) return 0;
   const MemlockLimit limit = read_memlock_limit();
-  if (machine.decided_by == BudgetReason::kMemlock) return limit.bytes;
   // The default is one page where the share of memlock is less.
-  const bool is_less = limit.usable_bytes() / 8 * 7 < machine.bytes;
-  return machine.decided_by == BudgetReason::kFloor && is_less ? limit.bytes : 0;
+  return !is_floor || limit.usable_bytes() / 8 * 7 < machine.bytes ? limit.bytes : 0;
 }
 
 // Requires: the granule is known.
