@@ -1,5 +1,5 @@
 // Checks the limits of the options, and computes how much registered memory and how many queue entries they
-// need: docs/verbs.md, "Limits". ibv_transport_open.cpp calls it.
+// need: docs/verbs.md, "Objects of a process". ibv_transport_open.cpp calls it.
 #include "rdma/ibv/settings/ibv_options.hpp"
 
 #include "rdma/config/job_knobs.hpp"
