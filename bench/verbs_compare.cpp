@@ -86,7 +86,7 @@ Job job;
 uint64_t pings = 0;
 uint64_t replies = 0;
 uint64_t arrivals = 0;
-std::vector<RawVerbs::EndpointAddress> cards;
+std::vector<RawVerbs::EndpointAddress> endpoint_addresses;
 uint32_t cards_there = 0;
 uint32_t said = 0;
 bool all_good = true;
@@ -101,7 +101,7 @@ void on_endpoint_address(gex_Token_t token, void* data, size_t bytes) {
   gex_Token_Info_t info;
   gex_Token_Info(token, &info, GEX_TI_SRCRANK);
   if (bytes == sizeof(RawVerbs::EndpointAddress))
-    std::memcpy(&cards[info.gex_srcrank], data, bytes);
+    std::memcpy(&endpoint_addresses[info.gex_srcrank], data, bytes);
   ++cards_there;
 }
 void take_notices(gex_Token_t, gex_AM_Arg_t is_good) {
@@ -440,7 +440,7 @@ bool start(int* argc, char*** argv) {
   job.size = gex_TM_QuerySize(job.team);
   job.peer = job.rank ^ 1;
   job.is_requester = job.rank == 0;
-  cards.resize(job.size);
+  endpoint_addresses.resize(job.size);
   return true;
 }
 
@@ -465,7 +465,7 @@ bool open_raw(Table& table) {
     }
     GASNET_BLOCKUNTIL(cards_there == job.size);
     for (gex_Rank_t rank = 0; rank < job.size && is_good; ++rank)
-      is_good = verbs.connect(rank, cards[rank]);
+      is_good = verbs.connect(rank, endpoint_addresses[rank]);
     is_good = agree(is_good);
   }
   if (!verbs.works())

@@ -62,8 +62,8 @@ SweepJob job;
 gex_EP_t endpoint = GEX_EP_INVALID;
 std::unique_ptr<SweepTarget> target;
 SweepWay* current = nullptr;
-RawVerbs::EndpointAddress their_card;
-uint32_t cards = 0, ends = 0, reports = 0;
+RawVerbs::EndpointAddress their_endpoint;
+uint32_t endpoints_received = 0, ends = 0, reports = 0;
 Report report;
 
 // ---- handlers ----
@@ -89,9 +89,9 @@ void on_landed(gex_Token_t token, gex_AM_Arg_t slot, gex_AM_Arg_t page, gex_AM_A
 }
 void on_copied(gex_Token_t, gex_AM_Arg_t slot) { current->copied(number(slot)); }
 void on_endpoint_address(gex_Token_t, void* data, size_t bytes, gex_AM_Arg_t key) {
-  if (bytes == sizeof their_card) std::memcpy(&their_card, data, bytes);
+  if (bytes == sizeof their_endpoint) std::memcpy(&their_endpoint, data, bytes);
   job.their_key = number(key);
-  ++cards;
+  ++endpoints_received;
 }
 void on_end(gex_Token_t) { ++ends; }
 void on_report(gex_Token_t, void* data, size_t bytes) {
@@ -202,12 +202,12 @@ bool start(int* argc, char*** argv, const Options& options) {
     return false;
   }
   target = std::make_unique<SweepTarget>(job);
-  RawVerbs::EndpointAddress address = job.verbs->endpoint_address(job.peer);
+  RawVerbs::EndpointAddress own_endpoint = job.verbs->endpoint_address(job.peer);
   barrier();
-  gex_AM_RequestMedium1(job.team, job.peer, kEndpointAddress, &address, sizeof address,
+  gex_AM_RequestMedium1(job.team, job.peer, kEndpointAddress, &own_endpoint, sizeof own_endpoint,
                         GEX_EVENT_NOW, 0, static_cast<gex_AM_Arg_t>(job.registration->rkey));
-  GASNET_BLOCKUNTIL(cards == 1);
-  const bool connected = job.verbs->connect(job.peer, their_card);
+  GASNET_BLOCKUNTIL(endpoints_received == 1);
+  const bool connected = job.verbs->connect(job.peer, their_endpoint);
   if (!connected) job.why = job.verbs->why();
   barrier();
   return connected && !job.has_failed;
