@@ -231,8 +231,14 @@ TEST_P(StaleHuntMutants, AreCaught) {
   HuntOptions options = mutant->hunt;
   options.seed = short_hunt().seed;
   options.operations = kMutantOperations;
+  // Threads meet a defect by chance, more rarely where a sanitizer slows them down: only failures take all
+  // hunts.
+  constexpr uint64_t kMaxHunts = 10;
   set_mutant_by_name(mutant->name, mutant->delay_us);
-  hunt(mutant->cache, options);
+  for (uint64_t i = 0; i < kMaxHunts && result_.counts.stale == 0 && !IsSkipped(); ++i) {
+    hunt(mutant->cache, options);
+    ++options.seed;
+  }
   set_mutant_by_name("none", 0);
   if (IsSkipped()) return;
   EXPECT_NE(result_.counts.stale, 0u) << mutant->what << ": not found";

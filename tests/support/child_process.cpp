@@ -8,14 +8,18 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <grp.h>
 #include <poll.h>
 #include <signal.h>
+#include <string>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+#include <system_error>
 #include <unistd.h>
 
 namespace hydrant::testing {
@@ -33,6 +37,33 @@ constexpr int kReported = 42;
     sent += static_cast<size_t>(n);
   }
   _exit(kReported);
+}
+
+#if defined(__SANITIZE_ADDRESS__)
+// True if all other threads of this process sleep in the kernel.
+bool others_sleep() {
+  const std::string own = std::to_string(syscall(SYS_gettid));
+  std::error_code error;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", error)) {
+    if (task.path().filename() == own) continue;
+    std::ifstream file(task.path() / "stat");
+    std::string stat;
+    std::getline(file, stat);
+    // The state follows the name, which is in parentheses and may contain any character.
+    const size_t name_end = stat.rfind(')');
+    if (name_end != std::string::npos && stat.compare(name_end, 3, ") S") != 0) return false;
+  }
+  return true;
+}
+#endif
+
+// A child inherits AddressSanitizer's allocator as other threads have locked it: threads that have just
+// started are inside it. Not beyond the deadline: some tests keep threads busy.
+void wait_for_other_threads() {
+#if defined(__SANITIZE_ADDRESS__)
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  while (!others_sleep() && std::chrono::steady_clock::now() < end) usleep(1000);
+#endif
 }
 
 // Reads until the child's end is closed; false at the deadline.
@@ -74,6 +105,7 @@ std::string run_in_child(const std::function<std::string()>& body, ChildKind kin
   int ends[2];
   if (pipe(ends) != 0) return "pipe() failed";
   std::fflush(nullptr);
+  wait_for_other_threads();
   const auto pid = static_cast<pid_t>(
       kind == ChildKind::kFork ? fork()
                                : syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, 0));
