@@ -104,6 +104,14 @@ bool DeviceDescriptors::keep_ours(ibv_context* context) const noexcept {
   return all;
 }
 
+bool DeviceDescriptors::keep_commands(ibv_context* context) const noexcept {
+  const std::atomic_ref<int> fd(context->cmd_fd);
+  const int number = fd.load(std::memory_order_relaxed);
+  if (!is_noted_ || (number >= 0 && commands_.has_mark(number))) return true;
+  fd.store(-1, std::memory_order_relaxed);
+  return false;
+}
+
 void DeviceDescriptors::close_in_child(const ibv_context& context) const noexcept {
   if (commands_.is(context.cmd_fd)) ::close(context.cmd_fd);
   if (events_.is(context.async_fd)) ::close(context.async_fd);

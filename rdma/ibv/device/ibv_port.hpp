@@ -53,7 +53,7 @@ inline int post_send(const Port& port, ibv_qp* queue, ibv_send_wr* first,
   if (!port.posts_by_call) [[likely]]
     return ibv_post_send(queue, first, bad);
   const CancellationDisabled guard;
-  (void)port.descriptors.keep_ours(port.device.context);
+  (void)port.descriptors.keep_commands(port.device.context);
   return ibv_post_send(queue, first, bad);
 }
 
