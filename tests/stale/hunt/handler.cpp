@@ -64,6 +64,17 @@ void Handler::run(int) {
   errno = error;
 }
 
+// Moves the pages onto another area; the old mapping stays, empty. By way of a free place: there all of
+// them are one mapping. Older kernels unmap the target before they refuse to move several mappings at once.
+void Handler::move_onto(uintptr_t addr, std::atomic<uintptr_t>& target) {
+  void* moved = mremap(pointer(addr), kBytes, kBytes, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, nullptr);
+  if (moved == MAP_FAILED) return;
+  if (mremap(moved, kBytes, kBytes, MREMAP_MAYMOVE | MREMAP_FIXED, pointer(target)) != MAP_FAILED)
+    return;
+  // The target may be unmapped, and other memory may have been mapped there since.
+  target = reinterpret_cast<uintptr_t>(moved);
+}
+
 // Counts a change even if the kernel refuses it: unchanged memory is then checked as a new life.
 void Handler::change() {
   std::atomic<uintptr_t>& area = areas_[random_.below(kAreas)];
@@ -76,11 +87,8 @@ void Handler::change() {
       mmap(pointer(addr + from), len, PROT_READ | PROT_WRITE, kPrivatePages | MAP_FIXED, -1, 0);
       break;
     case 2: {
-      // Moves the pages onto another area; the old mapping stays, empty.
-      const uintptr_t target = areas_[random_.below(kAreas)];
-      if (target == 0 || target == addr) break;
-      mremap(pointer(addr), kBytes, kBytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP,
-             pointer(target));
+      std::atomic<uintptr_t>& target = areas_[random_.below(kAreas)];
+      if (target != 0 && target != addr) move_onto(addr, target);
       break;
     }
     case 3: {

@@ -45,6 +45,7 @@ class Handler {
  private:
   static void run(int signal);
   void change();
+  void move_onto(uintptr_t addr, std::atomic<uintptr_t>& target);
 
   Random random_;  // used by the handler only
   std::array<std::atomic<uintptr_t>, kAreas> areas_{};
