@@ -106,7 +106,7 @@ uint64_t memlock_of(const BudgetDecision& machine, const RegistrarTraits& traits
   if (machine.decided_by != BudgetReason::kMemlock && !is_floor) return 0;
   const MemlockLimit limit = read_memlock_limit();
   // The default is one page where the share of memlock is less.
-  return !is_floor || limit.usable_bytes() / 8 * 7 < machine.bytes ? limit.bytes : 0;
+  return !is_floor || MemlockShare::of(limit.usable_bytes()) < machine.bytes ? limit.bytes : 0;
 }
 
 // Requires: the granule is known.

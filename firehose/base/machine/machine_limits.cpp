@@ -166,7 +166,8 @@ void explain(const MachineLimits& limits, const Candidate& chosen,
   const size_t room = sizeof decision->text;
   switch (chosen.reason) {
     case BudgetReason::kMemlock:
-      std::snprintf(text, room, "7/8 of the memlock limit of %s (ulimit -l)", size);
+      std::snprintf(text, room, "%u/%u of the memlock limit of %s (ulimit -l)",
+                    MemlockShare::kParts, MemlockShare::kWhole, size);
       break;
     case BudgetReason::kPhysicalMemory:
       std::snprintf(text, room, "half of the physical memory of %s", size);
@@ -230,7 +231,7 @@ BudgetDecision default_budget(const MachineLimits& limits, uint64_t registrar_ma
       {BudgetReason::kPhysicalMemory, share(physical, 1, 2), physical},
       {BudgetReason::kCgroup, share(limits.cgroup_limit_bytes, 3, 4), limits.cgroup_limit_bytes},
       {BudgetReason::kRegistrar, registrar_max_charge, registrar_max_charge},
-      {BudgetReason::kMemlock, share(memlock, 7, 8), memlock},
+      {BudgetReason::kMemlock, MemlockShare::of(memlock), memlock},
   };
   Candidate chosen =
       *std::min_element(std::begin(candidates), std::end(candidates),

@@ -58,8 +58,18 @@ struct BudgetDecision {
   char text[200] = "";  // "7/8 of the memlock limit of 8 MiB (ulimit -l)"
 };
 
+// The part of the memlock limit that a domain pins by default; the rest is for the account's other processes.
+struct MemlockShare {
+  static constexpr unsigned kParts = 7;
+  static constexpr unsigned kWhole = 8;
+  // kUnlimited remains kUnlimited.
+  static constexpr uint64_t of(uint64_t memlock_bytes) noexcept {
+    return memlock_bytes == kUnlimited ? kUnlimited : memlock_bytes / kWhole * kParts;
+  }
+};
+
 // A domain's default limit on charged bytes, the smallest of
-//   7/8 of the memlock limit, unless it is lifted (the rest is for other processes of the account);
+//   MemlockShare of the memlock limit, unless it is lifted;
 //   half of the physical memory;
 //   3/4 of the cgroup's limit;
 //   the registrar's total (traits().max_charge_bytes).

@@ -221,6 +221,11 @@ TEST(DefaultBudget, LeavesPartOfTheMemlockLimit) {
   EXPECT_EQ(default_budget(limits, kUnlimited).bytes, 8 * kGibi);
 }
 
+TEST(DefaultBudget, NoMemlockLimitHasNoShare) {
+  EXPECT_EQ(MemlockShare::of(kUnlimited), kUnlimited);
+  EXPECT_EQ(MemlockShare::of(64), 56U);
+}
+
 TEST(DefaultBudget, TakesThreeQuartersOfTheControlGroup) {
   MachineLimits limits = roomy();
   limits.cgroup_limit_bytes = 4 * kGibi;
