@@ -1,7 +1,9 @@
 // Forwards C functions to a transport's Registrar. firehose_binding.cpp passes them to the pin cache.
 #include "extended/binding/registrar_adapter.hpp"
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 
 namespace hydrant {
 namespace {
@@ -62,7 +64,9 @@ hydrant_registrar_t registrar_functions(std::unique_ptr<Registrar> registrar) no
   functions.granule_bytes = traits.granule_bytes;
   functions.max_region_bytes = traits.max_region_bytes == SIZE_MAX ? 0 : traits.max_region_bytes;
   functions.max_regions = traits.max_regions == UINT64_MAX ? 0 : traits.max_regions;
-  functions.max_charge_bytes = traits.max_charge_bytes == UINT64_MAX ? 0 : traits.max_charge_bytes;
+  // In the C struct 0 is no limit: a limit of 0 becomes 1 byte.
+  functions.max_charge_bytes =
+      traits.max_charge_bytes == UINT64_MAX ? 0 : std::max<uint64_t>(traits.max_charge_bytes, 1);
   functions.divisible = traits.divisible ? 1 : 0;
   functions.export_bytes = traits.export_bytes;
   functions.pin_base_ns = traits.pin_base_ns;

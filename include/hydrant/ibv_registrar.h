@@ -90,7 +90,8 @@ static inline const hydrant_ibv_key_t* hydrant_ibv_key(hydrant_pin_t pin) {
 typedef struct hydrant_ibv_options {
   size_t size;    /* sizeof(hydrant_ibv_options_t) */
   uint32_t flags; /* HYDRANT_IBV_*; unknown bits are an error */
-  /* The part of RLIMIT_MEMLOCK that the client registers itself, which the cache then leaves alone. */
+  /* The part of RLIMIT_MEMLOCK that the client registers itself, which the cache then leaves alone. If that
+   * is all of it, a domain's default budget is one page. */
   uint64_t reserve_bytes;
 } hydrant_ibv_options_t;
 

@@ -122,7 +122,8 @@ void fill(const hydrant_ibv_options_t& options, std::unique_ptr<IbvRegistrar> ma
   filled.granule_bytes = traits.granule_bytes;
   filled.max_region_bytes = traits.max_region_bytes;
   filled.max_regions = traits.max_regions;
-  filled.max_charge_bytes = traits.max_charge_bytes;
+  // In the C struct 0 is no limit: a limit of 0 becomes 1 byte.
+  filled.max_charge_bytes = std::max<uint64_t>(traits.max_charge_bytes, 1);
   filled.export_bytes = traits.export_bytes;
   filled.pin = &pin;
   filled.unpin = &unpin;

@@ -69,8 +69,8 @@ class IbvRegistrar final : public Registrar {
   IbvRegistrar& operator=(const IbvRegistrar&) = delete;
 
   const RegistrarTraits& traits() const noexcept override { return traits_; }
-  // Reduces max_charge_bytes by `bytes`, which are left to other registrations of the process. Must be called
-  // before the registrar is used.
+  // Reduces max_charge_bytes by `bytes`, to no less than 0: other registrations of the process may use them.
+  // Must be called before the registrar is used.
   void keep_back(uint64_t bytes) noexcept;
 
   // A remote write right implies the local write right, as verbs demand.

@@ -19,6 +19,7 @@ namespace hydrant {
 namespace {
 
 using fake_verbs::Call;
+using testing::become_ordinary_user;
 using testing::run_in_child;
 
 constexpr size_t kPage = 4096;
@@ -312,6 +313,32 @@ TEST_F(IbvInterface, ReservedBytesAreNotOfTheBudget) {
   }
   hydrant_ibv_registrar_destroy(&all);
   hydrant_ibv_registrar_destroy(&rest);
+}
+
+// 0 would be no limit.
+TEST_F(IbvInterface, ReserveOfTheWholeLimitLeavesABudgetOfOnePage) {
+  own_device();
+  const std::string result = run_in_child([&]() -> std::string {
+    constexpr uint64_t kMemlock = 8 << 20;
+    if (std::string why = become_ordinary_user(kMemlock); !why.empty()) return "SKIP: " + why;
+    for (const uint64_t reserve : {kMemlock, 2 * kMemlock}) {
+      hydrant_ibv_options_t options;
+      hydrant_ibv_options_init(&options);
+      options.reserve_bytes = reserve;
+      hydrant_registrar_t registrar;
+      if (hydrant_ibv_registrar_create(pd_, &options, &registrar) != GASNET_OK)
+        return hydrant_error_text();
+      hydrant_stats_t stats{};
+      stats.size = sizeof stats;
+      if (hydrant_get_stats(domain_over(registrar), &stats) != GASNET_OK)
+        return hydrant_error_text();
+      if (stats.budget_bytes != kPage) return std::to_string(stats.budget_bytes) + " bytes";
+      end_domain();
+    }
+    return "";
+  });
+  if (result.rfind("SKIP: ", 0) == 0) GTEST_SKIP() << result.substr(6);
+  EXPECT_EQ(result, "");
 }
 
 TEST_F(IbvInterface, DmabufIsRegisteredBesideTheCache) {
