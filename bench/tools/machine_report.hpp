@@ -13,6 +13,7 @@
 #include "rdma/config/job_knobs.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <unistd.h>
 #if HYDRANT_HAVE_IBV
@@ -87,7 +88,8 @@ inline Json describe_ibv() {
 // The most that a domain may pin over the default registrar.
 struct ChargeLimit {
   uint64_t bytes = kUnlimited;
-  uint64_t memlock_bytes = 0;  // the limit from which that follows; 0: another one
+  std::optional<uint64_t> memlock_bytes =
+      std::nullopt;  // the limit from which that follows, if it does
 };
 
 // Describes all registrars. `chosen` marks the default of a domain; *limit is its limit.
@@ -139,9 +141,9 @@ inline Json describe_budget(const MachineLimits& limits, const ChargeLimit& regi
   Json budget = {{"bytes", machine.bytes},
                  {"decided_by", budget_reason_name(machine.decided_by)},
                  {"text", machine.text}};
-  if (machine.decided_by == BudgetReason::kRegistrar && registrar.memlock_bytes != 0) {
+  if (machine.decided_by == BudgetReason::kRegistrar && registrar.memlock_bytes) {
     char size[32];
-    format_size_rounded(registrar.memlock_bytes, size, sizeof size);
+    format_size_rounded(*registrar.memlock_bytes, size, sizeof size);
     budget["text"] =
         std::string(machine.text) + ", of the memlock limit of " + size + " (ulimit -l)";
   }

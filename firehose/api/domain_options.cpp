@@ -99,14 +99,23 @@ size_t choose_granule(const hydrant_domain_options_t& options, const RegistrarTr
   return page;
 }
 
-// The RLIMIT_MEMLOCK that determines the default; 0 if another limit does.
-uint64_t memlock_of(const BudgetDecision& machine, const RegistrarTraits& traits) noexcept {
-  if (machine.decided_by == BudgetReason::kRegistrar) return traits.memlock_bytes;
+// Takes the default budget, and the limit that must be raised for a larger one.
+void take_default(const BudgetDecision& machine, const RegistrarTraits& traits,
+                  DomainConfig* config) noexcept {
+  config->budget_bytes = machine.bytes;
   const bool is_floor = machine.decided_by == BudgetReason::kFloor;
-  if (machine.decided_by != BudgetReason::kMemlock && !is_floor) return 0;
-  const MemlockLimit limit = read_memlock_limit();
-  // The default is one page where the share of memlock is less.
-  return !is_floor || MemlockShare::of(limit.usable_bytes()) < machine.bytes ? limit.bytes : 0;
+  if (machine.decided_by == BudgetReason::kMemlock || is_floor) {
+    const MemlockLimit limit = read_memlock_limit();
+    // The default is one page where the share of memlock is less.
+    if (!is_floor || MemlockShare::of(limit.usable_bytes()) < machine.bytes)
+      config->memlock_bytes = limit.bytes;
+  }
+  const bool is_of_registrar =
+      machine.decided_by == BudgetReason::kRegistrar ||
+      (is_floor && !config->memlock_bytes && traits.max_charge_bytes < machine.bytes);
+  if (!is_of_registrar) return;
+  config->memlock_bytes = traits.memlock_bytes;
+  if (!traits.memlock_bytes) config->registrar_bytes = traits.max_charge_bytes;
 }
 
 // Requires: the granule is known.
@@ -114,9 +123,12 @@ Status choose_budget(const hydrant_domain_options_t& options, const RegistrarTra
                      DomainConfig* config) noexcept {
   const BudgetDecision machine = default_budget(traits.max_charge_bytes);
   const uint64_t wanted_bytes = or_knob(options.budget_bytes, Knob::kBudget);
-  config->budget_bytes = wanted_bytes != 0 ? wanted_bytes : machine.bytes;
-  config->memlock_bytes = wanted_bytes != 0 ? 0 : memlock_of(machine, traits);
-  if (wanted_bytes == 0 || wanted_bytes >= config->granule_bytes) return Status::kOk;
+  if (wanted_bytes == 0) {
+    take_default(machine, traits, config);
+    return Status::kOk;
+  }
+  config->budget_bytes = wanted_bytes;
+  if (wanted_bytes >= config->granule_bytes) return Status::kOk;
   if (options.budget_bytes != 0) {
     return fail(Status::kBadArg,
                 "options.budget_bytes = %llu is less than one %s of %zu bytes: nothing could be "
@@ -130,8 +142,7 @@ Status choose_budget(const hydrant_domain_options_t& options, const RegistrarTra
               "pinned; using the default of %llu",
               config->name, static_cast<unsigned long long>(wanted_bytes), config->granule_bytes,
               static_cast<unsigned long long>(machine.bytes));
-  config->budget_bytes = machine.bytes;
-  config->memlock_bytes = memlock_of(machine, traits);
+  take_default(machine, traits, config);
   return Status::kOk;
 }
 

@@ -19,6 +19,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 namespace hydrant {
 
@@ -46,8 +47,8 @@ struct RegistrarTraits {
   size_t max_region_bytes = SIZE_MAX;
   uint64_t max_regions = UINT64_MAX;
   uint64_t max_charge_bytes = UINT64_MAX;  // total that the account allows, as probed at startup
-  // The RLIMIT_MEMLOCK from which max_charge_bytes follows; 0 if from another limit.
-  uint64_t memlock_bytes = 0;
+  // The RLIMIT_MEMLOCK from which max_charge_bytes follows, if it does and the registrar can tell.
+  std::optional<uint64_t> memlock_bytes = std::nullopt;
   ChargeScope charge_scope = ChargeScope::kNone;
   AddressKind address_kind = AddressKind::kHost;
   Access supported = Access::kAll;

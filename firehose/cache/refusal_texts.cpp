@@ -11,16 +11,22 @@ namespace {
 
 unsigned long long ull(uint64_t value) noexcept { return value; }
 
-// The remedy for a budget that is too small. If the memlock limit sets the budget, that limit must be raised:
-// the kernel refuses to lock more.
+// The remedy for a budget that is too small. If the memlock limit or the registrar sets the budget, that
+// limit must be raised: it refuses what a larger budget allows.
 class Remedy {
  public:
-  explicit Remedy(const DomainConfig& config) noexcept {
-    if (config.memlock_bytes == 0) return;
-    std::snprintf(text_, sizeof text_,
-                  "raise RLIMIT_MEMLOCK, which is %llu bytes and gives the budget, by ulimit -l, "
-                  "LimitMEMLOCK= of systemd or a memlock line in /etc/security/limits.conf",
-                  ull(config.memlock_bytes));
+  Remedy(const DomainConfig& config, const RegistrarTraits& traits) noexcept {
+    if (config.memlock_bytes) {
+      std::snprintf(text_, sizeof text_,
+                    "raise RLIMIT_MEMLOCK, which is %llu bytes and gives the budget, by ulimit -l, "
+                    "LimitMEMLOCK= of systemd or a memlock line in /etc/security/limits.conf",
+                    ull(*config.memlock_bytes));
+    } else if (config.registrar_bytes) {
+      std::snprintf(text_, sizeof text_,
+                    "raise max_charge_bytes = %llu of registrar %s (over verbs RLIMIT_MEMLOCK less "
+                    "what is reserved of it)",
+                    ull(*config.registrar_bytes), traits.name);
+    }
   }
   const char* text() const noexcept { return text_; }
 
@@ -51,7 +57,8 @@ Status RefusalTexts::beyond_budget(MemoryRange first, size_t ranges, uint64_t ch
               "whole budget of %llu bytes and %u regions: %s (for regions options.max_regions or "
               "FIREHOSE_MAX_REGIONS), pin less at once, or copy",
               config_.name, several, static_cast<size_t>(first.addr), first.len, ull(charge),
-              regions, ull(config_.budget_bytes), config_.max_regions, Remedy(config_).text());
+              regions, ull(config_.budget_bytes), config_.max_regions,
+              Remedy(config_, traits_).text());
 }
 
 Status RefusalTexts::not_now(const CacheLock& lock, const Budget& budget,
@@ -88,7 +95,7 @@ Status RefusalTexts::not_now(const CacheLock& lock, const Budget& budget,
       "options.max_regions or FIREHOSE_MAX_REGIONS)",
       config_.name, addr, len, ull(lack.wanted.bytes), lack.wanted.regions, ull(in_force),
       config_.max_regions, ull(used_bytes), used_regions, ull(lack.idle.bytes), lack.idle.regions,
-      ull(lack.pending), Remedy(config_).text());
+      ull(lack.pending), Remedy(config_, traits_).text());
 }
 
 Status RefusalTexts::until_uncharged(MemoryRange requested, uint64_t charge,
@@ -98,7 +105,7 @@ Status RefusalTexts::until_uncharged(MemoryRange requested, uint64_t charge,
       "domain %s: [%#zx, +%zu) charges %llu bytes, which do not fit into the budget of %llu "
       "bytes before the kernel gives back %llu bytes that were unpinned: try again soon, or %s",
       config_.name, static_cast<size_t>(requested.addr), requested.len, ull(charge),
-      ull(config_.budget_bytes), ull(pending), Remedy(config_).text());
+      ull(config_.budget_bytes), ull(pending), Remedy(config_, traits_).text());
 }
 
 Status RefusalTexts::no_free_slot(MemoryRange requested) const noexcept {

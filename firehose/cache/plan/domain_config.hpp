@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 namespace hydrant {
 
@@ -18,8 +19,10 @@ struct DomainConfig {
   uint32_t watch = HYDRANT_WATCH_CLIENT;
   Access eager = Access::kLocalRead;
   uint64_t budget_bytes = 0;
-  // The RLIMIT_MEMLOCK of which budget_bytes is a share; 0 if it is a share of another limit.
-  uint64_t memlock_bytes = 0;
+  // The limit from which budget_bytes follows, if it is this one: RLIMIT_MEMLOCK, or the most that the
+  // registrar can charge for reasons of its own.
+  std::optional<uint64_t> memlock_bytes = std::nullopt;
+  std::optional<uint64_t> registrar_bytes = std::nullopt;
   uint32_t max_regions = 0;
   size_t max_region_bytes = 0;
   size_t granule_bytes = 4096;  // page mode: the bucket

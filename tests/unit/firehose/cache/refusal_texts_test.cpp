@@ -63,5 +63,26 @@ TEST_F(RefusalTextsTest, BudgetFromTheMemlockLimitNamesThatLimit) {
   EXPECT_THAT(last_error_text(), names_memlock);
 }
 
+// 0 is a limit, too.
+TEST_F(RefusalTextsTest, MemlockLimitOfZeroIsNamed) {
+  config_.memlock_bytes = 0;
+  EXPECT_EQ(texts_.beyond_budget(at(0), 1, 2 * kPage, 1), Status::kResource);
+  EXPECT_THAT(last_error_text(), HasSubstr("RLIMIT_MEMLOCK, which is 0 bytes"));
+}
+
+TEST_F(RefusalTextsTest, BudgetFromTheRegistrarNamesItsLimit) {
+  traits_.name = "adapter";
+  config_.registrar_bytes = 262144;
+  EXPECT_EQ(texts_.beyond_budget(at(0), 3, 100 * kPage, 3), Status::kResource);
+  const auto names_registrar =
+      AllOf(HasSubstr("raise max_charge_bytes = 262144 of registrar adapter"),
+            HasSubstr("RLIMIT_MEMLOCK less what is reserved"), HasSubstr("FIREHOSE_MAX_REGIONS"),
+            Not(HasSubstr("FIREHOSE_BUDGET")));
+  EXPECT_THAT(last_error_text(), names_registrar);
+  const CacheLock lock(mu_);
+  EXPECT_EQ(texts_.not_now(lock, budget_, {at(0, 30), {30 * kPage, 1}, {}, 0}), Status::kNotReady);
+  EXPECT_THAT(last_error_text(), names_registrar);
+}
+
 }  // namespace
 }  // namespace hydrant

@@ -315,6 +315,35 @@ TEST_F(IbvInterface, ReservedBytesAreNotOfTheBudget) {
   hydrant_ibv_registrar_destroy(&rest);
 }
 
+// A larger budget than the limit without the reserve would only be refused by the kernel.
+TEST_F(IbvInterface, RefusedPinNamesTheLimitThatGivesTheBudget) {
+  own_device();
+  struct Case {
+    uint64_t memlock, reserve;
+    const char* limit;
+  };
+  for (const Case& c : {Case{kBytes, kBytes / 2, "max_charge_bytes = 131072 of registrar ibv"},
+                        Case{kBytes, kBytes, "max_charge_bytes = 1 of registrar ibv"},
+                        Case{kBytes, 0, "RLIMIT_MEMLOCK, which is 262144 bytes"},
+                        Case{0, 0, "RLIMIT_MEMLOCK, which is 0 bytes"}}) {
+    const std::string result = run_in_child([&]() -> std::string {
+      if (std::string why = become_ordinary_user(c.memlock); !why.empty()) return "SKIP: " + why;
+      hydrant_ibv_options_t options;
+      hydrant_ibv_options_init(&options);
+      options.reserve_bytes = c.reserve;
+      hydrant_registrar_t registrar;
+      if (hydrant_ibv_registrar_create(pd_, &options, &registrar) != GASNET_OK)
+        return hydrant_error_text();
+      const hydrant_domain_t domain = domain_over(registrar);
+      if (hydrant_pin(domain, memory_, kBytes, HYDRANT_LOCAL_WRITE).region != nullptr)
+        return "not refused";
+      return text_has(c.limit) && !text_has("FIREHOSE_BUDGET") ? "" : hydrant_error_text();
+    });
+    if (result.rfind("SKIP: ", 0) == 0) GTEST_SKIP() << result.substr(6);
+    EXPECT_EQ(result, "") << c.limit;
+  }
+}
+
 // 0 would be no limit.
 TEST_F(IbvInterface, ReserveOfTheWholeLimitLeavesABudgetOfOnePage) {
   own_device();
