@@ -31,13 +31,14 @@ function(hydrant_add_default name)
 endfunction()
 
 # hydrant_add_ibv_default([GLOBAL]): Hydrant::firehose_ibv and Hydrant::firehose_ibv_nohooks, behind the targets of
-# hydrant_add_default(firehose). The linker keeps the library for programs that only name the registrar, too.
+# hydrant_add_default(firehose). The linker keeps the shared library for programs that only name the registrar, too;
+# firehose_ibv_static does so itself.
 function(hydrant_add_ibv_default)
   set(kind shared)
   set(kept "-Wl,--push-state,--no-as-needed,$<TARGET_FILE:Hydrant::firehose_ibv_shared>,--pop-state")
   if(DEFINED BUILD_SHARED_LIBS AND NOT BUILD_SHARED_LIBS)
     set(kind static)
-    set(kept "-Wl,-u,hydrant_ibv_pd")
+    set(kept "")
   endif()
   foreach(suffix IN ITEMS "" _nohooks)
     add_library(Hydrant::firehose_ibv${suffix} INTERFACE IMPORTED ${ARGN})
