@@ -41,16 +41,13 @@ struct Options {
 };
 
 const char kFooter[] =
-    "The exit code is 128 + the signal if a process was killed, else the first code that was not "
-    "0. A\n"
-    "process that exits, or calls gasnet_exit, ends the job: the other processes are notified at "
-    "once, get SIGQUIT\n"
-    "after 0.25 s, and are killed after GASNET_EXITTIMEOUT. HYDRANT_JOB_RANK and "
-    "HYDRANT_JOB_SIZE are set\n"
-    "for each process. Standard input goes to rank 0. Ctrl-C and SIGTERM are forwarded to every "
-    "process; the\n"
-    "second one kills them. Other exit codes: 2: wrong options; 126, 127: the program cannot be "
-    "run; 124: --timeout.";
+    R"(The first process that calls gasnet_exit, dies, or exits with another code than 0 ends the job; an
+exit with 0 does so in jobs of GASNet. The others are notified at once, get SIGQUIT after 0.25 s, or
+after half of GASNET_EXITTIMEOUT if that exit was one with 0, and are killed after GASNET_EXITTIMEOUT.
+The exit code is that of the first event other than an exit with 0: 128 + the signal, or the code; else 0.
+HYDRANT_JOB_RANK and HYDRANT_JOB_SIZE are set for each process. Standard input goes to rank 0. Ctrl-C and
+SIGTERM are forwarded to every process; the second one kills them. Other exit codes: 2: wrong options;
+126, 127: the program cannot be run; 124: --timeout.)";
 
 std::string check_variable(const std::string& text) {
   const size_t equals = text.find('=');
@@ -64,6 +61,15 @@ std::string check_ranks(const std::string& text) {
   const auto [stop, error] = std::from_chars(text.data(), end, size);
   if (error == std::errc{} && stop == end && size >= 1 && size <= kMaxRanks) return "";
   return "\"" + text + "\": expected a whole number from 1 to " + std::to_string(kMaxRanks);
+}
+
+std::string check_seconds(const std::string& text) {
+  constexpr double kMaxSeconds = 1e9;
+  double seconds = -1;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, seconds);
+  if (error == std::errc{} && stop == end && seconds >= 0 && seconds <= kMaxSeconds) return "";
+  return "\"" + text + "\": expected seconds, from 0 to 1000000000";
 }
 
 void declare(CLI::App* app, Options* options) {
@@ -89,10 +95,11 @@ void declare(CLI::App* app, Options* options) {
   app->add_option("--bind", options->bind,
                   "none: no binding; core: bind each process to a core, wrapping around if there "
                   "are too few")
-      ->check(CLI::IsMember({"none", "core"}))
+      ->check(CLI::IsMember({"none", "core"}).description(""))
+      ->type_name("none|core")
       ->capture_default_str();
   app->add_option("--timeout", options->timeout_s, "End the job after this time; 0 means never")
-      ->check(CLI::Range(0.0, 1e9))
+      ->check(check_seconds, "")
       ->type_name("SECONDS")
       ->capture_default_str();
   app->add_flag("--verbose", options->verbose, "Report the start and end of each process");

@@ -37,6 +37,9 @@ class HydrantRun(unittest.TestCase):
         for word in ("--ranks", "--env", "--bind", "--timeout", "--verbose", "program", "exit code",
                      "GASNET_EXITTIMEOUT", "HYDRANT_JOB_RANK", "Standard input"):
             self.assertIn(word, output)
+        for line in ("--bind none|core=none ", "--timeout SECONDS=0 "):
+            self.assertIn(line, output)
+        self.assertIn("that of the first event other than an exit with 0", output)
 
     def test_wrong_options(self):
         self.refused(2, "1 to 4096", "-n", "0", "true")
@@ -48,6 +51,9 @@ class HydrantRun(unittest.TestCase):
         self.refused(2, "program", "-n", "2")
         self.refused(2, "not VAR=VALUE", "-n", "2", "-E", "A", "true")
         self.refused(2, "socket", "-n", "2", "--bind", "socket", "true")
+        for number in ("-1", "x", "1e10", "nan", "1s"):
+            self.refused(2, f'"{number}": expected seconds, from 0 to 1000000000\n', "-n", "2",
+                         f"--timeout={number}", "true")
 
     def test_version_needs_no_other_option(self):
         code, output, errors = run("--version")
