@@ -4,7 +4,8 @@
 //
 // The last line is: operations N, opportunities N, stale N, mutants N caught of N. With --json standard
 // output is one JSON document with the same under "summary", and the line goes to standard error.
-// Exit status: 0 clean; 1 not clean, or too few opportunities; 2 usage; 77 no io_uring, or no verbs device.
+// Exit status: 0 clean; 1 not clean, or too few opportunities; 2 usage, or --hooks without the hooks; 77 no
+// io_uring, or no verbs device.
 #include "bench/support/hunt_report.hpp"
 #include "tests/stale/hunt/hydrant_cache.hpp"
 #include "tests/stale/hunt/mutants.hpp"
@@ -281,6 +282,9 @@ int prepare(Arguments& a, char** argv) {
   }
   if (a.hooks) a.preload = hooks_library() + " " + a.preload;
   if (!a.preload.empty()) error = restart_with(a.preload, argv);
+  // ld.so only warns of what it cannot preload.
+  if (error.empty() && a.hooks && !has_hooks())
+    error = "--hooks: " + hooks_library() + " was not preloaded: build it, or copy it to this path";
   if (!error.empty()) {
     std::fprintf(stderr, "%s\n", error.c_str());
     return kUsage;

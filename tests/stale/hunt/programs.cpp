@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -126,6 +127,7 @@ MutantRun judge(const std::string& output, int status) {
 }  // namespace
 
 std::string hooks_library() { return HYDRANT_HUNT_HOOKS; }
+bool has_hooks() noexcept { return dlsym(RTLD_DEFAULT, "hydrant_hooks_1") != nullptr; }
 
 std::string restart_with(const std::string& libraries, char** argv) {
   if (std::getenv(kRestarted) != nullptr) return "";

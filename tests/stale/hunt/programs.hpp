@@ -9,8 +9,9 @@
 
 namespace hydrant::stale {
 
-// The hooks library of this build.
+// The hooks library of this build, and whether the hooks are in this process.
 std::string hooks_library();
+bool has_hooks() noexcept;
 
 // Restarts this program in place with the libraries (separated by blanks) preloaded. Returns "" if they
 // already are, else the reason of a failure.
