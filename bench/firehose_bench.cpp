@@ -37,6 +37,7 @@
 // memory itself (--wire 0 uses the real time of the copies as the wire's); an adapter's doorbells and
 // completions: posting a put and polling its completion costs about 70 ns here, the time of pin_everything
 // without delay.
+#include "bench/support/option_error.hpp"
 #include "bench/support/put_report.hpp"
 
 #include <CLI/CLI.hpp>
@@ -122,6 +123,7 @@ int main(int argc, char** argv) {
   app.add_option("--json", options.json_file,
                  "Also write the results, with all samples, to this file");
   app.add_flag("--quick", options.quick, "Fewer cells and shorter kernels");
+  app.failure_message(option_error);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -7,6 +7,7 @@
 // Exit status: 0 clean; 1 not clean, or too few opportunities; 2 usage, or --hooks without the hooks; 77 no
 // io_uring, or no verbs device.
 #include "bench/support/hunt_report.hpp"
+#include "bench/support/option_error.hpp"
 #include "tests/stale/hunt/hydrant_cache.hpp"
 #include "tests/stale/hunt/mutants.hpp"
 #include "tests/stale/hunt/programs.hpp"
@@ -303,6 +304,7 @@ int main_of(int argc, char** argv) {
   Arguments a;
   a.hunt.seed = 0;
   add_options(app, a);
+  app.failure_message(bench::option_error);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -10,6 +10,7 @@
 // (owner, arena, vouched), and forks. The last line is that of stale_hunt. Exit status: 0 if the hunt ran,
 // whatever it found in UCX's cache; 1 if --ours was not clean; 2 usage; 77 no io_uring or UCX.
 #include "bench/support/hunt_report.hpp"
+#include "bench/support/option_error.hpp"
 #include "firehose/registrars/uring/uring_registrar.hpp"
 #include "tests/stale/hunt/hunt.hpp"
 #include "tests/stale/hunt/hydrant_cache.hpp"
@@ -206,6 +207,7 @@ int main_of(int argc, char** argv) {
   app.add_option("--seed", options.seed, "Seed of the random numbers");
   app.add_option("--sources", sources, "Kinds of memory, as for stale_hunt");
   app.add_flag("--ours", ours, "Hunt in this library's cache, beside UCX's in the same process");
+  app.failure_message(bench::option_error);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

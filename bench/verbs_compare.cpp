@@ -31,6 +31,7 @@
 #define GASNET_SEQ 1
 #include <hydrant/rma.h>
 
+#include "bench/support/option_error.hpp"
 #include "bench/support/perftest.hpp"
 #include "bench/support/raw_loops.hpp"
 #include "bench/support/rma_rows.hpp"
@@ -404,6 +405,7 @@ Options parse(int argc, char** argv) {
   app.add_option("--perftest", options.perftest,
                  "Folder of ib_write_lat and similar programs, and of ucx_perftest; default: PATH");
   app.add_flag("--quick", options.quick, "An eighth of the work");
+  app.failure_message(hydrant::bench::option_error);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -30,6 +30,7 @@
 #include <hydrant/rma.h>
 
 #include "bench/support/job_bench.hpp"
+#include "bench/support/option_error.hpp"
 #include "bench/support/verbs_put_ways.hpp"
 #include "bench/support/verbs_sweep_report.hpp"
 
@@ -126,6 +127,7 @@ Options parse(int argc, char** argv, int* code) {
       ->delimiter(',')
       ->check(CLI::IsMember(std::vector<size_t>{8, kMaxSweepPut}));
   app.add_flag("--quick", options.quick, "A quarter of the puts");
+  app.failure_message(option_error);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -5,6 +5,7 @@
 #include <gasnetex.h>
 
 #include "bench/support/bench_main.hpp"
+#include "bench/support/option_error.hpp"
 #include "firehose/base/thread.hpp"
 
 #include <CLI/CLI.hpp>
@@ -41,6 +42,7 @@ inline JobOptions parse_job_options(int argc, char** argv, bool prints) {
   app.add_option("--json", options.json_file,
                  "Also write the results, with all samples, to this file");
   app.add_flag("--quick", options.quick, "Do a tenth of the work");
+  app.failure_message(option_error);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "bench/support/job_bench.hpp"
+#include "bench/support/option_error.hpp"
 #include "bench/support/rma_rows.hpp"
 
 #include <cstdlib>
@@ -29,6 +30,7 @@ inline RmaOptions parse_rma_options(int argc, char** argv, bool prints) {
                  "Also write the results, with all samples, to this file");
   app.add_option("--rows", options.rows, "Only rows whose names contain this");
   app.add_flag("--quick", options.quick, "Do less work, with sizes up to 4 MiB");
+  app.failure_message(option_error);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -1,5 +1,6 @@
 // hydrant-info: reports what works on this machine, what would be chosen, why the rest is unusable, and
 // remedies. machine_report.hpp collects the facts as one JSON document; this file prints them as tables.
+#include "bench/support/option_error.hpp"
 #include "bench/tools/machine_report.hpp"
 #include "firehose/base/config/config_grammar.hpp"
 
@@ -152,8 +153,10 @@ std::string cgroup_text(const Json& limits) {
 void print_limits(const Json& limits) {
   constexpr size_t kNames = 16;
   heading("Limits of this process and machine");
-  std::string memlock = size_text(limits.at("memlock_bytes")) + ", can be raised to " +
-                        size_text(limits.at("memlock_hard_bytes")) + " (ulimit -l)";
+  std::string memlock = size_text(limits.at("memlock_bytes"));
+  if (limits.at("memlock_hard_bytes") != limits.at("memlock_bytes"))
+    memlock += ", can be raised to " + size_text(limits.at("memlock_hard_bytes"));
+  memlock += " (ulimit -l)";
   if (limits.at("memlock_lifted").get<bool>()) memlock += "; lifted: this process has CAP_IPC_LOCK";
   print_row("memlock", kNames, memlock);
   print_row("control group", kNames, cgroup_text(limits));
@@ -189,14 +192,26 @@ void print_segments(const Json& segments) {
   print_row("huge pages", kNames, text_of(segments.at("huge_pages"), "text"));
 }
 
+// Width of a column of values; longer ones shift the columns after them.
+constexpr size_t kMaxValue = 16;
+
 void print_gasnet_variables(const Json& rows, bool explain) {
   heading("Other variables with GASNet's names");
-  size_t names = 0;
-  for (const Json& row : rows) names = std::max(names, text_of(row, "name").size());
-  for (const Json& row : rows) {
+  const auto value_of = [](const Json& row) {
     const std::string value = text_of(row, "value");
+    return value.empty() ? "not set" : value;
+  };
+  size_t names = 0;
+  size_t values = 0;
+  for (const Json& row : rows) {
+    names = std::max(names, text_of(row, "name").size());
+    values = std::max(values, std::min(value_of(row).size(), kMaxValue));
+  }
+  for (const Json& row : rows) {
+    std::string value = value_of(row);
+    value.resize(std::max(values, value.size()), ' ');
     print_row(text_of(row, "name"), names,
-              (value.empty() ? "not set" : value) + "  " + text_of(row, "origin") +
+              value + "  " + text_of(row, "origin") +
                   (row.at("note").is_null() ? "" : ": " + text_of(row, "note")) +
                   (explain ? "; " + text_of(row, "effect") : ""));
   }
@@ -242,7 +257,7 @@ void print_watching(const Json& watching) {
                                           : "; " + text_of(hooks, "library");
   print_row("hooks library", kNames, text);
   for (const Json& advice : watching.at("advice")) {
-    print_row("to improve it", kNames, advice.get<std::string>());
+    print_row("advice", kNames, advice.get<std::string>());
   }
 }
 
@@ -266,8 +281,6 @@ void print_unknown_variables(const Json& rows) {
 }
 
 void print_knobs(const Json& rows, bool explain) {
-  // Longer texts shift the columns after them.
-  constexpr size_t kMaxValue = 16;
   heading("Environment variables");
   size_t names = 0;
   size_t values = 0;
@@ -318,6 +331,7 @@ int run(int argc, char** argv) {
   bool probing = false;  // internal: this program as a child with, or without, the hooks
   app.add_flag(kProbeFlag, probing)->group("");
   app.set_version_flag("--version", std::string("hydrant-info ") + HYDRANT_VERSION);
+  app.failure_message(bench::option_error);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

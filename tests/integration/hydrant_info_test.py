@@ -385,7 +385,7 @@ class HydrantInfo(unittest.TestCase):
             done = run(*arguments)
             self.assertEqual(done.returncode, 2, arguments)
             self.assertEqual(done.stdout, "", arguments)
-            self.assertTrue(done.stderr, arguments)
+            self.assertTrue(done.stderr.startswith("hydrant-info: "), done.stderr)
 
     def test_output_that_cannot_be_written_is_a_failure(self):
         with open("/dev/full", "w") as full:
