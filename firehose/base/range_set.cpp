@@ -1,6 +1,5 @@
-// Implements RangeSet, a sorted array of disjoint ranges that merges neighbours, and RefusalList, the last
-// few refused ranges. The planner queries the refusals at each miss; the monitor keeps watched memory in
-// RangeSets.
+// Implements RangeSet, a sorted array of disjoint ranges that merges neighbours. The monitor keeps watched
+// memory in RangeSets.
 #include "firehose/base/range_set.hpp"
 
 #include <algorithm>
@@ -96,31 +95,6 @@ bool RangeSet::has_any_inside(MemoryRange range) const noexcept {
     if (range.covers(ranges_[i])) return true;
   }
   return false;
-}
-
-void RefusalList::add(MemoryRange range, Access access, uint64_t now_ns) noexcept {
-  entries_[next_] = {range, access, now_ns + kLifeNs};
-  next_ = (next_ + 1) % kMax;
-  count_ = std::min(count_ + 1, kMax);
-}
-
-bool RefusalList::refuses(MemoryRange range, Access access, uint64_t now_ns) const noexcept {
-  return std::any_of(entries_, entries_ + count_, [&](const Entry& e) {
-    return range.covers(e.range) && includes(access, e.access) && now_ns < e.until_ns;
-  });
-}
-
-bool RefusalList::overlaps(MemoryRange range, uint64_t now_ns) const noexcept {
-  return std::any_of(entries_, entries_ + count_, [&](const Entry& e) {
-    return e.range.overlaps(range) && now_ns < e.until_ns;
-  });
-}
-
-void RefusalList::forget(MemoryRange range) noexcept {
-  auto* end = std::remove_if(entries_, entries_ + count_,
-                             [&](const Entry& e) { return e.range.overlaps(range); });
-  count_ = static_cast<size_t>(end - entries_);
-  next_ = count_ % kMax;
 }
 
 }  // namespace hydrant

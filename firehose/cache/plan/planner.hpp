@@ -3,14 +3,14 @@
 //
 // Invariant: a plan contains the request and grants its rights; unless the request alone is larger, it is
 // no larger than merge_bytes, stream_bytes and max_region_bytes allow. Refusals of the registrar are
-// remembered for a second: a refused range is not requested again.
+// remembered for RefusalList::kLifeNs: a refused range is not requested again.
 #pragma once
 
-#include "firehose/base/range_set.hpp"
 #include "firehose/cache/budget/budget.hpp"
 #include "firehose/cache/index/region_tables.hpp"
 #include "firehose/cache/plan/domain_config.hpp"
 #include "firehose/cache/plan/pin_request.hpp"
+#include "firehose/cache/plan/refusal_list.hpp"
 #include "firehose/cache/region/extensions.hpp"
 #include "firehose/watch/rule_clock.hpp"
 
