@@ -95,7 +95,7 @@ extern "C" {
 size_t hydrant_wrong_value(size_t bytes) {
   (void)return_or_abort(
       fail(Status::kBadArg, "a value of %zu bytes; valid sizes are 1 to 8", bytes),
-      "a put or get of a value");
+      "gex_RMA_Put*Val or gex_RMA_Get*Val");
   return 0;
 }
 

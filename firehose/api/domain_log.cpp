@@ -55,7 +55,7 @@ void log_domain_end(Domain& domain) noexcept {
       "ready, %llu refusals, %llu "
       "waits; %llu pins, %llu failed; %llu unpins, %llu failed; %llu evictions, %llu merges, %llu "
       "invalidations, %llu retries, %llu fences; %llu regions of %llu bytes and %llu holds are "
-      "left; %llu bytes for streams, %llu unused",
+      "left; read ahead %llu bytes, %llu of them unused",
       domain.config().name, number(s.hits), number(s.refills), number(s.checked_hits),
       number(s.misses), number(s.not_ready), number(s.refusals), number(s.waits), number(s.pins),
       number(s.pin_failures), number(s.unpins), number(s.unpin_failures), number(s.evictions),

@@ -129,7 +129,7 @@ int CompatRegistrar::pin(MemoryRange range, void* key) noexcept {
   if (result != 0) {
     last_failure_.store(result, std::memory_order_relaxed);
     if (for_peer) {
-      log_warning("firehose_move_callback answered %d for [%#zx, +%zu), which a peer asks for",
+      log_warning("firehose_move_callback returned %d for [%#zx, +%zu), which a peer asks for",
                   result, static_cast<size_t>(range.addr), range.len);
     }
     return HYDRANT_ERR_REFUSED;
@@ -170,7 +170,7 @@ void CompatRegistrar::unpin(const hydrant_range_t* ranges, const void* const* ke
     }
     const CompatScope inside(CompatInside::kMove);
     const int result = client_.move(list.data(), list.count(), nullptr, 0);
-    if (result != 0) compat_fatal("firehose_move_callback answered %d for unpinning", result);
+    if (result != 0) compat_fatal("firehose_move_callback returned %d for unpinning", result);
   }
 }
 

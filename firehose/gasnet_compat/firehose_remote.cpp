@@ -526,7 +526,7 @@ size_t CompatRemote::remote_thunk(void* user, uint32_t from, const hydrant_regio
     std::memcpy(region.data() + client.client_offset, pinned->key, client.client_bytes);
   const CompatScope inside(CompatInside::kRemote);
   const int result = client.remote(from, region.data(), args, args_len);
-  if (result != 0) compat_fatal("firehose_remote_callback answered %d for node %u", result, from);
+  if (result != 0) compat_fatal("firehose_remote_callback returned %d for node %u", result, from);
   return 0;
 }
 

@@ -44,7 +44,7 @@ hydrant_pin_t pin_for(hydrant_fh& fh, uintptr_t addr, size_t len, uint64_t timeo
                                     int status) noexcept {
   const auto start = static_cast<size_t>(addr);
   if (status == HYDRANT_ERR_REFUSED) {
-    compat_fatal("firehose_local_pin of [%#zx, +%zu): firehose_move_callback answered %d", start,
+    compat_fatal("firehose_local_pin of [%#zx, +%zu): firehose_move_callback returned %d", start,
                  len, fh.registrar.last_failure());
   }
   compat_fatal("firehose_local_pin of [%#zx, +%zu): %s", start, len, hydrant_error_text());

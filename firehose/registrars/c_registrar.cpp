@@ -187,7 +187,7 @@ Status CRegistrar::pin_status(int code, MemoryRange range) const noexcept {
     default:
       return explain(
           Status::kBroken,
-          "registrar %s answered %d to pinning [0x%llx, +%zu), which is not a valid result of pin",
+          "registrar %s returned %d for pinning [0x%llx, +%zu), which is not a valid result of pin",
           name_, code, addr, range.len);
   }
 }
@@ -203,11 +203,12 @@ Status CRegistrar::key_status(int code, const char* call) const noexcept {
     case Status::kRefused:
     case Status::kBroken:
     case Status::kUnsupported:
-      return explain(status, "registrar %s answered %s to %s", name_, status_name(status), call);
+      return explain(status, "registrar %s returned %s from %s", name_, status_name(status), call);
     case Status::kBarrierMismatch: break;
   }
-  return fail(Status::kBroken, "registrar %s answered %d to %s, which is not a valid result of it",
-              name_, code, call);
+  return fail(Status::kBroken,
+              "registrar %s returned %d from %s, which is not a valid result of it", name_, code,
+              call);
 }
 
 UnpinResult CRegistrar::unpin_result(int code) const noexcept {
@@ -219,7 +220,7 @@ UnpinResult CRegistrar::unpin_result(int code) const noexcept {
       return UnpinResult::kBroken;
     default:
       (void)fail(Status::kBroken,
-                 "registrar %s answered %d to unpin, which is not a valid result of unpin", name_,
+                 "registrar %s returned %d from unpin, which is not a valid result of unpin", name_,
                  code);
       return UnpinResult::kBroken;
   }

@@ -111,7 +111,8 @@ Status IbvTransport::start_atomic(Rank rank, const Pinned& remote, const Pinned&
                 "an atomic operation on the word at %#zx: its address has to be a multiple of %zu",
                 static_cast<size_t>(remote.addr), sizeof(uint64_t));
   if (remote.key == nullptr || local.key == nullptr)
-    return fail(Status::kBadArg, "memory without a key");
+    return fail_literal(Status::kBadArg,
+                        "an atomic operation: the remote word or the local result has no key");
   Peer* const peer = peers_.find(rank);
   if (peer == nullptr) return handshakes_.start_connection(rank);
   return operations_.begin_atomic(*peer, remote, local, what, completion);

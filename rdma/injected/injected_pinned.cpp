@@ -62,11 +62,15 @@ Status InjectedTransport::begin_pinned(Rank peer, Operation& operation, const Pi
   if (pins_ == nullptr) return fail_literal(Status::kUnsupported, "this transport pins no memory");
   const size_t bytes = operation.bytes;
   const bool is_inlined = operation.is_put && bytes <= kPinnedInlineBytes;
-  if (!MemoryRange{remote.addr, bytes}.valid() || !MemoryRange{local.addr, bytes}.valid() ||
-      remote.key == nullptr || (local.key == nullptr && !is_inlined)) {
-    return fail(Status::kBadArg, "%zu bytes from or to pinned memory: %s", bytes,
-                remote.key == nullptr || local.key == nullptr ? "there is no key"
-                                                              : "no range of that length");
+  const char* const kind = operation.is_put ? "put" : "get";
+  if (remote.key == nullptr || (local.key == nullptr && !is_inlined)) {
+    return fail(Status::kBadArg, "a %s of %zu bytes: the remote or the local memory has no key",
+                kind, bytes);
+  }
+  for (const uintptr_t addr : {remote.addr, local.addr}) {
+    if (MemoryRange{addr, bytes}.valid()) continue;
+    return fail(Status::kBadArg, "a %s of pinned memory: [%#zx, +%zu) is empty or wraps around",
+                kind, static_cast<size_t>(addr), bytes);
   }
   operation.remote = remote.addr;
   operation.local = reinterpret_cast<void*>(local.addr);

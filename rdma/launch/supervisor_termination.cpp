@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <poll.h>
@@ -333,10 +334,14 @@ bool Supervisor::must_give_up(uint64_t now) noexcept {
     give_up_ns_ = now + kLookAgainNs;
     return false;
   }
-  say("cannot end %u processes (rank %u, pid %d%s): the kernel does not release them%s", running_,
-      first, first != kNoRank ? static_cast<int>(ranks_[first].pid) : 0,
-      running_ > 1 ? " and others" : "",
-      freeing > 0 ? ", and has been freeing their memory for 600 s" : "");
+  char reason[80] = "";
+  if (freeing > 0)
+    std::snprintf(reason, sizeof reason, ", and has been freeing memory for %llu s",
+                  static_cast<unsigned long long>(kFreeingNs / 1'000'000'000));
+  say("cannot end %u %s (rank %u, pid %d%s): the kernel does not release %s%s", running_,
+      running_ == 1 ? "process" : "processes", first,
+      first != kNoRank ? static_cast<int>(ranks_[first].pid) : 0, running_ > 1 ? " and others" : "",
+      running_ == 1 ? "it" : "them", reason);
   return true;
 }
 

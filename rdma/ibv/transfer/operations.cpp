@@ -25,7 +25,8 @@ void Operations::open(const Options& options, uint32_t max_piece, size_t max_at_
                                                                 const Pinned& local, size_t bytes,
                                                                 Completion* completion) noexcept {
   if (remote.key == nullptr || (local.key == nullptr && !(is_put && bytes <= inline_bytes_)))
-    return fail(Status::kBadArg, "memory without a key");
+    return fail(Status::kBadArg, "a %s of %zu bytes: the remote or the local memory has no key",
+                is_put ? "put" : "get", bytes);
   {
     const SpinGuard guard(peer.lock, threaded_);
     if (!is_ready(peer)) return report_not_ready(peer);
@@ -166,7 +167,8 @@ class Operations::IbvPersistentRequest final : public Transport::PersistentReque
   Status start(const std::byte* remote_key, const std::byte* local_key,
                Completion* completion) noexcept override {
     if (remote_key == nullptr || (local_key == nullptr && needs_local_key_)) [[unlikely]]
-      return fail(Status::kBadArg, "memory without a key");
+      return fail_literal(Status::kBadArg,
+                          "a persistent put or get: the remote or the local memory has no key");
     const SpinGuard guard(peer_.lock, operations_.threaded_);
     if (!operations_.is_ready(peer_)) [[unlikely]]
       return report_not_ready(peer_);

@@ -186,7 +186,7 @@ static const struct {
     {"too_long", too_long, "more than the largest region"},
     {"empty_range", empty_range, "0 bytes"},
     {"wraps", wraps, "wraps around"},
-    {"move_fails", move_fails, "firehose_move_callback answered 5"},
+    {"move_fails", move_fails, "firehose_move_callback returned 5"},
     {"released_twice", released_twice, "was released before"},
     {"released_twice_of_ours", released_twice_of_ours, "was released before"},
     {"released_by_copy", released_by_copy, "firehose_release: this request is not held"},

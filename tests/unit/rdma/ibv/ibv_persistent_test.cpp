@@ -161,7 +161,7 @@ TEST_F(IbvPersistent, MemoryWithoutAKeyIsABadArgument) {
   const std::byte* const remote = pair.there.imported.data();
   EXPECT_EQ(put->start(nullptr, pair.here.key.data(), nullptr), Status::kBadArg);
   EXPECT_EQ(put->start(remote, nullptr, nullptr), Status::kBadArg);
-  EXPECT_THAT(last_error_text(), HasSubstr("without a key"));
+  EXPECT_THAT(last_error_text(), HasSubstr("has no key"));
   EXPECT_EQ(get->start(remote, nullptr, nullptr), Status::kBadArg);
   EXPECT_EQ(inlined->start(nullptr, nullptr, nullptr), Status::kBadArg);
   Told told;
