@@ -31,9 +31,9 @@ constexpr uint64_t kHugePage = uint64_t{2} << 20;
 
 enum class Source { kMemory, kVariable, kFileSize, kAddressSpace };
 
-uint64_t max_segment = 0;  // without the limits below
-uint64_t max_counted = 0;  // with them
-// The limit that is the source: of a file, or what is left of the address space.
+uint64_t max_segment = 0;      // without the limits of this process
+uint64_t max_with_limits = 0;  // with them
+// The limit named by `source` at the start: the size of a file, or what is left of the address space.
 uint64_t limit_at_start = 0;
 bool is_default = true;
 Source source = Source::kMemory;
@@ -185,11 +185,11 @@ Status choose_max_segment(uint32_t ranks_here) noexcept {
 }
 
 Status count_process_limits() noexcept {
-  max_counted = max_segment;
+  max_with_limits = max_segment;
   source = is_default ? Source::kMemory : Source::kVariable;
   const auto bound = [](uint64_t most, Source by, uint64_t limit) {
-    if (most >= max_counted) return;
-    max_counted = std::max<uint64_t>(most, GASNET_PAGESIZE);
+    if (most >= max_with_limits) return;
+    max_with_limits = std::max<uint64_t>(most, GASNET_PAGESIZE);
     source = by;
     limit_at_start = limit;
   };
@@ -211,7 +211,7 @@ const char* remedy_of_no_room(uint64_t bytes, const char* if_larger) noexcept {
   return "the limit on address space is too small for any segment: raise it (ulimit -v)";
 }
 
-uintptr_t max_local_segment() noexcept { return max_counted; }
+uintptr_t max_local_segment() noexcept { return max_with_limits; }
 uintptr_t max_attempted_segment() noexcept { return max_segment; }
 bool max_segment_is_asked_for() noexcept { return source == Source::kVariable; }
 

@@ -14,7 +14,8 @@ namespace {
 
 constexpr uint32_t kWindow = 8;
 constexpr size_t kPutsOf8 = 1000, kPutsOfMore = 256;
-constexpr size_t kWarmUps = 8;  // puts per page or place that fits the budget
+constexpr size_t kWarmUps =
+    8;  // puts per place before the measurement, if the way of putting caches
 constexpr size_t kFewWarmUps = 256;
 constexpr uint64_t kMark = 0x9e3779b97f4a7c15u;
 

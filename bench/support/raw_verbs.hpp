@@ -72,8 +72,9 @@ class RawVerbs {
   bool send(uint32_t peer, uint32_t bytes, bool is_signalled);
   // Polls the peer's queue once, at most 16 entries.
   bool poll(uint32_t peer);
-  // Total completions of signalled requests, and of messages; receive buffers are reposted.
+  // Total completions of signalled requests.
   uint64_t completed(uint32_t peer) const { return links_[peer].completed; }
+  // Total messages received; their buffers are reposted.
   uint64_t received(uint32_t peer) const { return links_[peer].received; }
   // Total signalled requests posted; completed() catches up with it.
   uint64_t signalled(uint32_t peer) const { return links_[peer].signalled; }
@@ -90,7 +91,7 @@ class RawVerbs {
     }
     return true;
   }
-  // The same for conditions on memory that the peer writes.
+  // Waits until holds() is true, without polling: for memory that the peer writes. False at the time limit.
   template <typename Condition>
   bool look_until(const Condition& holds) {
     Patience patience;

@@ -31,8 +31,8 @@ inline constexpr size_t kMaxSweepPut = 64 * kKiB;
 struct SweepJob {
   gex_TM_t team = GEX_TM_INVALID;
   gex_Rank_t rank = 0, peer = 1;
-  std::byte* mine = nullptr;  // the segments: sources of rank 0, the working set of rank 1
-  std::byte* theirs = nullptr;
+  std::byte* mine = nullptr;    // own segment: the sources (rank 0), the working set (rank 1)
+  std::byte* theirs = nullptr;  // the peer's, as addressed there
   uint64_t budget_bytes = 0;
   RawVerbs* verbs = nullptr;
   ibv_mr* registration = nullptr;  // of the whole segment, in the domain of `verbs`

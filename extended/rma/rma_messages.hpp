@@ -21,7 +21,7 @@ inline constexpr size_t kLongPiece = size_t{4} << 20;
 // `path` is kAmMedium or kAmLong. Errors: as transfer().
 Status transfer_by_messages(RmaThread& thread, Path path, const Transfer& what,
                             CompletionCounter& counter) noexcept;
-// Sends the rest of an operation whose first part used another path, which counts the operation.
+// Sends the rest of an operation that began on another path. Does not count the operation: that path has.
 Status continue_by_messages(RmaThread& thread, const Transfer& rest,
                             CompletionCounter& counter) noexcept;
 // Sends at most one message, at once or not at all (kNotReady); does not occupy the thread's room.

@@ -97,7 +97,8 @@ void choose_paths(PathChoices& paths, uint32_t capabilities) noexcept {
   paths.direct = paths.bounce = one_sided && !at_once;
 }
 
-// Returns the kind of each rank, or null if all ranks have the capabilities `first`.
+// Null if all ranks have the capabilities `first`; else 0 for each rank that has them, and 1 for those with
+// *second. There are at most two kinds: near and far.
 const uint8_t* find_kinds(const Transport& transport, uint32_t first, uint32_t* second) noexcept {
   uint8_t* kinds = nullptr;
   for (Rank rank = 0; rank < job().size(); ++rank) {

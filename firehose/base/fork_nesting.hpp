@@ -29,7 +29,8 @@ class ForkNesting {
   // Other fork handlers of this thread see no mutex held.
   static void locked() noexcept { Mutex::discount_held(); }
 
-  // In the handler in the parent. True: unlock, then call unlocked().
+  // In the handler in the parent. True: unlock, then call unlocked(). False: begin() returned false for this
+  // fork, and nothing is locked for it.
   bool end() noexcept {
     if (skipped_ == 0) return true;
     --skipped_;

@@ -47,7 +47,9 @@ class RemoteChannel {
   // kBadArg: its messages are too short for keys. Sets max_args().
   Status check_messenger() noexcept;
   // False when address space is refused.
-  [[nodiscard]] bool map() noexcept { return pending_peers_.map(word_of(config_.ranks) + 1); }
+  [[nodiscard]] bool reserve_tables() noexcept {
+    return pending_peers_.map(word_of(config_.ranks) + 1);
+  }
 
   const RemoteConfig& config() const noexcept { return config_; }
   Domain& domain() const noexcept { return domain_; }

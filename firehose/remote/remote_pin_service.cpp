@@ -15,7 +15,7 @@ using namespace remote_wire;
 Status RemotePinService::set_up() noexcept HYDRANT_NO_TSA {
   const RemoteConfig& config = channel_.config();
   if (const Status status = channel_.check_messenger(); status != Status::kOk) return status;
-  if (!peers_.map(config.ranks) || !channel_.map() || !target_.map()) {
+  if (!peers_.map(config.ranks) || !channel_.reserve_tables() || !target_.reserve_tables()) {
     return fail(Status::kResource,
                 "no address space for the tables of %u peers and %u firehoses: raise ulimit -v, or "
                 "lower max_firehoses or FIREHOSE_REMOTE_MAX",

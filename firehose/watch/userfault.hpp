@@ -58,6 +58,8 @@ class Userfault {
   size_t read(MemoryChange* changes, size_t n) const noexcept;
 
  private:
+  // The errno of an invalid request. EINVAL: the descriptor is a userfaultfd and no change is under way;
+  // EAGAIN: one is.
   int probe() const noexcept;
   FileIdentity identity_;  // written before other threads use this object
   // Relaxed: a thread that uses an outdated value gets an error from the kernel or fails the check of the

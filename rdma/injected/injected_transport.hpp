@@ -196,7 +196,7 @@ class InjectedTransport final : public Transport {
   bool is_blocked_ HYDRANT_GUARDED_BY(mu_) = false;
   uint32_t sleepers_ HYDRANT_GUARDED_BY(mu_) = 0;
 
-  // The thread.
+  // The thread that delivers due messages: whether it has to end, and whether it sleeps.
   bool ends_ HYDRANT_GUARDED_BY(mu_) = false;
   bool rests_ HYDRANT_GUARDED_BY(mu_) = false;
   CondVar work_;

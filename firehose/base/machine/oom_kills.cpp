@@ -62,7 +62,7 @@ OwnGroup find_group(const char* root, uint64_t* kills) noexcept {
   return {};
 }
 
-const char* size_or_none(uint64_t bytes, char* text, size_t room) noexcept {
+const char* size_or_no_limit(uint64_t bytes, char* text, size_t room) noexcept {
   if (bytes == 0 || bytes >= uint64_t{1} << 62) return "no limit";
   return format_size_rounded(bytes, text, room);
 }
@@ -100,7 +100,7 @@ const char* describe_oom_kills(const OomCounts& before, char* text, size_t room,
         now.group - before.group == 1 ? "" : "es", group.directory,
         format_size_rounded(in_use, used, sizeof used),
         format_size_rounded(peak > in_use ? peak : in_use, most, sizeof most),
-        size_or_none(tightest.limit_bytes, limit, sizeof limit));
+        size_or_no_limit(tightest.limit_bytes, limit, sizeof limit));
   } else if (group.version == 0 && now.machine > before.machine) {
     (void)std::snprintf(text, room,
                         "; probably out of memory: the kernel has killed %llu process%s of this "

@@ -92,8 +92,9 @@ class ExportTable {
   static constexpr uint32_t kMaxSeen = 1024;
   static constexpr int kMaxPasses = 4;
   struct PeerExports {
-    uint32_t recalls;  // list
-    uint32_t newest;   // list, by `before`
+    uint32_t
+        recalls;  // first of the peer's recalled exports, linked by `next`; kEnd if there is none
+    uint32_t newest;  // newest export, linked by `before`
     uint32_t count;
   };
 

@@ -20,7 +20,7 @@ constexpr size_t kMaxIdle = 16;  // firehoses released with a move, and unpinned
 
 }  // namespace
 
-bool RemoteTarget::map() noexcept HYDRANT_NO_TSA {
+bool RemoteTarget::reserve_tables() noexcept HYDRANT_NO_TSA {
   return exports_.set_up(config_.max_firehoses, config_.ranks) &&
          leases_.set_up(config_.budget_bytes, config_.ranks, config_.base_percent) &&
          notices_.map(config_.ranks) && pending_refusals_.map(kMaxPendingRefusals);

@@ -34,8 +34,8 @@ class RemoteTarget {
   RemoteTarget(const RemoteTarget&) = delete;
   RemoteTarget& operator=(const RemoteTarget&) = delete;
   // False when address space is refused.
-  [[nodiscard]] bool map() noexcept;
-  // kBadArg: no peer could ever have an export here. Requires: map().
+  [[nodiscard]] bool reserve_tables() noexcept;
+  // kBadArg: no peer could ever have an export here. Requires: reserve_tables().
   Status begin() noexcept;
 
   // ---- messages of peers ----

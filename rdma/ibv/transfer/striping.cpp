@@ -1,5 +1,5 @@
-// Cuts long puts and gets, and posts the stripes of the rails. Tour "a put": one of 128 KiB and more passes
-// here if the process has several ports.
+// Cuts long puts and gets, and posts the stripes of the rails. Tour "a put": one of HYDRANT_IBV_STRIPE_MIN
+// bytes and more passes here if the process has several ports.
 #include "rdma/ibv/transfer/striping.hpp"
 
 #include "firehose/base/errno_text.hpp"
