@@ -13,6 +13,9 @@ constexpr const char* kNames[] = {"self",     "inlined",   "mapped",     "cma",
                                   "firehose", "in_move",   "rendezvous", "direct",
                                   "bounce",   "am_medium", "am_long"};
 static_assert(sizeof kNames / sizeof *kNames == HYDRANT_PATH_COUNT);
+constexpr size_t kPowers = sizeof hydrant_small_counts{}.of_size / sizeof(uint64_t);
+static_assert(size_t{1} << (kPowers - 1) == HYDRANT_RMA_INLINE,
+              "each inlined power of two has a counter");
 
 // Atomic load, because other threads keep counting.
 uint64_t look(const uint64_t& counter) noexcept {
@@ -20,7 +23,7 @@ uint64_t look(const uint64_t& counter) noexcept {
 }
 
 void add_small(const hydrant_small_counts& counts, uint64_t* ops, uint64_t* bytes) noexcept {
-  for (size_t i = 0; i < sizeof counts.of_size / sizeof *counts.of_size; ++i) {
+  for (size_t i = 0; i < kPowers; ++i) {
     const uint64_t count = look(counts.of_size[i]);
     *ops += count;
     *bytes += count << i;
