@@ -10,6 +10,7 @@ namespace hydrant {
 namespace {
 
 unsigned long long ull(uint64_t value) noexcept { return value; }
+const char* plural(uint64_t count) noexcept { return count == 1 ? "" : "s"; }
 
 // The remedy for a budget that is too small. If the memlock limit or the registrar sets the budget, that
 // limit must be raised: it refuses what a larger budget allows.
@@ -53,11 +54,11 @@ Status RefusalTexts::beyond_budget(MemoryRange first, size_t ranges, uint64_t ch
   char several[48] = "";
   if (ranges > 1) std::snprintf(several, sizeof several, "%zu ranges, the first ", ranges);
   return fail(Status::kResource,
-              "domain %s: pinning %s[%#zx, +%zu) charges %llu bytes in %zu regions, more than the "
+              "domain %s: pinning %s[%#zx, +%zu) charges %llu bytes in %zu region%s, more than the "
               "whole budget of %llu bytes and %u regions: %s (for regions options.max_regions or "
               "FIREHOSE_MAX_REGIONS), pin less at once, or copy",
               config_.name, several, static_cast<size_t>(first.addr), first.len, ull(charge),
-              regions, ull(config_.budget_bytes), config_.max_regions,
+              regions, plural(regions), ull(config_.budget_bytes), config_.max_regions,
               Remedy(config_, traits_).text());
 }
 
@@ -77,25 +78,28 @@ Status RefusalTexts::not_now(const CacheLock& lock, const Budget& budget,
   const uint64_t used_bytes = budget.charged(lock) - lack.idle.bytes;
   const uint32_t used_regions = budget.regions(lock) - lack.idle.regions;
   if (config_.is_remote) {
-    return fail(Status::kNotReady,
-                "%s: [%#zx, +%zu) needs %llu bytes in %u regions of the peer's lease of %llu bytes "
-                "and %u regions: %llu bytes in %u regions are held or being requested, %llu bytes "
-                "in %u regions are idle; release pins, or raise budget_bytes or "
-                "FIREHOSE_REMOTE_BUDGET at the peer",
-                config_.name, addr, len, ull(lack.wanted.bytes), lack.wanted.regions, ull(in_force),
-                config_.max_regions, ull(used_bytes), used_regions, ull(lack.idle.bytes),
-                lack.idle.regions);
+    return fail(
+        Status::kNotReady,
+        "%s: [%#zx, +%zu) needs %llu bytes in %u region%s of the peer's lease of %llu bytes "
+        "and %u regions: %llu bytes in %u region%s are held or being requested, %llu bytes "
+        "in %u region%s are idle; release pins, or raise budget_bytes or "
+        "FIREHOSE_REMOTE_BUDGET at the peer",
+        config_.name, addr, len, ull(lack.wanted.bytes), lack.wanted.regions,
+        plural(lack.wanted.regions), ull(in_force), config_.max_regions, ull(used_bytes),
+        used_regions, plural(used_regions), ull(lack.idle.bytes), lack.idle.regions,
+        plural(lack.idle.regions));
   }
   return fail(
       Status::kNotReady,
-      "domain %s: [%#zx, +%zu) charges %llu bytes in %u regions, which do not fit now: of %llu "
+      "domain %s: [%#zx, +%zu) charges %llu bytes in %u region%s, which do not fit now: of %llu "
       "bytes and %u regions, %llu and %u are held, or being registered or unpinned, %llu and %u "
       "are "
       "idle, and the kernel has yet to give back %llu bytes; release pins, or %s (for regions "
       "options.max_regions or FIREHOSE_MAX_REGIONS)",
-      config_.name, addr, len, ull(lack.wanted.bytes), lack.wanted.regions, ull(in_force),
-      config_.max_regions, ull(used_bytes), used_regions, ull(lack.idle.bytes), lack.idle.regions,
-      ull(lack.pending), Remedy(config_, traits_).text());
+      config_.name, addr, len, ull(lack.wanted.bytes), lack.wanted.regions,
+      plural(lack.wanted.regions), ull(in_force), config_.max_regions, ull(used_bytes),
+      used_regions, ull(lack.idle.bytes), lack.idle.regions, ull(lack.pending),
+      Remedy(config_, traits_).text());
 }
 
 Status RefusalTexts::until_uncharged(MemoryRange requested, uint64_t charge,

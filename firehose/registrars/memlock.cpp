@@ -62,13 +62,15 @@ const char* describe_memlock(const MemlockLimit& limit, char* text, size_t text_
     std::snprintf(text, text_bytes, "RLIMIT_MEMLOCK does not limit this process");
     return text;
   }
-  std::snprintf(
-      text, text_bytes,
-      "RLIMIT_MEMLOCK is %llu bytes (%llu KiB): raise it with 'ulimit -l', LimitMEMLOCK= in "
-      "the systemd unit or a memlock line in /etc/security/limits.conf, or grant "
-      "CAP_IPC_LOCK",
-      static_cast<unsigned long long>(limit.bytes),
-      static_cast<unsigned long long>(limit.bytes / 1024));
+  char kib[32] = "";
+  if (limit.bytes != 0)
+    std::snprintf(kib, sizeof kib, " (%llu KiB)",
+                  static_cast<unsigned long long>(limit.bytes / 1024));
+  std::snprintf(text, text_bytes,
+                "RLIMIT_MEMLOCK is %llu bytes%s: raise it with 'ulimit -l', LimitMEMLOCK= in "
+                "the systemd unit or a memlock line in /etc/security/limits.conf, or grant "
+                "CAP_IPC_LOCK",
+                static_cast<unsigned long long>(limit.bytes), kib);
   return text;
 }
 

@@ -202,7 +202,7 @@ const Row kNotNow[] = {
        return s.ask(20, 2);
      },
      GASNET_ERR_NOT_READY,
-     {"domain test", "8192 bytes in 1 regions", "of 16384 bytes and 64 regions",
+     {"domain test", "8192 bytes in 1 region,", "of 16384 bytes and 64 regions",
       "12288 and 1 are held", "4096 and 1 are idle", "give back 0 bytes", "release",
       "FIREHOSE_BUDGET"}},
     {"HeldBudgetOfBuckets",

@@ -199,7 +199,7 @@ TEST(UringProcess, WithoutLockedMemoryItIsUnusableWithAReason) {
               auto status = Status::kOk;
               if (make_uring_registrar({}, &status) != nullptr) return "it was made";
               if (status != Status::kUnsupported) return "another status";
-              if (!says("RLIMIT_MEMLOCK is 0 bytes")) return last_error_text();
+              if (!says("RLIMIT_MEMLOCK is 0 bytes: raise it")) return last_error_text();
               NamedRegistrar named;
               if (make_registrar("auto", &named) != Status::kUnsupported) return "auto was made";
               return says("uring") && says("mlock") ? "" : last_error_text();

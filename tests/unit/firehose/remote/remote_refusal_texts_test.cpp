@@ -123,8 +123,8 @@ const RemoteRow kRemoteRows[] = {
        return code;
      },
      GASNET_ERR_NOT_READY,
-     {"8192 bytes", "lease of 16384 bytes", "12288 bytes in 1 regions are held",
-      "4096 bytes in 1 regions are idle", "release pins", "FIREHOSE_REMOTE_BUDGET"}},
+     {"8192 bytes", "lease of 16384 bytes", "12288 bytes in 1 region are held",
+      "4096 bytes in 1 region are idle", "release pins", "FIREHOSE_REMOTE_BUDGET"}},
     {"TooManyRequests",
      [](RemoteScene& s) {
        s.begin();
