@@ -93,7 +93,8 @@ class Job:
                        "--benchmark_out_format=json", f"--benchmark_repetitions={repetitions}",
                        f"--benchmark_min_time={seconds}",
                        f"--benchmark_filter={rows}"]
-            text = self._step(f"[{number}/{steps}] {program}, {repetitions} repetitions", command, out)
+            title = f"[{number}/{steps}] {program}, {repetitions} repetition" + "s" * (repetitions != 1)
+            text = self._step(title, command, out)
             if text is not None:
                 self._load(out, text)
         for number, (program, ranks, path, more) in enumerate(JOBS, len(plan) + 1):

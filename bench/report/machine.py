@@ -51,14 +51,15 @@ class Machine:
             return []
         rows = {row["memory"]: row for row in watching["coverage"]}
         plain, hooked = (rows["anonymous"][key] or "not known" for key in ("without_hooks", "with_hooks"))
+        arena, files = (rows[memory]["without_hooks"] or "not known" for memory in ("arena", "files"))
         words = {"checked": "cached, each use queries the kernel", "watched": "cached, hits free of checks",
-                 "none": "not cached"}
+                 "arena": "cached, hits free of checks", "none": "not cached"}
         lines = [f"Caching here (watch = auto): anonymous memory {words.get(plain, plain)}; with the hooks "
-                 f"library {words.get(hooked, hooked)}; arenas {rows['arena']['without_hooks']}; files "
-                 f"{words.get(rows['files']['without_hooks'], rows['files']['without_hooks'])}"]
+                 f"library {words.get(hooked, hooked)}; arenas {words.get(arena, arena)}; files "
+                 f"{words.get(files, files)}"]
         if not watching["userfaultfd"]["available"]:
             lines.append(f"No userfaultfd: {watching['userfaultfd']['reason']}")
-        lines += [f"To improve it: {text}" for text in watching["advice"]]
+        lines += [f"Advice: {text}" for text in watching["advice"]]
         return lines
 
     def limits_are_low(self):

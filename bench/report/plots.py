@@ -190,7 +190,8 @@ def firehose(tables_of_runs, path):
 def _style(panel, minor=True):
     if minor:
         panel.set_yscale("log")
-        panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        panel.yaxis.set_major_formatter(
+            FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1000 else f"{value:g}"))
     panel.grid(axis="y", which="major", color="#e2e2e2", zorder=0)
     panel.spines[["top", "right"]].set_visible(False)
 
