@@ -77,10 +77,11 @@ MAKE
     *) several="start the program with mpirun" ;;
   esac
   has "for several machines $several" "$output" "$run --help"
-  for options in "" "-n" "-n 0" "-n x" "-n 2" "-n 2 -z" "-n 2 -N 2"; do
+  for options in "" "-n" "-n 0" "-n x" "-n 2" "-n 2 -z" "-n 2 -N 2" "-n 2 -c $program"; do
     # shellcheck disable=SC2086
-    if output=$("$run" $options 2>&1 </dev/null); then fail "$run $options: status 0"; fi
-    has usage: "$output" "$run $options"
+    output=$("$run" $options 2>&1 </dev/null) && fail "$run $options: status 0"
+    [ $? -eq 2 ] || fail "$run $options: another status than 2"
+    has "Run with --help" "$output" "$run $options"
   done
 done
 
