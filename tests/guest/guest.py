@@ -63,11 +63,11 @@ def parse_arguments():
                         help="allow the second guest to end before the first, which is otherwise a failure")
     parser.add_argument("--huge-pages", type=int, default=0, metavar="N",
                         help="reserve this many huge pages of 2 MiB")
-    parser.add_argument("--processors", type=int, default=2)
+    parser.add_argument("--processors", type=int, default=2, metavar="N", help="(default: %(default)s)")
     parser.add_argument("--clock", choices=machine.CLOCKS, default="time",
                         help="the base of the guest's clock: time, or executed instructions, one per ns,\n"
                         "independent of other load; then only one processor (default: %(default)s)")
-    parser.add_argument("--memory", default="2G")
+    parser.add_argument("--memory", default="2G", metavar="SIZE", help="(default: %(default)s)")
     parser.add_argument("--serial", action="append", default=[], metavar="PROPERTY=VALUE",
                         help="set this property of QEMU's virtio-serial-pci, for example event_idx=off")
     parser.add_argument("--seconds", type=int, default=120,
