@@ -2,7 +2,7 @@
  * firehoses. Two processes; the first writes into the memory of the second. A put whose memory is pinned at
  * both ends is one RDMA write and no message; else the data travels in messages. C99.
  *
- *     verbs_layer [DEVICE]      exit status 77 without a verbs device
+ *     verbs_layer [DEVICE]      exit status 77 without a verbs device, 2 for usage
  *
  * Read put_data(), then send_message() and receive(): these three are where a layer meets the cache. */
 #define _GNU_SOURCE
@@ -11,6 +11,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +47,7 @@ struct put {
 
 struct layer {
   uint32_t rank;
+  int error; /* errno, if the devices cannot be listed */
   struct ibv_context* device;
   struct ibv_pd* pd;
   struct ibv_cq* cq;
@@ -286,7 +288,10 @@ static int start(struct layer* l, const char* device, int wire) {
   for (int i = 0; list && list[i] && !l->device; ++i)
     if (!device || !strcmp(device, ibv_get_device_name(list[i])))
       l->device = ibv_open_device(list[i]);
-  if (!l->device) return 77;
+  if (!l->device) {
+    l->error = list ? 0 : errno; /* ENOSYS: the kernel module ib_uverbs is not loaded */
+    return 77;
+  }
   make_queue_pair(l);
 
   hydrant_ibv_options_init(&verbs);
@@ -382,6 +387,10 @@ int main(int argc, char** argv) {
   struct layer l = {.rank = 0};
   const char* device = argc > 1 ? argv[1] : NULL;
   int wires[2], status = 0;
+  if (argc > 2 || (device && *device == '-')) {
+    fprintf(stderr, "usage: verbs_layer [DEVICE]\n");
+    return 2;
+  }
   /* Before verbs and firehoses are used: neither works on in a child. */
   if (socketpair(AF_UNIX, SOCK_STREAM, 0, wires) || (l.peer = fork()) < 0) fail("no two processes");
   alarm(120); /* ends a process whose peer is gone; a layer would watch its queue pair */
@@ -392,7 +401,9 @@ int main(int argc, char** argv) {
   close(wires[1]);
   int result = start(&l, device, wires[0]);
   if (result == 0) result = initiate(&l);
-  if (result == 77) printf("no verbs device%s%s\n", device ? " named " : "", device ? device : "");
+  if (result == 77)
+    printf("no verbs device%s%s%s%s\n", device ? " named " : "", device ? device : "",
+           l.error ? ": " : "", l.error ? strerror(l.error) : "");
   close(wires[0]);
   if (result != 77) stop(&l);
   waitpid(l.peer, &status, 0);
