@@ -88,8 +88,8 @@ inline Json describe_ibv() {
 // The most that a domain may pin over the default registrar.
 struct ChargeLimit {
   uint64_t bytes = kUnlimited;
-  std::optional<uint64_t> memlock_bytes =
-      std::nullopt;  // the limit from which that follows, if it does
+  // The RLIMIT_MEMLOCK from which that follows, if it does.
+  std::optional<uint64_t> memlock_bytes = std::nullopt;
 };
 
 // Describes all registrars. `chosen` marks the default of a domain; *limit is its limit.
