@@ -228,7 +228,7 @@ void hunt_peer(const Arguments& a, Outcome* outcome) {
 int become_mutant(Arguments& a) {
   const MutantHunt* mutant = find_mutant_hunt(a.mutant);
   if (mutant == nullptr || !has_mutants()) {
-    std::fprintf(stderr, "--mutant: this build has no such defect: see --list\n");
+    std::fprintf(stderr, "stale_hunt: --mutant: this build has no such defect: see --list\n");
     return kUsage;
   }
   std::string reason;
@@ -273,12 +273,12 @@ std::string wrong_arguments(const Arguments& a) {
 int prepare(Arguments& a, char** argv) {
   std::string error;
   if (!parse_sources(a.sources, &a.hunt.sources, &error)) {
-    std::fprintf(stderr, "--sources: %s\n", error.c_str());
+    std::fprintf(stderr, "stale_hunt: --sources: %s\n", error.c_str());
     return kUsage;
   }
   error = wrong_arguments(a);
   if (!error.empty()) {
-    std::fprintf(stderr, "%s\n", error.c_str());
+    std::fprintf(stderr, "stale_hunt: %s\n", error.c_str());
     return kUsage;
   }
   if (a.hooks) a.preload = hooks_library() + " " + a.preload;
@@ -287,7 +287,7 @@ int prepare(Arguments& a, char** argv) {
   if (error.empty() && a.hooks && !has_hooks())
     error = "--hooks: " + hooks_library() + " was not preloaded: build it, or copy it to this path";
   if (!error.empty()) {
-    std::fprintf(stderr, "%s\n", error.c_str());
+    std::fprintf(stderr, "stale_hunt: %s\n", error.c_str());
     return kUsage;
   }
   parse_watch(a.watch, &a.cache.watch);
