@@ -1,0 +1,310 @@
+// Builds the schedules of all collective operations. collective_calls.cpp chooses among them; operation.cpp
+// executes them.
+#include "extended/collective/schedules.hpp"
+
+#include "extended/collective/hypercube.hpp"
+
+#include <algorithm>
+
+namespace hydrant {
+namespace {
+
+constexpr Place kSource{Area::kSource, 0};
+constexpr Place kDest{Area::kDest, 0};
+
+// Tags of transfers outside of the rounds.
+constexpr uint32_t kFold = 100;
+constexpr uint32_t kUnfold = 101;
+constexpr uint32_t kGather = 200;  // tags of the second phase begin here
+
+// The member's vector while it is combined. It is the source until the first combination, and `own` after
+// it.
+class Accumulator {
+ public:
+  Accumulator(Schedule& schedule, Place own, size_t bytes) noexcept
+      : schedule_(schedule), own_(own), bytes_(bytes) {}
+
+  Place place() const noexcept { return in_own_ ? own_ : kSource; }
+  // Combines with a received vector of members before (`lower`) or behind those that are combined here.
+  void combine(Place received, bool lower) noexcept {
+    if (lower) {
+      move_to_own();
+      schedule_.combine(received, own_, own_, bytes_);
+    } else {
+      schedule_.combine(place(), received, own_, bytes_);
+    }
+    in_own_ = true;
+  }
+  void move_to_own() noexcept {
+    if (!in_own_) schedule_.copy(kSource, own_, bytes_);
+    in_own_ = true;
+  }
+
+ private:
+  Schedule& schedule_;
+  const Place own_;
+  const size_t bytes_;
+  bool in_own_ = false;
+};
+
+// The representatives take in the vectors of the members that they represent. False: this member is
+// represented, and only waits for a result.
+bool fold(Schedule& schedule, Member me, const Hypercube& cube, Accumulator& vector, Place received,
+          size_t bytes) noexcept {
+  if (cube.is_represented(me.rank)) {
+    schedule.send(me.rank + 1, kFold, kSource, bytes);
+    return false;
+  }
+  if (cube.represents(me.rank)) {
+    schedule.receive(me.rank - 1, kFold, received, bytes);
+    vector.combine(received, true);
+  }
+  return true;
+}
+
+// A result that all vertices have in dest, to the members that they represent.
+void unfold_to_all(Schedule& schedule, Member me, const Hypercube& cube, size_t bytes) noexcept {
+  if (cube.represents(me.rank)) schedule.send(me.rank - 1, kUnfold, kDest, bytes);
+  if (cube.is_represented(me.rank)) schedule.receive(me.rank + 1, kUnfold, kDest, bytes);
+}
+
+// The edges of a vertex in the order of the rounds.
+struct Round {
+  uint32_t number = 0;
+  uint32_t bit = 1;
+};
+
+template <typename Do>
+void each_round(const Hypercube& cube, Do&& act) noexcept {
+  for (Round round; round.bit < cube.vertices(); ++round.number, round.bit *= 2) act(round);
+}
+
+}  // namespace
+
+void add_barrier(Schedule& schedule, Member me, uint32_t first_tag) noexcept {
+  uint32_t tag = first_tag;
+  for (uint64_t reach = 1; reach < me.size; reach *= 2, ++tag) {
+    schedule.send(static_cast<Rank>((me.rank + reach) % me.size), tag, kSource, 0);
+    schedule.receive(static_cast<Rank>((me.rank + me.size - reach) % me.size), tag, kDest, 0);
+  }
+}
+
+Schedule broadcast_tree(Member me, Rank root, size_t bytes) noexcept {
+  Schedule schedule;
+  const Hypercube cube(me.size);
+  const bool is_root = me.rank == root;
+  if (is_root) schedule.copy(kSource, kDest, bytes);
+  // A represented root passes the data to its representative, and is not sent them back.
+  if (cube.is_represented(root)) {
+    if (is_root) schedule.send(root + 1, kFold, kSource, bytes);
+    if (me.rank == root + 1) schedule.receive(root, kFold, kDest, bytes);
+  }
+  if (cube.is_represented(me.rank)) {
+    if (!is_root) schedule.receive(me.rank + 1, kUnfold, kDest, bytes);
+    return schedule;
+  }
+  const uint32_t vertex = cube.vertex_of(me.rank);
+  const uint32_t relative = vertex ^ cube.vertex_of(root);
+  uint32_t bit = cube.vertices();
+  if (relative != 0) {
+    bit = relative & (0 - relative);
+    schedule.receive(cube.member_at(vertex ^ bit), 0, kDest, bytes);
+  }
+  for (bit /= 2; bit != 0; bit /= 2)
+    schedule.send(cube.member_at(vertex ^ bit), 0, is_root ? kSource : kDest, bytes);
+  if (cube.represents(me.rank) && root != me.rank - 1)
+    schedule.send(me.rank - 1, kUnfold, is_root ? kSource : kDest, bytes);
+  return schedule;
+}
+
+Schedule broadcast_flat(Member me, Rank root, size_t bytes) noexcept {
+  Schedule schedule;
+  if (me.rank != root) {
+    schedule.receive(root, 0, kDest, bytes);
+    return schedule;
+  }
+  for (Rank i = 1; i < me.size; ++i) schedule.send((root + i) % me.size, 0, kSource, bytes);
+  schedule.copy(kSource, kDest, bytes);
+  return schedule;
+}
+
+Schedule reduce_tree(Member me, Rank root, size_t unit, size_t count) noexcept {
+  Schedule schedule;
+  const Hypercube cube(me.size);
+  const size_t bytes = unit * count;
+  const bool is_root = me.rank == root;
+  const Place received = me.size > 1 ? schedule.take_scratch(bytes) : kDest;
+  const Place own = is_root ? kDest : schedule.take_scratch(bytes);
+  Accumulator vector(schedule, own, bytes);
+  if (!fold(schedule, me, cube, vector, received, bytes)) {
+    if (is_root) schedule.receive(root + 1, kUnfold, kDest, bytes);
+    return schedule;
+  }
+  const uint32_t vertex = cube.vertex_of(me.rank);
+  const uint32_t relative = vertex ^ cube.vertex_of(root);
+  for (Round round; round.bit < cube.vertices(); ++round.number, round.bit *= 2) {
+    const Rank peer = cube.member_at(vertex ^ round.bit);
+    if ((relative & round.bit) != 0) {
+      schedule.send(peer, round.number, vector.place(), bytes);
+      return schedule;
+    }
+    schedule.receive(peer, round.number, received, bytes);
+    vector.combine(received, (vertex & round.bit) != 0);
+  }
+  if (is_root)
+    vector.move_to_own();
+  else
+    schedule.send(me.rank - 1, kUnfold, vector.place(), bytes);
+  return schedule;
+}
+
+Schedule reduce_all_doubling(Member me, size_t unit, size_t count) noexcept {
+  Schedule schedule;
+  const Hypercube cube(me.size);
+  const size_t bytes = unit * count;
+  const Place received = me.size > 1 ? schedule.take_scratch(bytes) : kDest;
+  Accumulator vector(schedule, kDest, bytes);
+  if (fold(schedule, me, cube, vector, received, bytes)) {
+    const uint32_t vertex = cube.vertex_of(me.rank);
+    each_round(cube, [&](Round round) {
+      const Rank peer = cube.member_at(vertex ^ round.bit);
+      schedule.send(peer, round.number, vector.place(), bytes);
+      schedule.receive(peer, round.number, received, bytes);
+      vector.combine(received, (vertex & round.bit) != 0);
+    });
+    vector.move_to_own();
+  }
+  unfold_to_all(schedule, me, cube, bytes);
+  return schedule;
+}
+
+namespace {
+
+// A range of elements, halved in each round: the vertex with the round's bit keeps the upper half.
+struct Range {
+  size_t first = 0;
+  size_t count = 0;
+
+  constexpr Range half(bool upper) const noexcept {
+    const size_t lower = count / 2;
+    return upper ? Range{first + lower, count - lower} : Range{first, lower};
+  }
+};
+
+}  // namespace
+
+Schedule reduce_all_halving(Member me, size_t unit, size_t count) noexcept {
+  Schedule schedule;
+  const Hypercube cube(me.size);
+  const size_t bytes = unit * count;
+  const Place received = schedule.take_scratch(bytes);
+  Accumulator vector(schedule, kDest, bytes);
+  if (fold(schedule, me, cube, vector, received, bytes)) {
+    vector.move_to_own();
+    const uint32_t vertex = cube.vertex_of(me.rank);
+    constexpr uint32_t kMaxRounds = 32;
+    Range kept[kMaxRounds + 1] = {{0, count}};
+    Range given[kMaxRounds] = {};
+    uint32_t rounds = 0;
+    each_round(cube, [&](Round round) {
+      const bool is_upper = (vertex & round.bit) != 0;
+      const Range mine = kept[round.number].half(is_upper);
+      const Range theirs = kept[round.number].half(!is_upper);
+      const Rank peer = cube.member_at(vertex ^ round.bit);
+      const Place part = kDest.plus(mine.first * unit);
+      schedule.send(peer, round.number, kDest.plus(theirs.first * unit), theirs.count * unit);
+      schedule.receive(peer, round.number, received, mine.count * unit);
+      // The upper vertex combines the members behind those of the lower one.
+      if (is_upper)
+        schedule.combine(received, part, part, mine.count * unit);
+      else
+        schedule.combine(part, received, part, mine.count * unit);
+      kept[round.number + 1] = mine;
+      given[round.number] = theirs;
+      ++rounds;
+    });
+    for (uint32_t round = rounds; round-- != 0;) {
+      const Rank peer = cube.member_at(vertex ^ (1u << round));
+      const Range mine = kept[round + 1];
+      schedule.send(peer, kGather + round, kDest.plus(mine.first * unit), mine.count * unit);
+      schedule.receive(peer, kGather + round, kDest.plus(given[round].first * unit),
+                       given[round].count * unit);
+    }
+  }
+  unfold_to_all(schedule, me, cube, bytes);
+  return schedule;
+}
+
+Schedule gather_all_rounds(Member me, size_t bytes) noexcept {
+  Schedule schedule;
+  // In scratch memory the blocks begin with this member's.
+  const Place blocks = schedule.take_scratch(bytes * me.size);
+  schedule.copy(kSource, blocks, bytes);
+  uint32_t round = 0;
+  for (uint64_t known = 1; known < me.size; known *= 2, ++round) {
+    const size_t part = static_cast<size_t>(std::min<uint64_t>(known, me.size - known)) * bytes;
+    const auto distance = static_cast<Rank>(known);
+    schedule.send((me.rank + me.size - distance) % me.size, round, blocks, part);
+    schedule.receive(static_cast<Rank>((uint64_t{me.rank} + distance) % me.size), round,
+                     blocks.plus(known * bytes), part);
+  }
+  const size_t behind = (me.size - me.rank) * bytes;  // this member's block and those behind it
+  schedule.copy(blocks, kDest.plus(me.rank * bytes), behind);
+  schedule.copy(blocks.plus(behind), kDest, me.rank * bytes);
+  return schedule;
+}
+
+Schedule gather_all_flat(Member me, size_t bytes) noexcept {
+  Schedule schedule;
+  for (Rank i = 1; i < me.size; ++i) schedule.send((me.rank + i) % me.size, 0, kSource, bytes);
+  for (Rank i = 1; i < me.size; ++i) {
+    const Rank peer = (me.rank + me.size - i) % me.size;
+    schedule.receive(peer, 0, kDest.plus(peer * bytes), bytes);
+  }
+  schedule.copy(kSource, kDest.plus(me.rank * bytes), bytes);
+  return schedule;
+}
+
+Schedule gather_flat(Member me, Rank root, size_t bytes) noexcept {
+  Schedule schedule;
+  if (me.rank != root) {
+    schedule.send(root, 0, kSource, bytes);
+    return schedule;
+  }
+  schedule.copy(kSource, kDest.plus(root * bytes), bytes);
+  for (Rank i = 1; i < me.size; ++i) {
+    const Rank peer = (root + i) % me.size;
+    schedule.receive(peer, 0, kDest.plus(peer * bytes), bytes);
+  }
+  return schedule;
+}
+
+Schedule scatter_flat(Member me, Rank root, size_t bytes) noexcept {
+  Schedule schedule;
+  if (me.rank != root) {
+    schedule.receive(root, 0, kDest, bytes);
+    return schedule;
+  }
+  for (Rank i = 1; i < me.size; ++i) {
+    const Rank peer = (root + i) % me.size;
+    schedule.send(peer, 0, kSource.plus(peer * bytes), bytes);
+  }
+  schedule.copy(kSource.plus(root * bytes), kDest, bytes);
+  return schedule;
+}
+
+Schedule exchange_flat(Member me, size_t bytes) noexcept {
+  Schedule schedule;
+  for (Rank i = 1; i < me.size; ++i) {
+    const Rank peer = (me.rank + i) % me.size;
+    schedule.send(peer, 0, kSource.plus(peer * bytes), bytes);
+  }
+  schedule.copy(kSource.plus(me.rank * bytes), kDest.plus(me.rank * bytes), bytes);
+  for (Rank i = 1; i < me.size; ++i) {
+    const Rank peer = (me.rank + me.size - i) % me.size;
+    schedule.receive(peer, 0, kDest.plus(peer * bytes), bytes);
+  }
+  return schedule;
+}
+
+}  // namespace hydrant
