@@ -25,8 +25,9 @@ inline constexpr uint32_t kRemotePinReplyHandler = 14;
 inline constexpr uint32_t kMappedPinHandler = 15;
 inline constexpr uint32_t kMappedPinReplyHandler = 16;
 
-// Broadcasts (broadcast.cpp).
-inline constexpr uint32_t kBroadcastHandler = 11;
-inline constexpr uint32_t kBroadcastDoneHandler = 12;
+// Collective operations (collective_messages.cpp).
+inline constexpr uint32_t kCollectiveDataHandler = 11;
+inline constexpr uint32_t kCollectiveAnnouncementHandler = 12;
+inline constexpr uint32_t kCollectiveReadHandler = 17;
 
 }  // namespace hydrant

@@ -1,7 +1,7 @@
 // Starts and ends the extended API. am/job/job.cpp and am/job/exit.cpp call these functions.
 #include "am/job/start_extended.hpp"
 #include "extended/barrier/barriers.hpp"
-#include "extended/broadcast.hpp"
+#include "extended/collective/collectives.hpp"
 #include "extended/rma/rma.hpp"
 #include "extended/rma/rma_statistics.hpp"
 
@@ -9,7 +9,7 @@ namespace hydrant {
 
 Status start_extended() noexcept {
   const Status status = start_barriers();
-  start_broadcasts();
+  start_collectives();
   return status == Status::kOk ? start_rma() : status;
 }
 

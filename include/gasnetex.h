@@ -40,11 +40,4 @@
 #include <strings.h>
 #include <unistd.h>
 
-HYDRANT_LATER(gex_TM_Split,
-              "teams other than the primordial one are not in this version of Hydrant")
-HYDRANT_LATER(gex_TM_Create,
-              "teams other than the primordial one are not in this version of Hydrant")
-HYDRANT_LATER(gex_TM_Destroy,
-              "teams other than the primordial one are not in this version of Hydrant")
-
 #endif

@@ -101,18 +101,4 @@ int gasnet_set_waitmode(int wait_mode) {
   }
 }
 
-// The specification lets these communicate.
-gex_Rank_t gex_TM_TranslateRankToJobrank(gex_TM_t, gex_Rank_t rank) {
-  const InCall in_call("gex_TM_TranslateRankToJobrank");
-  return rank;
-}
-gex_Rank_t gex_TM_TranslateJobrankToRank(gex_TM_t, gex_Rank_t jobrank) {
-  const InCall in_call("gex_TM_TranslateJobrankToRank");
-  return jobrank < job().size() ? jobrank : GEX_RANK_INVALID;
-}
-gex_EP_Location_t gex_TM_TranslateRankToEP(gex_TM_t, gex_Rank_t rank, gex_Flags_t) {
-  const InCall in_call("gex_TM_TranslateRankToEP");
-  return {.gex_rank = rank, .gex_ep_index = 0};
-}
-
 }  // extern "C"

@@ -3,6 +3,7 @@
 #include <hydrant/gasnet/am_calls.h>
 
 #include "am/job/job.hpp"
+#include "am/job/resolve.hpp"
 #include "am/message/send.hpp"
 #include "am/message/token.hpp"
 #include "am/progress/hsl.hpp"

@@ -274,20 +274,4 @@ void run_deferred_messages() noexcept {
   }
 }
 
-Status resolve(gex_TM_t tm, gex_Rank_t rank, Rank* peer) noexcept {
-  // The rank of a pair is a job rank, as in the only team.
-  if (rank >= job().size()) [[unlikely]] {
-    return fail(Status::kBadArg, "rank %u does not exist; the job has %u ranks", rank,
-                job().size());
-  }
-  if (tm == GEX_TM_INVALID) [[unlikely]]
-    return fail(Status::kBadArg, "the team is GEX_TM_INVALID");
-  if ((reinterpret_cast<uintptr_t>(tm) & 1) != 0 && (reinterpret_cast<uintptr_t>(tm) >> 8) != 0)
-      [[unlikely]] {
-    return fail(Status::kBadArg, "endpoints other than the first (index 0) do not exist");
-  }
-  *peer = rank;
-  return Status::kOk;
-}
-
 }  // namespace hydrant

@@ -37,9 +37,6 @@ Status send_to_self(const OutgoingMessage& message) noexcept;
 // Runs the queued messages at the end of the calling thread's no-interrupt section. Not in handlers.
 void run_deferred_messages() noexcept;
 
-// Translates (tm, rank) into a rank of the job. Errors: kBadArg.
-Status resolve(gex_TM_t tm, gex_Rank_t rank, Rank* peer) noexcept;
-
 // Maximum payloads in bytes. A Long may be sent in several pieces.
 inline constexpr size_t kMaxLong = 0x7fffffff;
 size_t max_medium() noexcept;

@@ -3,6 +3,7 @@
 #include <hydrant/gasnet/system.h>
 
 #include "am/job/job.hpp"
+#include "am/job/resolve.hpp"
 #include "am/progress/in_call.hpp"
 #include "am/segment/neighbourhood.hpp"
 #include "am/segment/segment_size.hpp"
@@ -54,10 +55,15 @@ Status map_private(uintptr_t size, void** addr) noexcept {
   return Status::kOk;
 }
 
-Status query_bound(gex_Rank_t rank, void** owneraddr_p, void** localaddr_p,
+bool is_team(gex_TM_t tm) noexcept {
+  return tm != GEX_TM_INVALID && (reinterpret_cast<uintptr_t>(tm) & 1) == 0;
+}
+
+Status query_bound(gex_TM_t tm, gex_Rank_t member, void** owneraddr_p, void** localaddr_p,
                    uintptr_t* size_p) noexcept {
   SegmentAddress address;
-  if (!is_wired() || rank >= job().size() || !may_have_segments() ||
+  Rank rank = 0;
+  if (!is_wired() || resolve(tm, member, &rank) != Status::kOk || !may_have_segments() ||
       find_segment(rank, &address) != Status::kOk || address.size == 0)
     return Status::kBadArg;
   if (owneraddr_p != nullptr) *owneraddr_p = reinterpret_cast<void*>(address.addr);
@@ -90,27 +96,28 @@ int gex_Segment_Attach(gex_Segment_t* segment_p, gex_TM_t tm, uintptr_t size) {
   return report(status, kCall, true);
 }
 
-gex_Event_t gex_EP_QueryBoundSegmentNB(gex_TM_t, gex_Rank_t rank, void** owneraddr_p,
+gex_Event_t gex_EP_QueryBoundSegmentNB(gex_TM_t tm, gex_Rank_t rank, void** owneraddr_p,
                                        void** localaddr_p, uintptr_t* size_p, gex_Flags_t flags) {
   const InCall in_call("gex_EP_QueryBoundSegmentNB", (flags & GEX_FLAG_IMMEDIATE) != 0
                                                          ? CallKind::kLocal
                                                          : CallKind::kCommunicates);
   const CancellationDisabled guard;
   SegmentAddress address;
-  if ((flags & GEX_FLAG_IMMEDIATE) != 0 && is_wired() && rank < job().size() &&
-      find_segment(rank, &address, false) == Status::kNotReady) {
+  Rank peer = 0;
+  if ((flags & GEX_FLAG_IMMEDIATE) != 0 && is_wired() && resolve(tm, rank, &peer) == Status::kOk &&
+      find_segment(peer, &address, false) == Status::kNotReady) {
     return GEX_EVENT_NO_OP;
   }
-  if (query_bound(rank, owneraddr_p, localaddr_p, size_p) != Status::kOk && size_p != nullptr)
+  if (query_bound(tm, rank, owneraddr_p, localaddr_p, size_p) != Status::kOk && size_p != nullptr)
     *size_p = 0;
   return GEX_EVENT_INVALID;
 }
 
-int gex_Segment_QueryBound(gex_TM_t, gex_Rank_t rank, void** owneraddr_p, void** localaddr_p,
+int gex_Segment_QueryBound(gex_TM_t tm, gex_Rank_t rank, void** owneraddr_p, void** localaddr_p,
                            uintptr_t* size_p) {
   const InCall in_call("gex_Segment_QueryBound");
   const CancellationDisabled guard;
-  return to_c(query_bound(rank, owneraddr_p, localaddr_p, size_p));
+  return to_c(query_bound(tm, rank, owneraddr_p, localaddr_p, size_p));
 }
 
 int gasnet_getSegmentInfo(gasnet_seginfo_t* table, int numentries) {
@@ -221,8 +228,9 @@ int gex_EP_BindSegment(gex_EP_t ep, gex_Segment_t segment, gex_Flags_t flags) {
   const InCall in_call("gex_EP_BindSegment");
   constexpr const char* kCall = "gex_EP_BindSegment";
   Job& the_job = job();
-  if (!is_wired() || ep != &the_job.endpoint)
-    return report(fail(Status::kNotInit, "the endpoint handle is invalid"), kCall);
+  if (!is_wired()) return report(fail(Status::kNotInit, "call gex_Client_Init() first"), kCall);
+  if (ep != &the_job.endpoint)
+    return report(fail(Status::kBadArg, "the endpoint handle is invalid"), kCall);
   if (segment == GEX_SEGMENT_INVALID || segment->client != &the_job.client || flags != 0)
     return report(
         fail(Status::kBadArg, "the segment does not belong to this client, or flags is not 0"),
@@ -239,13 +247,13 @@ int gex_EP_PublishBoundSegment(gex_TM_t tm, gex_EP_t* eps, size_t num_eps, gex_F
   constexpr const char* kCall = "gex_EP_PublishBoundSegment";
   Job& the_job = job();
   if (!is_wired()) return report(fail(Status::kNotInit, "call gex_Client_Init() first"), kCall);
-  if (tm != &hydrant_world || flags != 0 || num_eps > 1 || (num_eps == 1 && eps == nullptr))
-    return report(fail(Status::kBadArg,
-                       "tm is not the primordial team, flags is not 0, or num_eps is more than 1"),
-                  kCall);
+  if (!is_team(tm) || flags != 0 || num_eps > 1 || (num_eps == 1 && eps == nullptr))
+    return report(
+        fail(Status::kBadArg, "tm is not a team, flags is not 0, or num_eps is more than 1"),
+        kCall);
   if (num_eps == 1 && eps[0] != &the_job.endpoint)
     return report(fail(Status::kBadArg, "the endpoint handle is invalid"), kCall);
-  return report(publish_segments(num_eps == 1), kCall, true);
+  return report(publish_segments(tm, num_eps == 1), kCall, true);
 }
 
 int gex_EP_Create(gex_EP_t*, gex_Client_t, gex_EP_Capabilities_t, gex_Flags_t) {

@@ -4,6 +4,7 @@
 #include "am/segment/segments.hpp"
 
 #include <hydrant/gasnet/barrier.h>
+#include <hydrant/gasnet/coll1.h>
 
 #include "am/job/job.hpp"
 #include "am/segment/memory_faults.hpp"
@@ -19,6 +20,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <gasnet_config.h>
+#include <memory>
+#include <new>
 #include <span>
 #include <string>
 #include <unistd.h>
@@ -120,8 +123,8 @@ Status map_node(Status laid_out, uint32_t round, std::vector<SegmentSlice>* slic
   Status status = laid_out;
   if (status == Status::kOk && topology.node_rank == 0) status = make_segment_file(*slices, &made);
   int fd = made;
-  // share_fd() holds a fence of the whole job, so a rank that is alone on its node calls it too, and so does
-  // a rank that has failed.
+  // share_fd() holds a fence of the whole job, so a rank that is alone on its node calls it too, and so
+  // does a rank that has failed.
   if (topology.size > 1)
     status = share_fd(*job().bootstrap, kFirstSegmentsFd + round, status, made, &fd,
                       now_ns() + kAttachNs);
@@ -218,8 +221,8 @@ Status check_size(uintptr_t size) noexcept {
                 "invalid segment size of %zu bytes: it must be a multiple of %d, and not 0", size,
                 GASNET_PAGESIZE);
   }
-  // A size between the two maxima is attempted, because the limits of file size and address space are counted
-  // with a reserve.
+  // A size between the two maxima is attempted, because the limits of file size and address space are
+  // counted with a reserve.
   if (size > max_attempted_segment()) {
     char why[kMaxSegmentText];
     return fail(Status::kBadArg, "a segment of %zu bytes exceeds the limit of %zu: %s", size,
@@ -277,9 +280,36 @@ Status attach_segments(uintptr_t size, uintptr_t minheapoffset) noexcept {
   return Status::kOk;
 }
 
-Status publish_segments(bool mine_too) noexcept {
+namespace {
+
+// The members of a team that the client has made send each other their addresses.
+Status publish_in_team(gex_TM_t tm, const SegmentAddress& mine) noexcept {
+  const std::unique_ptr<SegmentAddress[]> all(new (std::nothrow) SegmentAddress[tm->size]);
+  if (all == nullptr)
+    fatal("gex_EP_PublishBoundSegment: no memory for the segments of a team of %u ranks", tm->size);
+  constexpr int kFlags = GASNET_COLL_IN_MYSYNC | GASNET_COLL_OUT_MYSYNC;
+  SegmentAddress sent = mine;
+  gasnet_coll_gather_all(tm, all.get(), &sent, sizeof sent, kFlags);
+  const MutexLock lock(job().bootstrap_mu);
+  Known& here = known();
+  here.addresses.resize(job().size());
+  for (Rank rank = 0; rank < tm->size; ++rank) {
+    if (all[rank].size != 0) here.addresses[tm->jobranks[rank]] = all[rank];
+  }
+  return Status::kOk;
+}
+
+}  // namespace
+
+Status publish_segments(gex_TM_t tm, bool mine_too) noexcept {
   Job& the_job = job();
   catch_memory_faults();
+  if (tm != &hydrant_world) {
+    const hydrant_segment* bound = the_job.endpoint.segment;
+    if (!mine_too || bound == nullptr) return publish_in_team(tm, {});
+    return publish_in_team(tm,
+                           {.addr = reinterpret_cast<uint64_t>(bound->addr), .size = bound->size});
+  }
   // As in attach_segments(): a barrier that polls, before the store's fence.
   gex_Coll_BarrierBlocking(&hydrant_world, 0);
   const MutexLock lock(the_job.bootstrap_mu);
@@ -332,9 +362,9 @@ Status find_segment(Rank rank, SegmentAddress* address, bool may_ask) noexcept {
   const CancellationDisabled guard;
   const MutexLock lock(the_job.bootstrap_mu);
   Known& here = known();
-  if (here.key.empty()) return Status::kOk;  // no segment was published
+  if (here.addresses.empty()) return Status::kOk;  // no segment was published
   SegmentAddress& found = here.addresses[rank];
-  if (found.size == 0) {
+  if (found.size == 0 && !here.key.empty()) {
     if (!may_ask) return Status::kNotReady;
     if (const Status status = get_segment_address(rank, here.key.c_str(), &found);
         status != Status::kOk)
@@ -346,7 +376,7 @@ Status find_segment(Rank rank, SegmentAddress* address, bool may_ask) noexcept {
 
 bool segments_are_known() noexcept {
   const MutexLock lock(job().bootstrap_mu);
-  return !known().key.empty();
+  return !known().addresses.empty();
 }
 
 void* mapped_address(Rank rank, const SegmentAddress& address) noexcept {

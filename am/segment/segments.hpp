@@ -22,7 +22,7 @@ Status attach_segments(uintptr_t size, uintptr_t minheapoffset) noexcept;
 
 // Collective over the job: publishes the segment bound to this rank's endpoint if `mine_too`. Errors:
 // those of the bootstrap.
-Status publish_segments(bool mine_too) noexcept;
+Status publish_segments(gex_TM_t tm, bool mine_too) noexcept;
 
 // Publishes the maximum size of this rank's segment in the job's store; after this process has mapped its own
 // memory, and before the last fence of the job's start.

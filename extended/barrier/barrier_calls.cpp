@@ -7,6 +7,7 @@
 #include "am/progress/in_call.hpp"
 #include "am/progress/thread_state.hpp"
 #include "extended/barrier/barriers.hpp"
+#include "extended/collective/collectives.hpp"
 #include "extended/event/event.hpp"
 #include "extended/event/wait.hpp"
 #include "firehose/base/log.hpp"
@@ -165,14 +166,6 @@ void wait_for_team(TeamBarrier& barrier, uint64_t number) noexcept {
                  .context = &wait});
 }
 
-TeamBarrier& barrier_of(gex_TM_t tm, const char* call) noexcept {
-  Barriers& barriers = enter(call);
-  // The primordial team is the only one.
-  if (tm != &hydrant_world) [[unlikely]]
-    fatal("%s: %p is not a team of this job", call, static_cast<void*>(tm));
-  return *barriers.team;
-}
-
 }  // namespace
 
 extern "C" {
@@ -217,7 +210,9 @@ int gasnet_barrier_result(int* id) {
 
 gex_Event_t gex_Coll_BarrierNB(gex_TM_t tm, gex_Flags_t) {
   const InCall in_call("gex_Coll_BarrierNB");
-  TeamBarrier& barrier = barrier_of(tm, "gex_Coll_BarrierNB");
+  if (tm != &hydrant_world) [[unlikely]]
+    return start_team_barrier(tm, "gex_Coll_BarrierNB");
+  TeamBarrier& barrier = *enter("gex_Coll_BarrierNB").team;
   const uint64_t number = barrier.begin();
   if (barrier.is_done(number)) return GEX_EVENT_INVALID;
   hydrant_event* event = take_event();
@@ -236,7 +231,11 @@ gex_Event_t gex_Coll_BarrierNB(gex_TM_t tm, gex_Flags_t) {
 
 void gex_Coll_BarrierBlocking(gex_TM_t tm, gex_Flags_t) {
   const InCall in_call("gex_Coll_BarrierBlocking");
-  TeamBarrier& barrier = barrier_of(tm, "gex_Coll_BarrierBlocking");
+  if (tm != &hydrant_world) [[unlikely]] {
+    gex_Event_Wait(start_team_barrier(tm, "gex_Coll_BarrierBlocking"));
+    return;
+  }
+  TeamBarrier& barrier = *enter("gex_Coll_BarrierBlocking").team;
   wait_for_team(barrier, barrier.begin());
 }
 

@@ -2,6 +2,7 @@
 // rma_events.cpp, rma_many.cpp, persistent.cpp and broadcast.cpp call it.
 #include "am/job/exit.hpp"
 #include "am/job/job.hpp"
+#include "am/job/resolve.hpp"
 #include "am/message/send.hpp"
 #include "am/progress/hsl.hpp"
 #include "am/progress/thread_state.hpp"

@@ -101,6 +101,18 @@ PROGRAMS = [
     Program("testcxx.cc"),
     Program("testlegacy.c"),
     Program("testlegacycxx.cc"),
+    Program("testsplit.c"),
+    Program("testteam.c", ("100",)),
+    Program("testteambcast.c"),
+    Program("testteambarrier.c", ("100",), modes=("SEQ", "PARSYNC")),
+    Program("testteambarrier.c", ("100", "2"), modes=("PAR",)),
+    Program("testreduce.c"),
+    Program("testreduce.c", ("100", "512")),
+    Program("testacc.c", ("1000",)),
+    Program("testtoken.c"),
+    Program("testcoll.c", ("100",)),
+    Program("testcollperf.c"),
+    Program("testsegment.c"),
     *exit_tests(),
 ]
 # These programs wait in a loop that is in a source file of its own.

@@ -199,7 +199,7 @@ void check_bound(Input& input) {
   reset_store({0, 1}, 3);
   std::vector<std::optional<Value>> cards(1);
   for (Rank rank = 1; rank < 4; ++rank) cards.push_back(set_card(input, rank, key));
-  const Status status = publish_segments(true);
+  const Status status = publish_segments(&hydrant_world, true);
   HYDRANT_FUZZ_CHECK((status == Status::kOk) == expected_place(cards[1]).has_value());
   if (status == Status::kOk) {
     check_places(cards);

@@ -13,7 +13,7 @@
 
 HYDRANT_GASNET_BEGIN
 
-#define HYDRANT_GASNET_LAYOUT 2
+#define HYDRANT_GASNET_LAYOUT 3
 
 typedef struct hydrant_client* gex_Client_t;
 typedef struct hydrant_endpoint* gex_EP_t;
@@ -59,6 +59,7 @@ struct hydrant_team {
   gex_Rank_t size;
   gex_Flags_t flags;
   const void* cdata;
+  const gex_Rank_t* jobranks; /* of its members; null: its ranks are the job's */
 };
 /* The primordial team, valid after the client is initialised: its ranks are the job's. */
 extern struct hydrant_team hydrant_world;
@@ -148,6 +149,26 @@ int gex_Segment_QueryBound(gex_TM_t tm, gex_Rank_t rank, void** owneraddr_p, voi
 static inline gex_TM_t gex_TM_Pair(gex_EP_t local_ep, gex_EP_Index_t remote_ep_index) {
   return (gex_TM_t)(((uintptr_t)local_ep->index << 32) | ((uintptr_t)remote_ep_index << 8) | 1);
 }
+/* Collective over `parent`. Makes one team of all callers that pass the same `color` (0 or above) and a
+ * place for the team; its ranks follow `key`, then the ranks in the parent. The library needs no scratch
+ * memory: what the client grants, gex_TM_Destroy() gives back.
+ * With GEX_FLAG_TM_SCRATCH_SIZE_RECOMMENDED it only returns a size to grant, 0 if new_tm_p is null.
+ * Otherwise it returns 0. Errors: wrong arguments end the job with a text. Cost: one exchange of 16
+ * bytes per member. Memory: 10 to 16 bytes per member and process. */
+size_t gex_TM_Split(gex_TM_t* new_tm_p, gex_TM_t parent, int color, int key, void* scratch_addr,
+                    size_t scratch_size, gex_Flags_t flags);
+/* Collective over `parent`. Makes a team of the endpoints in args[], in that order; all of them pass the
+ * same args[]. num_new_tms is the number of this process's endpoints among them: 0 or 1. A caller with
+ * numargs 0 makes no team. Exactly one of GEX_FLAG_TM_SYMMETRIC_SCRATCH, _LOCAL_SCRATCH,
+ * _GLOBAL_SCRATCH and _NO_SCRATCH is required. Errors and cost as gex_TM_Split(). */
+size_t gex_TM_Create(gex_TM_t* new_tms, size_t num_new_tms, gex_TM_t parent,
+                     gex_EP_Location_t* args, size_t numargs, gex_Addr_t* scratch_addrs,
+                     size_t scratch_size, gex_Flags_t flags);
+/* Collective over the team. Destroys it; its events have to be synced. Returns nonzero, and writes the
+ * scratch memory that was granted to *scratch_p, if there is any. Does not wait for other members. */
+int gex_TM_Destroy(gex_TM_t tm, gex_Memvec_t* scratch_p, gex_Flags_t flags);
+
+/* Translate in constant time, without communication; GEX_RANK_INVALID if there is no such rank. */
 gex_Rank_t gex_TM_TranslateRankToJobrank(gex_TM_t tm, gex_Rank_t rank);
 gex_Rank_t gex_TM_TranslateJobrankToRank(gex_TM_t tm, gex_Rank_t jobrank);
 gex_EP_Location_t gex_TM_TranslateRankToEP(gex_TM_t tm, gex_Rank_t rank, gex_Flags_t flags);

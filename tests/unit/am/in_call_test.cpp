@@ -26,6 +26,7 @@ struct PublicCall {
 using InCallDeathTest = JobFixture;
 
 constexpr int kSeq = 0;
+constexpr int kSync = GASNET_COLL_IN_MYSYNC | GASNET_COLL_OUT_MYSYNC;
 
 gex_AM_SrcDesc_t prepare_request() {
   return gex_AM_PrepareRequestMedium(&hydrant_world, 1, nullptr, 1, 10, nullptr, 0, 1);
@@ -130,6 +131,25 @@ std::vector<PublicCall> communicating_calls() {
       {"gex_Coll_BarrierNB", [=] { gex_Coll_BarrierNB(tm, 0); }},
       {"gex_Coll_BarrierBlocking", [=] { gex_Coll_BarrierBlocking(tm, 0); }},
       {"gex_Coll_BroadcastNB", [=] { gex_Coll_BroadcastNB(tm, 0, here, here, 1, 0); }},
+      {"gex_Coll_ReduceToOneNB",
+       [=] {
+         gex_Coll_ReduceToOneNB(tm, 0, here, here, GEX_DT_I32, 4, 1, GEX_OP_ADD, nullptr, nullptr,
+                                0);
+       }},
+      {"gex_Coll_ReduceToAllNB",
+       [=] {
+         gex_Coll_ReduceToAllNB(tm, here, here, GEX_DT_I32, 4, 1, GEX_OP_ADD, nullptr, nullptr, 0);
+       }},
+      {"gasnet_coll_broadcast", [=] { gasnet_coll_broadcast(tm, here, 0, here, 1, kSync); }},
+      {"gasnet_coll_scatter", [=] { gasnet_coll_scatter(tm, here, 0, here, 1, kSync); }},
+      {"gasnet_coll_gather", [=] { gasnet_coll_gather(tm, 0, here, here, 1, kSync); }},
+      {"gasnet_coll_gather_all", [=] { gasnet_coll_gather_all(tm, here, here, 1, kSync); }},
+      {"gasnet_coll_exchange", [=] { gasnet_coll_exchange(tm, here, here, 1, kSync); }},
+      {"gex_TM_Split",
+       [=] { gex_TM_Split(nullptr, tm, 0, 0, nullptr, 0, GEX_FLAG_TM_NO_SCRATCH); }},
+      {"gex_TM_Create",
+       [=] { gex_TM_Create(nullptr, 0, tm, nullptr, 0, nullptr, 0, GEX_FLAG_TM_NO_SCRATCH); }},
+      {"gex_TM_Destroy", [=] { gex_TM_Destroy(tm, nullptr, 0); }},
       {"gex_Segment_Attach", [=] { gex_Segment_Attach(nullptr, tm, 4096); }},
       {"gex_Segment_Create",
        [] { gex_Segment_Create(nullptr, nullptr, nullptr, 0, GEX_MK_HOST, 0); }},

@@ -1,0 +1,15 @@
+// The rank of the job that a call's team and rank name.
+#pragma once
+
+#include <hydrant/gasnet/objects.h>
+
+#include "firehose/base/status.hpp"
+#include "rdma/bootstrap/bootstrap.hpp"
+
+namespace hydrant {
+
+// Translates (tm, rank), in constant time. Errors: kBadArg: no team, a rank that it does not have, or a
+// pair with an endpoint that does not exist.
+Status resolve(gex_TM_t tm, gex_Rank_t rank, Rank* peer) noexcept;
+
+}  // namespace hydrant

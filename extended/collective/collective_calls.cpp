@@ -1,0 +1,163 @@
+// Implements gex_Coll_*: checks the arguments, chooses an algorithm (schedules.cpp), and starts the
+// operation (operations.cpp). Barriers of the primordial team are in extended/barrier.
+#include "am/job/job.hpp"
+#include "am/progress/hsl.hpp"
+#include "am/progress/in_call.hpp"
+#include "am/progress/thread_state.hpp"
+#include "extended/collective/check_collective.hpp"
+#include "extended/collective/collective_messages.hpp"
+#include "extended/collective/collectives.hpp"
+#include "extended/collective/operations.hpp"
+#include "extended/collective/schedules.hpp"
+#include "extended/team/team.hpp"
+#include "firehose/base/status.hpp"
+
+#include <gasnet_coll.h>
+
+using namespace hydrant;
+
+namespace {
+
+void check_memory(const void* memory, size_t bytes, const char* what, const char* call) noexcept {
+  if (memory == nullptr && bytes != 0)
+    fatal("%s: %s is NULL, and the length is %zu bytes", call, what, bytes);
+}
+
+Member member(const TeamMembers& team) noexcept { return {team.rank, team.size}; }
+
+gex_Event_t start(gex_TM_t tm, const TeamMembers& team, const OperationArguments& arguments,
+                  Schedule schedule) noexcept {
+  return start_operation(team, next_collective(tm), arguments, std::move(schedule));
+}
+
+struct ReduceArguments {
+  gex_DT_t type;
+  size_t unit;
+  size_t count;
+  gex_OP_t op;
+  gex_Coll_ReduceFn_t function;
+  void* data;
+};
+
+// Bytes of the vector.
+size_t check_reduction(const ReduceArguments& arguments, Reduction* reduction,
+                       const char* call) noexcept {
+  if (find_reduction(arguments.type, arguments.unit, arguments.op, arguments.function,
+                     arguments.data, reduction) != Status::kOk)
+    fatal("%s: %s", call, last_error_text());
+  size_t bytes = 0;
+  if (arguments.count == 0 || __builtin_mul_overflow(arguments.unit, arguments.count, &bytes))
+    fatal(
+        "%s: dt_cnt is %zu, with elements of %zu bytes: it has to be above 0, and fit the address "
+        "space",
+        call, arguments.count, arguments.unit);
+  return bytes;
+}
+
+uint32_t reduction_signature(CollectiveKind kind, Rank root,
+                             const ReduceArguments& arguments) noexcept {
+  return signature_of(kind, root, arguments.unit * arguments.count,
+                      uint64_t{arguments.type} << 32 | arguments.op);
+}
+
+}  // namespace
+
+namespace hydrant {
+
+TeamMembers check_collective(gex_TM_t tm, const char* call) noexcept {
+  if (!is_wired()) fatal("%s before a client is initialised", call);
+  if (handler_depth != 0) fatal("%s in a handler", call);
+  if (job().careful) check_before_send(call);
+  check_team(tm, call);
+  return members_of(tm);
+}
+
+void check_root(const TeamMembers& team, Rank root, const char* call) noexcept {
+  if (root >= team.size)
+    fatal("%s: the root rank %u does not exist; the team has %u ranks", call, root, team.size);
+}
+
+// Members get large data from the root's own memory.
+Schedule choose_broadcast(Member me, Rank root, size_t bytes) noexcept {
+  return bytes > eager_bytes() ? broadcast_flat(me, root, bytes) : broadcast_tree(me, root, bytes);
+}
+Schedule choose_gather_all(Member me, size_t bytes) noexcept {
+  return bytes > eager_bytes() ? gather_all_flat(me, bytes) : gather_all_rounds(me, bytes);
+}
+
+void start_collectives() noexcept { start_collective_messages(); }
+
+gex_Event_t start_team_barrier(gex_TM_t tm, const char* call) noexcept {
+  const TeamMembers team = check_collective(tm, call);
+  Schedule schedule;
+  add_barrier(schedule, member(team), 0);
+  return start(
+      tm, team,
+      {.kind = CollectiveKind::kBarrier, .signature = signature_of(CollectiveKind::kBarrier)},
+      std::move(schedule));
+}
+
+}  // namespace hydrant
+
+extern "C" {
+
+gex_Event_t gex_Coll_BroadcastNB(gex_TM_t tm, gex_Rank_t root, void* dest, const void* source,
+                                 size_t bytes, gex_Flags_t) {
+  constexpr const char* kCall = "gex_Coll_BroadcastNB";
+  const InCall in_call(kCall);
+  const TeamMembers team = check_collective(tm, kCall);
+  check_root(team, root, kCall);
+  check_memory(dest, bytes, "dst", kCall);
+  if (root == team.rank) check_memory(source, bytes, "src", kCall);
+  if (bytes == 0) return GEX_EVENT_INVALID;
+  const OperationArguments arguments = {
+      .kind = CollectiveKind::kBroadcast,
+      .signature = signature_of(CollectiveKind::kBroadcast, root, bytes),
+      .source = source,
+      .dest = dest};
+  return start(tm, team, arguments, choose_broadcast(member(team), root, bytes));
+}
+
+gex_Event_t gex_Coll_ReduceToOneNB(gex_TM_t tm, gex_Rank_t root, void* dest, const void* source,
+                                   gex_DT_t type, size_t unit, size_t count, gex_OP_t op,
+                                   gex_Coll_ReduceFn_t user_op, void* user_data, gex_Flags_t) {
+  constexpr const char* kCall = "gex_Coll_ReduceToOneNB";
+  const InCall in_call(kCall);
+  const TeamMembers team = check_collective(tm, kCall);
+  check_root(team, root, kCall);
+  const ReduceArguments reduce = {type, unit, count, op, user_op, user_data};
+  OperationArguments arguments = {
+      .kind = CollectiveKind::kReduceToOne,
+      .signature = reduction_signature(CollectiveKind::kReduceToOne, root, reduce),
+      .source = source,
+      .dest = dest};
+  const size_t bytes = check_reduction(reduce, &arguments.reduction, kCall);
+  check_memory(source, bytes, "src", kCall);
+  if (root == team.rank) check_memory(dest, bytes, "dst", kCall);
+  return start(tm, team, arguments, reduce_tree(member(team), root, unit, count));
+}
+
+gex_Event_t gex_Coll_ReduceToAllNB(gex_TM_t tm, void* dest, const void* source, gex_DT_t type,
+                                   size_t unit, size_t count, gex_OP_t op,
+                                   gex_Coll_ReduceFn_t user_op, void* user_data, gex_Flags_t) {
+  constexpr const char* kCall = "gex_Coll_ReduceToAllNB";
+  const InCall in_call(kCall);
+  const TeamMembers team = check_collective(tm, kCall);
+  const ReduceArguments reduce = {type, unit, count, op, user_op, user_data};
+  OperationArguments arguments = {
+      .kind = CollectiveKind::kReduceToAll,
+      .signature = reduction_signature(CollectiveKind::kReduceToAll, 0, reduce),
+      .source = source,
+      .dest = dest};
+  const size_t bytes = check_reduction(reduce, &arguments.reduction, kCall);
+  check_memory(source, bytes, "src", kCall);
+  check_memory(dest, bytes, "dst", kCall);
+  // Below it the number of exchanges counts, above it their bytes.
+  constexpr size_t kHalvingBytes = 16384;
+  Schedule schedule = bytes >= kHalvingBytes && count >= team.size
+                          ? reduce_all_halving(member(team), unit, count)
+                          : reduce_all_doubling(member(team), unit, count);
+  return start(tm, team, arguments, std::move(schedule));
+}
+
+}  // extern "C"

@@ -1,0 +1,16 @@
+// Starts the collectives of the extended API.
+#pragma once
+
+#include <hydrant/gasnet/objects.h>
+
+#include <gasnet_fwd.h>
+
+namespace hydrant {
+
+// Registers the handlers. Called once, before the job is wired.
+void start_collectives() noexcept;
+
+// Starts a barrier of a team other than the primordial one. Ends the job with a text for what is no team.
+gex_Event_t start_team_barrier(gex_TM_t tm, const char* call) noexcept;
+
+}  // namespace hydrant

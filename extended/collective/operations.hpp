@@ -1,0 +1,19 @@
+// The collective operations under way on this rank, of all teams. Polls of any thread advance them.
+#pragma once
+
+#include "extended/collective/operation.hpp"
+
+#include <gasnet_fwd.h>
+
+namespace hydrant {
+
+// Starts an operation. The event is GEX_EVENT_INVALID if it is complete already. Never waits. Ends the job
+// if there is no memory. `team` may end its life when the event is complete.
+gex_Event_t start_operation(const TeamMembers& team, uint32_t number,
+                            const OperationArguments& arguments, Schedule schedule) noexcept;
+
+// Starts an operation and waits for it.
+void run_operation(const TeamMembers& team, uint32_t number, const OperationArguments& arguments,
+                   Schedule schedule) noexcept;
+
+}  // namespace hydrant

@@ -1,0 +1,88 @@
+#!/usr/bin/python3
+"""Runs teams_client as jobs of 1 to 5 ranks, over each kind of path.
+
+teams_jobs_test.py PATH_OF_TEAMS_CLIENT_SEQ PATH_OF_TEAMS_CLIENT_PAR (which has GASNET_DEBUG)
+"""
+import pathlib
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from client_jobs import over, run_job  # the path must be set first
+
+CLIENTS = []
+SECONDS = 100
+# The text in the output by the wrong call.
+WRONG = {"root": "gex_Coll_BroadcastNB: the root rank 2 does not exist",
+         "order": "have to make the same calls in the same order",
+         "length": "differ from those of rank",
+         "type": "gex_Coll_ReduceToOneNB: the operation",
+         "count": "dt_cnt is 0",
+         "pair": "a pair of endpoints (gex_TM_Pair()) is not a team",
+         "color": "gex_TM_Split: the color -1 is negative",
+         "scratch": "gex_TM_Split: scratch_size is 0",
+         "args": "passes other args",
+         "world": "the primordial team cannot be destroyed",
+         "twice": "is not a team, or was destroyed"}
+WRONG_IN_DEBUG = {"destroyed": "is not a team of this job, or was destroyed",
+                  "overlap": "overlaps that of another team"}
+
+
+class TeamsJobs(unittest.TestCase):
+    def holds(self, client, ranks, what, rounds, **extra):
+        with self.subTest(client=client, ranks=ranks, **extra):
+            status, text = run_job(client, ranks, what, str(rounds), seconds=SECONDS, **extra)
+            self.assertEqual((status, "all held" in text), (0, True), text)
+
+    def test_random_teams_and_collectives(self):
+        for client in CLIENTS:
+            for ranks in (1, 2, 3, 4, 5):
+                self.holds(client, ranks, "random", 12)
+
+    def test_every_path_of_data(self):
+        for path in ("am", "am_medium", "am_long"):
+            self.holds(CLIENTS[0], 3, "random", 6, HYDRANT_PATH=path)
+        self.holds(CLIENTS[0], 4, "random", 6, HYDRANT_PATH="am", GASNET_NETWORKDEPTH="1")
+
+    @unittest.skipIf(over.OVER, "the network is what there is")
+    def test_injected_network(self):
+        for inject in ("delay=20us,bandwidth=2G,pins", "delay=5us"):
+            self.holds(CLIENTS[0], 4, "random", 6, HYDRANT_INJECT=inject)
+        # Little room: one get uses one buffer.
+        self.holds(CLIENTS[0], 3, "random", 6, HYDRANT_INJECT="delay=20us,pins", FIREHOSE_BUDGET="32K",
+                   FIREHOSE_REMOTE_BUDGET="8K", HYDRANT_BOUNCE_MAX="4096", HYDRANT_BOUNCE_POOL="16K")
+
+    def test_polls_are_enough(self):
+        for path in ("auto", "am", "am_medium", "am_long"):
+            self.holds(CLIENTS[0], 3, "polled", 5, HYDRANT_PATH=path)
+
+    def test_teams_that_are_destroyed_leave_no_memory(self):
+        for ranks in (1, 3):
+            self.holds(CLIENTS[0], ranks, "growth", 3000)
+
+    def test_threads_with_disjoint_teams(self):
+        for ranks in (2, 4):
+            self.holds(CLIENTS[1], ranks, "threads", 15)
+
+    def test_wrong_calls_end_the_job_with_a_text(self):
+        for what, text in WRONG.items():
+            self.ends_with(CLIENTS[0], what, text)
+        for what, text in WRONG_IN_DEBUG.items():
+            self.ends_with(CLIENTS[1], what, text)
+
+    def ends_with(self, client, what, text):
+        with self.subTest(what=what):
+            status, output = run_job(client, 2, what, "1", seconds=SECONDS)
+            self.assertNotEqual(status, 0)
+            self.assertIn(text, output)
+
+    def test_a_rank_that_dies_ends_the_job(self):
+        status, output = run_job(CLIENTS[0], 3, "killed", "1", seconds=SECONDS)
+        self.assertNotEqual(status, 0)
+        self.assertIn("rank 2", output)
+
+
+if __name__ == "__main__":
+    CLIENTS = sys.argv[-2:]
+    del sys.argv[-2:]
+    unittest.main()
