@@ -1,5 +1,7 @@
 // Implements gex_Coll_*: checks the arguments, chooses an algorithm (schedules.cpp), and starts the
 // operation (operations.cpp). Barriers of the primordial team are in extended/barrier.
+#include <hydrant/coll.h>
+
 #include "am/job/job.hpp"
 #include "am/progress/hsl.hpp"
 #include "am/progress/in_call.hpp"
@@ -158,6 +160,36 @@ gex_Event_t gex_Coll_ReduceToAllNB(gex_TM_t tm, void* dest, const void* source, 
                           ? reduce_all_halving(member(team), unit, count)
                           : reduce_all_doubling(member(team), unit, count);
   return start(tm, team, arguments, std::move(schedule));
+}
+
+gex_Event_t hydrant_gather_all_nb(gex_TM_t tm, void* dest, const void* source, size_t bytes) {
+  constexpr const char* kCall = "hydrant_gather_all_nb";
+  const InCall in_call(kCall);
+  const TeamMembers team = check_collective(tm, kCall);
+  check_memory(source, bytes, "source", kCall);
+  check_memory(dest, bytes, "dest", kCall);
+  if (bytes == 0) return GEX_EVENT_INVALID;
+  return start(tm, team,
+               {.kind = CollectiveKind::kGatherAll,
+                .signature = signature_of(CollectiveKind::kGatherAll, bytes),
+                .source = source,
+                .dest = dest},
+               choose_gather_all(member(team), bytes));
+}
+
+gex_Event_t hydrant_exchange_nb(gex_TM_t tm, void* dest, const void* source, size_t bytes) {
+  constexpr const char* kCall = "hydrant_exchange_nb";
+  const InCall in_call(kCall);
+  const TeamMembers team = check_collective(tm, kCall);
+  check_memory(source, bytes, "source", kCall);
+  check_memory(dest, bytes, "dest", kCall);
+  if (bytes == 0) return GEX_EVENT_INVALID;
+  return start(tm, team,
+               {.kind = CollectiveKind::kExchange,
+                .signature = signature_of(CollectiveKind::kExchange, bytes),
+                .source = source,
+                .dest = dest},
+               exchange_flat(member(team), bytes));
 }
 
 }  // extern "C"

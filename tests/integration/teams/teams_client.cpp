@@ -2,6 +2,7 @@
 // held", or with a line that begins with "WRONG".
 // Arguments: the scenario, and the number of rounds.
 #include <gasnetex.h>
+#include <hydrant/coll.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -186,11 +187,13 @@ struct Collective {
     const bool is_root = model.jobranks[root] == me;
     const size_t count = common() % 4 == 0 ? 1 + common() % 6000 : 1 + common() % 20;
     const bool in_place = common() % 3 == 0;
-    switch (common() % 5) {
+    switch (common() % 7) {
       case 0: return start_broadcast(model, root, is_root, count, in_place, seed);
       case 1: return start_composition(model, root, is_root, count, in_place, seed, true);
       case 2: return start_composition(model, root, is_root, count, in_place, seed, false);
       case 3: return start_sum(model, count, seed);
+      case 4: return start_parts(model, root, is_root, count, common);
+      case 5: return start_parts(model, root, is_root, count % 30 + 1, common);
       default: event = gex_Coll_BarrierNB(model.team, 0); verify = [] {};
     }
   }
@@ -200,6 +203,59 @@ struct Collective {
   }
 
  private:
+  // Byte i of the part that rank `from` of the job has for rank `to`.
+  static unsigned char part_byte(gex_Rank_t from, gex_Rank_t to, size_t i) {
+    return static_cast<unsigned char>(from * 37 + to * 11 + i * 5 + 3);
+  }
+  // Gathers, scatters and exchanges, by GASNet-1's calls or ours.
+  void start_parts(const ModelTeam& model, gex_Rank_t root, bool is_root, size_t bytes,
+                   std::mt19937& common) {
+    constexpr int kIn[] = {GASNET_COLL_IN_NOSYNC, GASNET_COLL_IN_MYSYNC, GASNET_COLL_IN_ALLSYNC};
+    constexpr int kOut[] = {GASNET_COLL_OUT_NOSYNC, GASNET_COLL_OUT_MYSYNC,
+                            GASNET_COLL_OUT_ALLSYNC};
+    const std::vector<gex_Rank_t> jobranks = model.jobranks;
+    const size_t size = jobranks.size();
+    const gex_TM_t team = model.team;
+    const int flags = kIn[common() % 3] | kOut[common() % 3] | GASNET_COLL_LOCAL;
+    const auto what = static_cast<uint32_t>(common() % 6);
+    const bool has_parts =
+        what == 3 || what == 4 || what == 5;  // the source has a part for each member
+    source.resize(bytes * size);
+    dest.assign(bytes * size, 0xee);
+    for (size_t to = 0; to < (has_parts ? size : 1); ++to) {
+      for (size_t i = 0; i < bytes; ++i)
+        source[to * bytes + i] = part_byte(me, has_parts ? jobranks[to] : 0, i);
+    }
+    switch (what) {
+      case 0: event = hydrant_gather_all_nb(team, dest.data(), source.data(), bytes); break;
+      case 1:
+        event = gasnet_coll_gather_all_nb(team, dest.data(), source.data(), bytes, flags);
+        break;
+      case 2:
+        event = gasnet_coll_gather_nb(team, root, dest.data(), source.data(), bytes, flags);
+        break;
+      case 3:
+        event = gasnet_coll_scatter_nb(team, dest.data(), root, source.data(), bytes, flags);
+        break;
+      case 4:
+        event = gasnet_coll_exchange_nb(team, dest.data(), source.data(), bytes, flags);
+        break;
+      default: event = hydrant_exchange_nb(team, dest.data(), source.data(), bytes);
+    }
+    if (what == 2 && !is_root) {
+      verify = [] {};
+      return;
+    }
+    verify = [this, jobranks, what, root, bytes, has_parts] {
+      const size_t parts = what == 3 ? 1 : jobranks.size();
+      for (size_t part = 0; part < parts; ++part) {
+        const gex_Rank_t from = jobranks[what == 3 ? root : part];
+        for (size_t i = 0; i < bytes; ++i)
+          check(dest[part * bytes + i] == part_byte(from, has_parts ? me : 0, i),
+                "parts of members");
+      }
+    };
+  }
   void start_broadcast(const ModelTeam& model, gex_Rank_t root, bool is_root, size_t count,
                        bool in_place, uint32_t seed) {
     dest.assign(count, 0xee);

@@ -3,6 +3,7 @@
 #include "am/progress/in_call.hpp"
 
 #include <gasnet.h>
+#include <hydrant/coll.h>
 #include <hydrant/persistent.h>
 #include <hydrant/rma.h>
 
@@ -145,6 +146,8 @@ std::vector<PublicCall> communicating_calls() {
       {"gasnet_coll_gather", [=] { gasnet_coll_gather(tm, 0, here, here, 1, kSync); }},
       {"gasnet_coll_gather_all", [=] { gasnet_coll_gather_all(tm, here, here, 1, kSync); }},
       {"gasnet_coll_exchange", [=] { gasnet_coll_exchange(tm, here, here, 1, kSync); }},
+      {"hydrant_gather_all_nb", [=] { hydrant_gather_all_nb(tm, here, here, 1); }},
+      {"hydrant_exchange_nb", [=] { hydrant_exchange_nb(tm, here, here, 1); }},
       {"gex_TM_Split",
        [=] { gex_TM_Split(nullptr, tm, 0, 0, nullptr, 0, GEX_FLAG_TM_NO_SCRATCH); }},
       {"gex_TM_Create",
