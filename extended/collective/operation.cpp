@@ -153,11 +153,19 @@ bool Operation::receive(const Step& step) noexcept {
   return true;
 }
 
-// Gets one piece after the other; any thread that polls starts the next one.
+// Gets one piece after the other; any thread that polls starts the next one. A failed get is reported, or
+// ends the job.
 bool Operation::get_announced(const Step& step) noexcept {
   const Rank peer = team_.jobrank(step.peer);
+  const char* call = collective_name(arguments_.signature);
   while (gets_.all_done()) {
-    if (progress_ == step.bytes) return send_read(key_of(step.tag), arguments_.signature, peer);
+    if (progress_ == step.bytes) {
+      if (const Status failure = failure_of(gets_); failure != Status::kOk) [[unlikely]] {
+        (void)return_or_abort(failure, call);
+        reset(gets_);
+      }
+      return send_read(key_of(step.tag), arguments_.signature, peer);
+    }
     const size_t bytes = std::min(get_bytes(), step.bytes - progress_);
     const Status status = transfer({.direction = Direction::kGet,
                                     .peer = peer,
@@ -167,8 +175,7 @@ bool Operation::get_announced(const Step& step) noexcept {
                                     .immediate = true},
                                    gets_);
     if (status == Status::kNotReady) return false;
-    // Either the job is ending, or the peer's memory is invalid: reported, or the job ends.
-    if (status != Status::kOk) (void)return_or_abort(status, collective_name(arguments_.signature));
+    if (status != Status::kOk) (void)return_or_abort(status, call);
     progress_ += bytes;
   }
   return false;
