@@ -50,6 +50,12 @@ class CompositeTransport final : public Transport {
   }
 
   std::byte* shared_block(Rank peer) const noexcept override { return to(peer).shared_block(peer); }
+  std::byte* collective_blocks(Rank peer) const noexcept override {
+    return to(peer).collective_blocks(peer);
+  }
+  Status reserve_collective_block(uint32_t block) noexcept override {
+    return near_->reserve_collective_block(block);
+  }
   Status add_segment(Rank peer, uintptr_t peer_addr, size_t bytes, void* local) noexcept override {
     return to(peer).add_segment(peer, peer_addr, bytes, local);
   }

@@ -119,6 +119,16 @@ class Transport {
   // 256 bytes of `peer` that all ranks of the node read and write, for barriers: 128-byte aligned, initially
   // zero. Null if this process and `peer` share no such memory.
   virtual std::byte* shared_block(Rank peer) const noexcept = 0;
+  // kCollectiveBlocks blocks of kCollectiveBytes of `peer`, one behind the other, that all ranks of the
+  // node read and write, for collectives: 128-byte aligned, zero at first. Their owner reserves each
+  // before the first access. Null if this process and `peer` share no such memory.
+  static constexpr uint32_t kCollectiveBlocks = 64;
+  static constexpr uint32_t kCollectiveBytes = 1152;
+  virtual std::byte* collective_blocks(Rank /*peer*/) const noexcept { return nullptr; }
+  // Reserves this rank's block. Errors: kResource; kUnsupported: there are none.
+  virtual Status reserve_collective_block(uint32_t /*block*/) noexcept {
+    return Status::kUnsupported;
+  }
   // Declares that [peer_addr, peer_addr+bytes) of `peer` is mapped here at `local` for the rest of the job.
   // Errors: kResource.
   virtual Status add_segment(Rank peer, uintptr_t peer_addr, size_t bytes,

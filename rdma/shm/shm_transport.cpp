@@ -234,6 +234,15 @@ std::byte* ShmTransport::shared_block(Rank peer) const noexcept {
   return index < ranks_ ? memory_.barrier_area(index) : nullptr;
 }
 
+std::byte* ShmTransport::collective_blocks(Rank peer) const noexcept {
+  const uint32_t index = node_index(peer);
+  return index < ranks_ ? memory_.collective_blocks(index) : nullptr;
+}
+
+Status ShmTransport::reserve_collective_block(uint32_t block) noexcept {
+  return memory_.reserve_collective_block(memory_.node_rank(), block);
+}
+
 Status ShmTransport::add_segment(Rank peer, uintptr_t peer_addr, size_t bytes,
                                  void* local) noexcept {
   const uint32_t index = node_index(peer);

@@ -48,6 +48,8 @@ class ShmTransport final : public Transport {
   void drop_cell(Rank peer, Lane lane, const Cell& cell) noexcept override;
 
   std::byte* shared_block(Rank peer) const noexcept override;
+  std::byte* collective_blocks(Rank peer) const noexcept override;
+  Status reserve_collective_block(uint32_t block) noexcept override;
   Status add_segment(Rank peer, uintptr_t peer_addr, size_t bytes, void* local) noexcept override;
   void* mapped(Rank peer, uintptr_t addr, size_t bytes) const noexcept override;
   Status write(Rank peer, uintptr_t dest, const void* source, size_t bytes) noexcept override;

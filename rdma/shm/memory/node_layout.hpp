@@ -2,7 +2,8 @@
 // has fixed widths and offsets only; docs/wire_format_shm.md draws it and argues the order of loads and
 // stores.
 //
-//   NodeHeader | RankArea × ranks | RingControl × lanes × pairs | ring lines × pairs | cells × ranks
+//   NodeHeader | RankArea × ranks | RingControl × lanes × pairs | ring lines × pairs | cells × ranks |
+//   collective blocks × ranks
 //
 // All parts but the first two are reserved by their writer on first use: most of the file is a hole.
 #pragma once
@@ -17,7 +18,7 @@
 namespace hydrant::shm {
 
 inline constexpr uint64_t kNodeMagic = 0x31'45'44'4f'4e'44'59'48;  // "HYDNODE1"
-inline constexpr uint32_t kLayoutVersion = 2;
+inline constexpr uint32_t kLayoutVersion = 3;
 inline constexpr uint32_t kMaxNodeRanks = 1024;
 inline constexpr uint32_t kPageBytes = 4096;
 inline constexpr uint32_t kLineBytes = 64;
@@ -106,6 +107,12 @@ inline constexpr uint32_t kCellPoolBytes = kReceiptsBytes +
                                            kCellClasses[1].bytes * kCellClasses[1].count;
 static_assert(kCellPoolBytes % kPageBytes == 0 && kPairRingBytes % kPageBytes == 0);
 
+// ---- collectives: blocks of each rank ----
+
+inline constexpr uint32_t kCollectiveBlocksBytes =
+    Transport::kCollectiveBlocks * Transport::kCollectiveBytes;
+static_assert(kCollectiveBlocksBytes % kPageBytes == 0);
+
 // ---- one per rank ----
 
 struct RankArea {
@@ -178,7 +185,10 @@ class NodeLayout {
   constexpr uint64_t pool(uint32_t from, Lane lane) const noexcept {
     return pools() + (uint64_t{from} * kLaneCount + static_cast<uint32_t>(lane)) * kCellPoolBytes;
   }
-  constexpr uint64_t bytes() const noexcept { return pool(ranks_, Lane::kRequest); }
+  constexpr uint64_t collectives(uint32_t rank) const noexcept {
+    return pool(ranks_, Lane::kRequest) + uint64_t{rank} * kCollectiveBlocksBytes;
+  }
+  constexpr uint64_t bytes() const noexcept { return collectives(ranks_); }
 
  private:
   static constexpr uint64_t round_up(uint64_t bytes) noexcept {

@@ -199,6 +199,12 @@ Status NodeMemory::allocate_cells(uint32_t from, Lane lane, uint32_t cell, Owner
   return reserve(layout_.cell(from, lane, first), uint64_t{kind.chunk} * kind.bytes, kWhat, owner);
 }
 
+Status NodeMemory::reserve_collective_block(uint32_t node_rank, uint32_t block) noexcept {
+  const CancellationDisabled guard;
+  const uint64_t offset =
+      layout_.collectives(node_rank) + uint64_t{block} * Transport::kCollectiveBytes;
+  return reserve(offset, Transport::kCollectiveBytes, "memory for collectives", Owner::kOurs);
+}
 Status NodeMemory::reserve_ring(uint32_t from, uint32_t to, Lane lane) noexcept {
   return allocate_ring(from, to, lane, Owner::kOurs);
 }

@@ -39,6 +39,11 @@ class NodeMemory {
   // 256 bytes per rank in two blocks of 128, zero at first, for barriers.
   std::byte* barrier_area(uint32_t node_rank) const noexcept { return area(node_rank).barrier; }
 
+  // For collectives, zero at first; see Transport.
+  std::byte* collective_blocks(uint32_t node_rank) const noexcept {
+    return base_ + layout_.collectives(node_rank);
+  }
+
   RingControl& control(uint32_t from, uint32_t to, Lane lane) const noexcept {
     return *at<RingControl>(layout_.control(from, to, lane));
   }
@@ -52,6 +57,8 @@ class NodeMemory {
     return base_ + layout_.cell(from, lane, index);
   }
 
+  // Reserves a block; called by the rank that it belongs to before the other ranks learn of it.
+  Status reserve_collective_block(uint32_t node_rank, uint32_t block) noexcept;
   // Reserves a ring; called by its writer before first use.
   Status reserve_ring(uint32_t from, uint32_t to, Lane lane) noexcept;
   // Reserves the chunk that `cell` belongs to, and the receipts; called by the sender.
