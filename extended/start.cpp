@@ -8,8 +8,8 @@
 namespace hydrant {
 
 Status start_extended() noexcept {
-  const Status status = start_barriers();
-  start_collectives();
+  Status status = start_barriers();
+  if (status == Status::kOk) status = start_collectives();
   return status == Status::kOk ? start_rma() : status;
 }
 

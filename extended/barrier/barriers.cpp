@@ -173,7 +173,8 @@ struct Choice {
   Kind kind = Kind::kShm;
   uint32_t radix = 0;
   uint32_t strict = 0;
-  uint32_t nodes = 0;  // RDMADISSEM: number of nodes
+  uint32_t nodes = 0;      // RDMADISSEM: number of nodes
+  uint32_t has_lines = 0;  // small collectives on a node use lines
 };
 constexpr const char* kChoiceKey = "barrier";
 constexpr uint64_t kChoiceWaitNs = 30'000'000'000;
@@ -196,7 +197,8 @@ Status start_barriers() noexcept {
   my_choice = {.kind = kind,
                .radix = kind == Kind::kShm ? radix_of_job() : 0,
                .strict = strict ? 1u : 0u,
-               .nodes = kind == Kind::kRdma ? BarrierSharedMemory::nodes() : 0};
+               .nodes = kind == Kind::kRdma ? BarrierSharedMemory::nodes() : 0,
+               .has_lines = knob_choice(JobKnob::kCollNode) == "lines" ? 1u : 0u};
   // Published before the first collective step, so that a rank with different settings detects it.
   if (the_job.rank() == 0 && the_job.size() > 1) {
     const Status put = the_job.bootstrap->put(kChoiceKey, std::as_bytes(std::span(&my_choice, 1)));
@@ -237,6 +239,11 @@ Status agree_with_first() noexcept {
                 "the entry '%s' of rank 0 in the job's store has an unexpected size of %zu bytes",
                 kChoiceKey, bytes);
   if (std::memcmp(&theirs, &my_choice, sizeof theirs) == 0) return Status::kOk;
+  if (theirs.has_lines != my_choice.has_lines)
+    return fail(Status::kBadArg,
+                "HYDRANT_COLL_NODE of rank %u differs from that of rank 0: it has to be the same "
+                "on all ranks",
+                the_job.rank());
   return fail(Status::kBadArg,
               "the barrier of rank 0 is %s (radix %u, strict %u, %u nodes), and that of rank %u is "
               "%s (%u, %u, %u): GASNET_BARRIER, HYDRANT_BARRIER_RADIX, HYDRANT_BARRIER_STRICT "

@@ -9,6 +9,7 @@
 #include "extended/collective/check_collective.hpp"
 #include "extended/collective/collective_messages.hpp"
 #include "extended/collective/collectives.hpp"
+#include "extended/collective/node/node_team.hpp"
 #include "extended/collective/operations.hpp"
 #include "extended/collective/schedules.hpp"
 #include "extended/team/team.hpp"
@@ -26,6 +27,15 @@ void check_memory(const void* memory, size_t bytes, const char* what, const char
 }
 
 Member member(const TeamMembers& team) noexcept { return {team.rank, team.size}; }
+
+// The team's lines, for data that fit into one. The same answer on all members.
+NodeTeam* lines_for(gex_TM_t tm, size_t bytes) noexcept {
+  return bytes <= TeamLines::kMaxBytes ? node_team_of(tm) : nullptr;
+}
+const std::byte* bytes_at(const void* memory) noexcept {
+  return static_cast<const std::byte*>(memory);
+}
+std::byte* bytes_at(void* memory) noexcept { return static_cast<std::byte*>(memory); }
 
 gex_Event_t start(gex_TM_t tm, const TeamMembers& team, const OperationArguments& arguments,
                   Schedule schedule) noexcept {
@@ -87,10 +97,17 @@ Schedule choose_gather_all(Member me, size_t bytes) noexcept {
   return bytes > eager_bytes() ? gather_all_flat(me, bytes) : gather_all_rounds(me, bytes);
 }
 
-void start_collectives() noexcept { start_collective_messages(); }
+Status start_collectives() noexcept {
+  start_collective_messages();
+  return start_node_teams();
+}
 
 gex_Event_t start_team_barrier(gex_TM_t tm, const char* call) noexcept {
   const TeamMembers team = check_collective(tm, call);
+  if (NodeTeam* lines = lines_for(tm, 0); lines != nullptr) {
+    return lines->start({.kind = LineOperations::Kind::kBarrier,
+                         .signature = signature_of(CollectiveKind::kBarrier)});
+  }
   Schedule schedule;
   add_barrier(schedule, member(team), 0);
   return start(
@@ -117,6 +134,14 @@ gex_Event_t gex_Coll_BroadcastNB(gex_TM_t tm, gex_Rank_t root, void* dest, const
       .signature = signature_of(CollectiveKind::kBroadcast, root, bytes),
       .source = source,
       .dest = dest};
+  if (NodeTeam* lines = lines_for(tm, bytes); lines != nullptr) {
+    return lines->start({.kind = LineOperations::Kind::kBroadcast,
+                         .root = root,
+                         .source = bytes_at(source),
+                         .dest = bytes_at(dest),
+                         .bytes = bytes,
+                         .signature = arguments.signature});
+  }
   return start(tm, team, arguments, choose_broadcast(member(team), root, bytes));
 }
 
@@ -136,6 +161,15 @@ gex_Event_t gex_Coll_ReduceToOneNB(gex_TM_t tm, gex_Rank_t root, void* dest, con
   const size_t bytes = check_reduction(reduce, &arguments.reduction, kCall);
   check_memory(source, bytes, "src", kCall);
   if (root == team.rank) check_memory(dest, bytes, "dst", kCall);
+  if (NodeTeam* lines = lines_for(tm, bytes); lines != nullptr) {
+    return lines->start({.kind = LineOperations::Kind::kReduceToOne,
+                         .root = root,
+                         .source = bytes_at(source),
+                         .dest = bytes_at(dest),
+                         .bytes = bytes,
+                         .signature = arguments.signature,
+                         .reduction = arguments.reduction});
+  }
   return start(tm, team, arguments, reduce_tree(member(team), root, unit, count));
 }
 
@@ -154,6 +188,14 @@ gex_Event_t gex_Coll_ReduceToAllNB(gex_TM_t tm, void* dest, const void* source, 
   const size_t bytes = check_reduction(reduce, &arguments.reduction, kCall);
   check_memory(source, bytes, "src", kCall);
   check_memory(dest, bytes, "dst", kCall);
+  if (NodeTeam* lines = lines_for(tm, bytes); lines != nullptr) {
+    return lines->start({.kind = LineOperations::Kind::kReduceToAll,
+                         .source = bytes_at(source),
+                         .dest = bytes_at(dest),
+                         .bytes = bytes,
+                         .signature = arguments.signature,
+                         .reduction = arguments.reduction});
+  }
   // Below it the number of exchanges counts, above it their bytes.
   constexpr size_t kHalvingBytes = 16384;
   Schedule schedule = bytes >= kHalvingBytes && count >= team.size

@@ -58,6 +58,22 @@ uint32_t signature_of(CollectiveKind kind, uint64_t argument1, uint64_t argument
   return static_cast<uint32_t>(kind) | static_cast<uint32_t>(hash) << kKindBits;
 }
 
+void refuse_disagreement(uint32_t mine, uint32_t theirs, Rank jobrank) noexcept {
+  const char* call = collective_name(mine);
+  const char* other = collective_name(theirs);
+  if (call == other)
+    fatal(
+        "%s: the arguments of rank %u of the job differ from those of rank %u in their root, "
+        "length, type or "
+        "operation: all members of a team have to pass the same",
+        call, jobrank, job().rank());
+  fatal(
+      "%s: rank %u of the job calls %s in its place: all members of a team have to make the same "
+      "calls in the "
+      "same order",
+      call, jobrank, other);
+}
+
 Operation::Operation(const TeamMembers& team, uint32_t number, const OperationArguments& arguments,
                      Schedule schedule) noexcept
     : team_(team), number_(number), arguments_(arguments), schedule_(std::move(schedule)) {
@@ -182,21 +198,8 @@ bool Operation::get_announced(const Step& step) noexcept {
 }
 
 void Operation::check_signature(const Arrival& arrival) const noexcept {
-  if (arrival.signature == arguments_.signature) [[likely]]
-    return;
-  const char* mine = collective_name(arguments_.signature);
-  const char* theirs = collective_name(arrival.signature);
-  if (mine == theirs)
-    fatal(
-        "%s: the arguments of rank %u of the job differ from those of rank %u in their root, "
-        "length, type or "
-        "operation: all members of a team have to pass the same",
-        mine, arrival.from, job().rank());
-  fatal(
-      "%s: rank %u of the job calls %s as this team's collective number %u: all members of a team "
-      "have to make "
-      "the same calls in the same order",
-      mine, arrival.from, theirs, number_ + 1);
+  if (arrival.signature != arguments_.signature) [[unlikely]]
+    refuse_disagreement(arguments_.signature, arrival.signature, arrival.from);
 }
 
 bool Operation::may_overwrite(const std::byte* to, size_t bytes) noexcept {

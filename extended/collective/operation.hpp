@@ -49,6 +49,9 @@ const char* collective_name(uint32_t signature) noexcept;
 uint32_t signature_of(CollectiveKind kind, uint64_t argument1 = 0, uint64_t argument2 = 0,
                       uint64_t argument3 = 0) noexcept;
 
+// Ends the job with a text: a member makes another call, or passes other arguments.
+[[noreturn]] void refuse_disagreement(uint32_t mine, uint32_t theirs, Rank jobrank) noexcept;
+
 struct OperationArguments {
   CollectiveKind kind = CollectiveKind::kBarrier;
   uint32_t signature = 0;

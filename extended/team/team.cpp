@@ -72,6 +72,10 @@ TeamMembers members_of(gex_TM_t tm) noexcept {
   return static_cast<const Team*>(tm)->members();
 }
 
+NodeTeam* node_team_of(gex_TM_t tm) noexcept {
+  return tm == &hydrant_world ? NodeTeam::of_world() : static_cast<const Team*>(tm)->node.get();
+}
+
 uint32_t next_collective(gex_TM_t tm) noexcept {
   std::atomic<uint32_t>& count =
       tm == &hydrant_world ? world_collectives : static_cast<Team*>(tm)->collectives_;

@@ -75,10 +75,12 @@ std::unique_ptr<Rank[]> new_ranks(Rank size, const char* call) noexcept {
 }
 
 Team* make_team(uint64_t id, gex_TM_t parent, Rank my_rank, std::unique_ptr<Rank[]> jobranks,
-                Rank size, const gex_Memvec_t& scratch, const char* call) noexcept {
+                Rank size, const NodeTeamOffer& mine, const NodeTeamOffer& all,
+                const gex_Memvec_t& scratch, const char* call) noexcept {
   std::unique_ptr<Team> team = Team::make(id, parent->ep, my_rank, std::move(jobranks), size);
   if (team == nullptr) fatal("%s: no memory for a team of %u ranks", call, size);
   team->scratch = scratch;
+  team->node = NodeTeam::make(team->members(), mine, all);
   return live_teams().add(std::move(team), call);
 }
 
@@ -89,6 +91,7 @@ struct SplitVote {
   int32_t key = 0;
   uint32_t joins = 0;
   uint32_t count = 0;  // calls_made
+  NodeTeamOffer offer;
 };
 
 Team* make_split_team(gex_TM_t parent, const SplitVote* votes, const SplitVote& mine,
@@ -101,8 +104,11 @@ Team* make_split_team(gex_TM_t parent, const SplitVote* votes, const SplitVote& 
   for (Rank rank = 0; rank < members.size; ++rank) size += is_member(rank) ? 1 : 0;
   std::unique_ptr<Rank[]> ranks = new_ranks(size, call);
   Rank next = 0;
+  NodeTeamOffer offers = mine.offer;
   for (Rank rank = 0; rank < members.size; ++rank) {
-    if (is_member(rank)) ranks[next++] = rank;
+    if (!is_member(rank)) continue;
+    ranks[next++] = rank;
+    offers = offers.with(votes[rank].offer);
   }
   // Without std::stable_sort, which allocates.
   std::sort(ranks.get(), ranks.get() + size, [&](Rank a, Rank b) {
@@ -113,7 +119,7 @@ Team* make_split_team(gex_TM_t parent, const SplitVote* votes, const SplitVote& 
       static_cast<Rank>(std::find(ranks.get(), ranks.get() + size, members.rank) - ranks.get());
   for (Rank rank = 0; rank < size; ++rank) ranks[rank] = members.jobrank(ranks[rank]);
   const uint64_t id = team_id(ranks[0], votes[first].count);
-  return make_team(id, parent, my_rank, std::move(ranks), size, scratch, call);
+  return make_team(id, parent, my_rank, std::move(ranks), size, mine.offer, offers, scratch, call);
 }
 
 // ---- create ----
@@ -122,6 +128,7 @@ struct CreateVote {
   uint64_t members = 0;  // hash of the list of members; 0: the caller makes no team
   uint32_t count = 0;    // calls_made
   uint32_t scratch_kind = 0;
+  NodeTeamOffer offer;
 };
 
 constexpr gex_Flags_t kScratchKinds = GEX_FLAG_TM_SYMMETRIC_SCRATCH | GEX_FLAG_TM_LOCAL_SCRATCH |
@@ -201,10 +208,14 @@ size_t gex_TM_Split(gex_TM_t* new_tm_p, gex_TM_t parent, int color, int key, voi
   const SplitVote mine = {.color = color,
                           .key = key,
                           .joins = new_tm_p != nullptr ? 1u : 0u,
-                          .count = calls_made.fetch_add(1, std::memory_order_relaxed)};
+                          .count = calls_made.fetch_add(1, std::memory_order_relaxed),
+                          .offer = NodeTeam::offer()};
   const std::unique_ptr<SplitVote[]> votes =
       gather_values(parent, CollectiveKind::kSplit, mine, kCall);
-  if (new_tm_p == nullptr) return 0;
+  if (new_tm_p == nullptr) {
+    NodeTeam::withdraw(mine.offer);
+    return 0;
+  }
   gex_Memvec_t scratch = {};
   if (grants) scratch = {.gex_addr = scratch_addr, .gex_len = scratch_bytes};
   *new_tm_p = make_split_team(parent, votes.get(), mine, scratch, kCall);
@@ -228,14 +239,18 @@ size_t gex_TM_Create(gex_TM_t* new_tms, size_t num_new_tms, gex_TM_t parent,
   const CreateArguments arguments = {args, numargs, scratch_addrs, scratch_bytes, flags};
   std::unique_ptr<Rank[]> ranks;
   CreateVote mine = {.count = calls_made.fetch_add(1, std::memory_order_relaxed),
-                     .scratch_kind = kind};
+                     .scratch_kind = kind,
+                     .offer = NodeTeam::offer()};
   if (numargs != 0) {
     ranks = jobranks_of(parent, arguments, kCall);
     mine.members = hash_of(ranks.get(), numargs);
   }
   const std::unique_ptr<CreateVote[]> votes =
       gather_values(parent, CollectiveKind::kCreate, mine, kCall);
-  if (numargs == 0) return 0;
+  if (numargs == 0) {
+    NodeTeam::withdraw(mine.offer);
+    return 0;
+  }
   const auto size = static_cast<Rank>(numargs);
   const Rank* found = std::find(ranks.get(), ranks.get() + size, job().rank());
   const auto my_rank = static_cast<Rank>(found - ranks.get());
@@ -243,13 +258,18 @@ size_t gex_TM_Create(gex_TM_t* new_tms, size_t num_new_tms, gex_TM_t parent,
   if (num_new_tms != (is_member ? 1u : 0u) || (is_member && new_tms == nullptr))
     fatal("%s: num_new_tms is %zu, and args names %u endpoints of this rank", kCall, num_new_tms,
           is_member ? 1u : 0u);
-  if (!is_member) return 0;
+  if (!is_member) {
+    NodeTeam::withdraw(mine.offer);
+    return 0;
+  }
+  NodeTeamOffer offers = mine.offer;
   for (Rank rank = 0; rank < size; ++rank) {
     const Rank in_parent = gex_TM_TranslateJobrankToRank(parent, ranks[rank]);
     if (in_parent == GEX_RANK_INVALID)
       fatal("%s: args names rank %u of the job, which is not in the parent team", kCall,
             ranks[rank]);
     const CreateVote& vote = votes[in_parent];
+    offers = offers.with(vote.offer);
     if (vote.members != mine.members || vote.scratch_kind != mine.scratch_kind)
       fatal(
           "%s: rank %u of the job passes other args or another kind of scratch memory than rank "
@@ -260,7 +280,8 @@ size_t gex_TM_Create(gex_TM_t* new_tms, size_t num_new_tms, gex_TM_t parent,
   const uint64_t id =
       team_id(ranks[0], votes[gex_TM_TranslateJobrankToRank(parent, ranks[0])].count);
   const gex_Memvec_t scratch = scratch_of(parent, arguments, my_rank, kCall);
-  Team* made = make_team(id, parent, my_rank, std::move(ranks), size, scratch, kCall);
+  Team* made =
+      make_team(id, parent, my_rank, std::move(ranks), size, mine.offer, offers, scratch, kCall);
   new_tms[0] = made;
   if ((flags & GEX_FLAG_TM_LOCAL_SCRATCH) != 0) gex_Coll_BarrierBlocking(made, 0);
   return 0;

@@ -147,6 +147,15 @@ constexpr std::array<KnobInfo, at(JobKnob::kEnd)> kRows = {{
      .effect = "SHM barriers: ranks that meet in each round, the same on all ranks; the number of "
                "ranks gives one round, 0 chooses.",
      .max = 1024},
+    {.index = at(JobKnob::kCollNode),
+     .name = "HYDRANT_COLL_NODE",
+     .type = KnobType::kChoice,
+     .unit = "",
+     .default_text = "lines",
+     .effect =
+         "Small collectives of a team on one node: lines, which all members read; or messages, as "
+         "between nodes. The same on all ranks.",
+     .choices = "lines|messages"},
     {.index = at(JobKnob::kJobWaitWarn),
      .name = "HYDRANT_WAIT_WARN",
      .type = KnobType::kDuration,

@@ -25,6 +25,7 @@ enum class JobKnob : uint32_t {
   kBarrier,
   kBarrierStrict,
   kBarrierRadix,
+  kCollNode,
   kJobWaitWarn,
   kPath,
   kPutInMoveMax,

@@ -38,6 +38,7 @@ class TeamsJobs(unittest.TestCase):
         for client in CLIENTS:
             for ranks in (1, 2, 3, 4, 5):
                 self.holds(client, ranks, "random", 12)
+                self.holds(client, ranks, "random", 6, HYDRANT_COLL_NODE="messages")
 
     def test_every_path_of_data(self):
         for path in ("am", "am_medium", "am_long"):
@@ -75,6 +76,13 @@ class TeamsJobs(unittest.TestCase):
             status, output = run_job(client, 2, what, "1", seconds=SECONDS)
             self.assertNotEqual(status, 0)
             self.assertIn(text, output)
+
+    @unittest.skipIf(over.OVER, "the setting is of one node")
+    def test_ranks_with_another_setting_end_the_job(self):
+        status, output = run_job(CLIENTS[0], 2, "random", "1", seconds=SECONDS,
+                                 by_rank='[ $HYDRANT_JOB_RANK = 1 ] && export HYDRANT_COLL_NODE=messages;')
+        self.assertNotEqual(status, 0)
+        self.assertIn("HYDRANT_COLL_NODE of rank 1 differs", output)
 
     def test_a_rank_that_dies_ends_the_job(self):
         status, output = run_job(CLIENTS[0], 3, "killed", "1", seconds=SECONDS)

@@ -1,0 +1,306 @@
+// Gives LineOperations its memory, events and progress. collective_calls.cpp starts small collectives here;
+// team_calls.cpp makes node teams with the teams.
+#include "extended/collective/node/node_team.hpp"
+
+#include "am/job/job.hpp"
+#include "firehose/base/log.hpp"
+#include "firehose/base/thread.hpp"
+#include "rdma/config/job_knobs.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <immintrin.h>
+#include <new>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+namespace hydrant {
+
+static_assert(sizeof(TeamLines) == Transport::kCollectiveBytes);
+
+class NodeTeam::Guard {
+ public:
+  explicit Guard(NodeTeam& team) noexcept : team_(team) {
+    if (!team.threaded_) return;
+    while (team.busy_.exchange(true, std::memory_order_acquire)) _mm_pause();
+  }
+  ~Guard() {
+    if (team_.threaded_) team_.busy_.store(false, std::memory_order_release);
+  }
+  Guard(const Guard&) = delete;
+  Guard& operator=(const Guard&) = delete;
+
+ private:
+  NodeTeam& team_;
+};
+
+namespace {
+
+// With more members readers of a line delay each other; when ranks outnumber processors, the number of
+// switches counts.
+constexpr Rank kMaxFlat = 8;
+
+bool is_flat(Rank size) noexcept {
+  const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+  return size <= kMaxFlat || (processors > 0 && static_cast<long>(size) > processors);
+}
+
+bool uses_lines() noexcept { return knob_choice(JobKnob::kCollNode) == "lines"; }
+
+}  // namespace
+
+NodeTeamOffer NodeTeamOffer::with(const NodeTeamOffer& other) const noexcept {
+  return {.blocks = blocks & other.blocks, .base = std::max(base, other.base)};
+}
+
+// The blocks of this rank, and the teams that have operations under way.
+class NodeTeams {
+ public:
+  NodeTeamOffer offer() noexcept HYDRANT_EXCLUDES(mu_) {
+    const MutexLock lock(mu_);
+    reap_locked();
+    Transport* transport = job().transport.get();
+    if (transport == nullptr || !uses_lines()) return {};
+    // A few more than one: members may have different blocks in use.
+    constexpr int kOffered = 4;
+    NodeTeamOffer offered{.blocks = 0, .base = last_number_};
+    while (std::popcount(offered.blocks) < kOffered && ~used_ != 0) {
+      // Reserved ones first.
+      const uint64_t free = (~used_ & reserved_) != 0 ? ~used_ & reserved_ : ~used_;
+      const auto block = static_cast<uint32_t>(std::countr_zero(free));
+      const uint64_t bit = uint64_t{1} << block;
+      if ((reserved_ & bit) == 0 && transport->reserve_collective_block(block) != Status::kOk)
+        break;
+      reserved_ |= bit;
+      used_ |= bit;
+      offered.blocks |= bit;
+    }
+    return offered;
+  }
+  void withdraw(uint64_t blocks) noexcept HYDRANT_EXCLUDES(mu_) {
+    const MutexLock lock(mu_);
+    used_ &= ~blocks;
+  }
+  // Frees the block once all members have completed the operations.
+  void give_back(uint32_t block, std::unique_ptr<LineOperations> operations) noexcept
+      HYDRANT_EXCLUDES(mu_) {
+    const MutexLock lock(mu_);
+    last_number_ = std::max(last_number_, operations->last_number());
+    retired_[block] = std::move(operations);
+    reap_locked();
+  }
+
+  void add(NodeTeam& team) noexcept HYDRANT_EXCLUDES(mu_) {
+    const MutexLock lock(mu_);
+    if (team.is_active_.load(std::memory_order_relaxed)) return;
+    team.is_active_.store(true, std::memory_order_relaxed);
+    team.next_active_ = active_;
+    active_ = &team;
+    job().progress.add(make_progress, this);
+  }
+  void remove(NodeTeam& team) noexcept HYDRANT_EXCLUDES(mu_) {
+    const MutexLock lock(mu_);
+    if (!team.is_active_.load(std::memory_order_relaxed)) return;
+    NodeTeam** link = &active_;
+    while (*link != &team) link = &(*link)->next_active_;
+    *link = team.next_active_;
+    team.is_active_.store(false, std::memory_order_relaxed);
+    if (active_ == nullptr) job().progress.remove(make_progress, this);
+  }
+
+  // Constructed at the first use, after the job is wired.
+  NodeTeam* world() noexcept {
+    if (!world_is_known_.load(std::memory_order_acquire)) make_world();
+    return world_.get();
+  }
+
+ private:
+  static uint32_t make_progress(void* self) noexcept {
+    auto& all = *static_cast<NodeTeams*>(self);
+    if (!all.mu_.try_lock()) return 0;
+    uint32_t completed = 0;
+    for (NodeTeam** link = &all.active_; *link != nullptr;) {
+      NodeTeam& team = **link;
+      const NodeTeam::Guard guard(team);
+      completed += team.operations_->advance();
+      if (team.pending_ != 0) {
+        link = &team.next_active_;
+        continue;
+      }
+      // start() enters the team again.
+      *link = team.next_active_;
+      team.is_active_.store(false, std::memory_order_relaxed);
+    }
+    if (all.active_ == nullptr) job().progress.remove(make_progress, self);
+    all.mu_.unlock();
+    return completed;
+  }
+  void reap_locked() noexcept HYDRANT_REQUIRES(mu_) {
+    for (uint32_t block = 0; block < Transport::kCollectiveBlocks; ++block) {
+      if (retired_[block] == nullptr || !retired_[block]->all_done()) continue;
+      retired_[block].reset();
+      used_ &= ~(uint64_t{1} << block);
+    }
+  }
+  void make_world() noexcept HYDRANT_EXCLUDES(making_mu_) {
+    const MutexLock lock(making_mu_);
+    if (world_is_known_.load(std::memory_order_relaxed)) return;
+    if (job().transport != nullptr && uses_lines()) {
+      // Block 0 is set aside from the start.
+      constexpr NodeTeamOffer kFirst{.blocks = 1, .base = 0};
+      const TeamMembers all = {
+          .id = 0, .rank = job().rank(), .size = job().size(), .jobranks = nullptr};
+      world_ = NodeTeam::make(all, kFirst, kFirst);
+    }
+    world_is_known_.store(true, std::memory_order_release);
+  }
+
+  Mutex mu_;
+  uint64_t used_ HYDRANT_GUARDED_BY(mu_) = 1;  // block 0 is the primordial team's
+  uint64_t reserved_ HYDRANT_GUARDED_BY(mu_) = 1;
+  uint64_t last_number_ HYDRANT_GUARDED_BY(mu_) = 0;
+  std::unique_ptr<LineOperations> retired_[Transport::kCollectiveBlocks] HYDRANT_GUARDED_BY(mu_);
+  NodeTeam* active_ HYDRANT_GUARDED_BY(mu_) = nullptr;
+
+  Mutex making_mu_;
+  std::atomic<bool> world_is_known_{false};
+  std::unique_ptr<NodeTeam> world_;
+};
+
+namespace {
+
+NodeTeams& node_teams() noexcept {
+  // Lives as long as the process, because threads may be using it at process exit.
+  alignas(NodeTeams) static std::byte place[sizeof(NodeTeams)];
+  static NodeTeams* const all = new (place) NodeTeams;
+  return *all;
+}
+
+NodeTeam& team_of(const hydrant_event& event) noexcept {
+  return *static_cast<NodeTeam*>(event.object);
+}
+LineOperations::Pending& pending_of(const hydrant_event& event) noexcept {
+  return *reinterpret_cast<LineOperations::Pending*>(event.number);
+}
+
+}  // namespace
+
+Status start_node_teams() noexcept {
+  Transport* transport = job().transport.get();
+  if (transport == nullptr || transport->collective_blocks(job().rank()) == nullptr)
+    return Status::kOk;
+  return transport->reserve_collective_block(0);
+}
+
+NodeTeamOffer NodeTeam::offer() noexcept { return node_teams().offer(); }
+void NodeTeam::withdraw(const NodeTeamOffer& mine) noexcept { node_teams().withdraw(mine.blocks); }
+NodeTeam* NodeTeam::of_world() noexcept { return node_teams().world(); }
+
+NodeTeam::NodeTeam(const TeamMembers& members, uint32_t block, uint64_t base) noexcept
+    : members_(members), block_(block), threaded_(!job().single_threaded) {
+  const Transport& transport = *job().transport;
+  LineOperations::Config config = {.rank = members.rank,
+                                   .members = {},
+                                   .base = base,
+                                   .wake = wake,
+                                   .jobrank = jobrank,
+                                   .context = this};
+  for (Rank member = 0; member < members.size; ++member) {
+    std::byte* blocks = transport.collective_blocks(members.jobrank(member));
+    config.members.push_back(
+        static_cast<TeamLines*>(static_cast<void*>(blocks + size_t{block} * sizeof(TeamLines))));
+  }
+  operations_.reset(new (std::nothrow) LineOperations(std::move(config)));
+}
+
+std::unique_ptr<NodeTeam> NodeTeam::make(const TeamMembers& members, const NodeTeamOffer& mine,
+                                         const NodeTeamOffer& all) noexcept {
+  const Transport* transport = job().transport.get();
+  bool is_shared = transport != nullptr && all.blocks != 0 && is_flat(members.size);
+  for (Rank member = 0; is_shared && member < members.size; ++member)
+    is_shared = transport->collective_blocks(members.jobrank(member)) != nullptr;
+  if (!is_shared) {
+    withdraw(mine);
+    return nullptr;
+  }
+  const auto block = static_cast<uint32_t>(std::countr_zero(all.blocks));
+  node_teams().withdraw(mine.blocks & ~(uint64_t{1} << block));
+  std::unique_ptr<NodeTeam> made(new (std::nothrow) NodeTeam(members, block, all.base));
+  if (made == nullptr || made->operations_ == nullptr)
+    fatal("no memory for the collectives of a team of %u ranks", members.size);
+  return made;
+}
+
+NodeTeam::~NodeTeam() {
+  node_teams().remove(*this);
+  node_teams().give_back(block_, std::move(operations_));
+}
+
+void NodeTeam::wake(void* self, Rank member) noexcept {
+  const auto& team = *static_cast<const NodeTeam*>(self);
+  job().transport->wake_peer(team.members_.jobrank(member));
+}
+
+Rank NodeTeam::jobrank(void* self, Rank member) noexcept {
+  return static_cast<const NodeTeam*>(self)->members_.jobrank(member);
+}
+
+gex_Event_t NodeTeam::start(const LineOperations::Call& call) noexcept {
+  LineOperations::Pending* pending = nullptr;
+  {
+    const Guard guard(*this);
+    if (!operations_->start(call, &pending))
+      fatal("%s: no memory for an operation: free memory, or raise ulimit -v",
+            collective_name(call.signature));
+    if (pending == nullptr) return GEX_EVENT_INVALID;
+    ++pending_;
+  }
+  hydrant_event* event = take_event();
+  if (event == nullptr)
+    fatal("%s: no memory for an event: free memory, or raise ulimit -v",
+          collective_name(call.signature));
+  event->is_done = event_is_done;
+  event->is_ready = event_is_ready;
+  event->wait_target = event_wait_target;
+  event->log_pending = log_pending_event;
+  event->object = this;
+  event->number = reinterpret_cast<uintptr_t>(pending);
+  if (!is_active_.load(std::memory_order_relaxed)) node_teams().add(*this);
+  return event;
+}
+
+bool NodeTeam::event_is_done(hydrant_event& event) noexcept {
+  NodeTeam& team = team_of(event);
+  LineOperations::Pending& pending = pending_of(event);
+  const Guard guard(team);
+  if (!pending.is_done) (void)team.operations_->advance();
+  if (!pending.is_done) return false;
+  team.operations_->release(&pending);
+  --team.pending_;
+  return true;
+}
+
+bool NodeTeam::event_is_ready(const hydrant_event& event) noexcept {
+  NodeTeam& team = team_of(event);
+  const Guard guard(team);
+  return team.operations_->is_ready(pending_of(event));
+}
+
+WaitTarget NodeTeam::event_wait_target(const hydrant_event& event) noexcept {
+  NodeTeam& team = team_of(event);
+  const Guard guard(team);
+  return team.operations_->wait_target(pending_of(event));
+}
+
+void NodeTeam::log_pending_event(const hydrant_event& event) {
+  NodeTeam& team = team_of(event);
+  const Guard guard(team);
+  const LineOperations::Pending& pending = pending_of(event);
+  const Rank missing = team.operations_->missing_member(pending);
+  log_warning(
+      "rank %u still waits in %s: rank %u has not called it, or has not completed earlier ones",
+      job().rank(), collective_name(pending.call.signature), team.members_.jobrank(missing));
+}
+
+}  // namespace hydrant

@@ -1,0 +1,76 @@
+// The small collectives of a team whose members share memory: blocks of memory, events and progress for
+// LineOperations.
+//
+// A block is the same index on all members. When a team is made, each member offers the blocks that are
+// free in its memory; the team takes the lowest that all have. A block of a destroyed team is free again
+// once all members have completed its operations.
+//
+// Threads: any.
+#pragma once
+
+#include "extended/collective/node/line_operations.hpp"
+#include "extended/collective/operation.hpp"
+#include "firehose/base/status.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <gasnet_fwd.h>
+#include <memory>
+
+namespace hydrant {
+
+// A rank's contribution to the making of a team.
+struct NodeTeamOffer {
+  uint64_t blocks = 0;  // bit i: block i is free, and reserved
+  uint64_t base = 0;    // the team's operations have higher numbers
+
+  NodeTeamOffer with(const NodeTeamOffer& other) const noexcept;
+};
+
+// Reserves the block of the primordial team. Called once, before the job is wired. Errors: kResource.
+Status start_node_teams() noexcept;
+
+class NodeTeam {
+ public:
+  // Sets blocks aside until make() or withdraw(): another thread may be making a team.
+  static NodeTeamOffer offer() noexcept;
+  static void withdraw(const NodeTeamOffer& mine) noexcept;
+  // `all` is the combination of all members' offers. Null if they share no memory or no block, or are so many
+  // that trees are faster.
+  static std::unique_ptr<NodeTeam> make(const TeamMembers& members, const NodeTeamOffer& mine,
+                                        const NodeTeamOffer& all) noexcept;
+  // That of the primordial team; null likewise.
+  static NodeTeam* of_world() noexcept;
+  ~NodeTeam();
+  NodeTeam(const NodeTeam&) = delete;
+  NodeTeam& operator=(const NodeTeam&) = delete;
+
+  // Starts an operation of at most TeamLines::kMaxBytes. The event is GEX_EVENT_INVALID if it is complete.
+  // Ends the job if there is no memory.
+  gex_Event_t start(const LineOperations::Call& call) noexcept;
+
+ private:
+  class Guard;
+  friend class NodeTeams;
+
+  NodeTeam(const TeamMembers& members, uint32_t block, uint64_t base) noexcept;
+
+  static bool event_is_done(hydrant_event& event) noexcept;
+  static bool event_is_ready(const hydrant_event& event) noexcept;
+  static WaitTarget event_wait_target(const hydrant_event& event) noexcept;
+  static void log_pending_event(const hydrant_event& event);
+  static void wake(void* self, Rank member) noexcept;
+  static Rank jobrank(void* self, Rank member) noexcept;
+
+  const TeamMembers members_;
+  const uint32_t block_;
+  const bool threaded_;
+  std::atomic<bool> busy_{false};  // threaded_: lock of operations_
+  std::unique_ptr<LineOperations> operations_;
+  uint32_t pending_ = 0;             // under the lock
+  NodeTeam* next_active_ = nullptr;  // list of NodeTeams
+  // Written under NodeTeams' mutex and the lock; relaxed.
+  std::atomic<bool> is_active_{false};
+};
+
+}  // namespace hydrant
