@@ -26,9 +26,9 @@
  *
  * Objects of verbs: the registrar creates memory regions alone. A domain destroys its regions at the
  * latest in hydrant_domain_destroy(); only then can the client destroy its protection domain
- * (ibv_dealloc_pd() returns EBUSY before). Release a pin only when the work requests that use its keys
- * have completed. Several domains may use one protection domain, and a process may have domains over
- * several devices.
+ * (ibv_dealloc_pd() returns EBUSY while it has regions). Release a pin only when the work requests that
+ * use its keys have completed. Several domains may use one protection domain, and a process may have
+ * domains over several devices.
  *
  * Limits: each page of each registration is charged to RLIMIT_MEMLOCK of the process (CAP_IPC_LOCK lifts
  * it). The registrar reads that limit and the device's when it is created; a domain's default budget
@@ -41,6 +41,11 @@
  * that does not copy pinned pages at a fork, the registrar sets HYDRANT_REGISTRAR_UNPIN_BEFORE_RELEASE.
  * Call ibv_fork_init() before the registrar is created. In the child of a fork pins are BROKEN if the
  * client gave the protection domain; a registrar that opened its device opens it again.
+ *
+ * Descriptors: of a protection domain that the client gave, the registrar reads the context, and compares
+ * the command descriptor by device and inode before each call: pins are BROKEN if the program has closed
+ * it. A device that the registrar opened has descriptors of the library's, whose signal (F_SETSIG) is a
+ * mark.
  *
  * Threads: every function from any thread at any time unless it says otherwise; none is async-signal-safe.
  * C99 and C++. Includes no header of verbs: include <infiniband/verbs.h> for the types of the fields.

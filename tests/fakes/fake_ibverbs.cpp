@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 // The header wraps these in macros or gives them inline forms; the fakes define the functions themselves.
@@ -242,7 +243,8 @@ ibv_context* ibv_open_device(ibv_device* device) {
   ibv_context* context = &fake->verbs.context;
   context->device = device;
   context->abi_compat = __VERBS_ABI_IS_EXTENDED;
-  context->cmd_fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  context->cmd_fd =
+      memfd_create("command file of a fake device", MFD_CLOEXEC);  // has its own inode
   context->async_fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
   fill_operations(&fake->verbs);
   w.contexts.insert(context);

@@ -19,14 +19,20 @@ class FileIdentity {
  public:
   constexpr FileIdentity() noexcept = default;
 
-  // Records the identity of `fd`, in place of any earlier record.
+  // Records the identity of `fd`, in place of any earlier record. Marks the open file, so only the library's
+  // own files may be noted.
   void note(int fd) noexcept {
+    note_file(fd);
+    mark_ = kFirstMark + static_cast<int>(inode_ % kMarks);
+    marked_ = known_ && fcntl(fd, F_SETSIG, mark_) == 0 && fcntl(fd, F_GETSIG) == mark_;
+  }
+  // The same without a mark: for files of the program, whose signal is the program's to set.
+  void note_file(int fd) noexcept {
     struct stat facts {};
     known_ = fstat(fd, &facts) == 0;
     device_ = facts.st_dev;
     inode_ = facts.st_ino;
-    mark_ = kFirstMark + static_cast<int>(inode_ % kMarks);
-    marked_ = known_ && fcntl(fd, F_SETSIG, mark_) == 0 && fcntl(fd, F_GETSIG) == mark_;
+    marked_ = false;
   }
   // The functions below return false if nothing was recorded. All are async-signal-safe.
 

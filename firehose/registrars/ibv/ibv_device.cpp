@@ -117,6 +117,16 @@ void DeviceDescriptors::close_in_child(const ibv_context& context) const noexcep
   if (events_.is(context.async_fd)) ::close(context.async_fd);
 }
 
+void CommandDescriptor::note(const ibv_context& context) noexcept {
+  commands_.note_file(context.cmd_fd);
+}
+
+bool CommandDescriptor::is_open(ibv_context* context) const noexcept {
+  // The transport's DeviceDescriptors may write it meanwhile.
+  const std::atomic_ref<int> fd(context->cmd_fd);
+  return commands_.is_file(fd.load(std::memory_order_relaxed));
+}
+
 Status device_is_closed(const char* name) noexcept {
   return fail(
       Status::kBroken,

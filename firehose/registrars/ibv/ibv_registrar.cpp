@@ -113,7 +113,7 @@ Status IbvRegistrar::create(ibv_pd* pd, std::unique_ptr<IbvRegistrar>* out,
   if (!made) return fail(Status::kResource, "no memory for a registrar");
   const Status status = made->read_traits(pd->context, options);
   if (status != Status::kOk) return status;
-  made->descriptors_.note(*pd->context);
+  made->borrowed_.note(*pd->context);
   made->pd_.store(pd, std::memory_order_release);
   *out = std::move(made);
   return Status::kOk;
@@ -188,22 +188,27 @@ void IbvRegistrar::keep_back(uint64_t bytes) noexcept {
   if (most != kUnlimited) most -= std::min(most, bytes);
 }
 
+// A client may have released a protection domain of its own before: it is read only for a registration, with
+// which the client cannot have released it.
 IbvRegistrar::~IbvRegistrar() {
   const MutexLock lock(mu_);
-  if (const ibv_pd* pd = protection_domain(); pd != nullptr)
-    (void)descriptors_.keep_ours(pd->context);
+  if (context_ != nullptr) (void)descriptors_.keep_ours(context_);
   for (ibv_mr* mr : implicit_) {
-    if (mr != nullptr && ibv_dereg_mr(mr) != 0) {
+    if (mr != nullptr && (!is_usable(mr->context) || ibv_dereg_mr(mr) != 0)) {
       log_warning("%s: an implicit registration could not be undone", device_name_);
     }
   }
   if (context_ != nullptr) close_ibv_device({context_, protection_domain()});
 }
 
+bool IbvRegistrar::is_usable(ibv_context* context) const noexcept {
+  return owns_device_ ? descriptors_.keep_ours(context) : borrowed_.is_open(context);
+}
+
 Status IbvRegistrar::current_pd(ibv_pd** pd) noexcept {
   *pd = protection_domain();
   if (*pd != nullptr) [[likely]] {
-    if (descriptors_.keep_ours((*pd)->context)) [[likely]]
+    if (is_usable((*pd)->context)) [[likely]]
       return Status::kOk;
     return device_is_closed(device_name_);
   }
@@ -314,7 +319,7 @@ UnpinResult IbvRegistrar::unpin(MemoryRange range, const std::byte* key) noexcep
         fail(Status::kBadArg, "a key that was imported or is implicit is not unpinned"));
     return UnpinResult::kBroken;
   }
-  if (!descriptors_.keep_ours(mr->context)) {
+  if (!is_usable(mr->context)) {
     static_cast<void>(device_is_closed(device_name_));
     return UnpinResult::kBroken;
   }

@@ -110,6 +110,8 @@ class IbvRegistrar final : public Registrar {
   Status current_pd(ibv_pd** pd) noexcept;
   // Whether the device supports `access` and a registration of this length.
   Status check_request(MemoryRange range, Access access) const noexcept;
+  // Whether the descriptors that libibverbs uses for `context` still are the device's.
+  bool is_usable(ibv_context* context) const noexcept;
   Status register_range(void* addr, size_t len, unsigned flags, ibv_mr** mr) noexcept;
 
   // Constant once the factory functions have returned.
@@ -119,8 +121,9 @@ class IbvRegistrar final : public Registrar {
   bool implicit_odp_ = false;
   // IBV_ACCESS_* of the options, part of every registration of host memory.
   unsigned option_flags_ = 0;
-  // Descriptors of the device; when a child opens the device again, they are written before pd_.
+  // Only if owns_device_; when a child opens the device again, they are written before pd_.
   DeviceDescriptors descriptors_;
+  CommandDescriptor borrowed_;  // only otherwise
   // Stored with release under mu_, and loaded with acquire by pins without it, so that they see a complete
   // object.
   std::atomic<ibv_pd*> pd_{nullptr};

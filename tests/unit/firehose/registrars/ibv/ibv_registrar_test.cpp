@@ -9,6 +9,7 @@
 #include <infiniband/verbs.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <fcntl.h>
 #include <memory>
@@ -170,6 +171,64 @@ TEST_F(IbvRegistrarTest, BorrowedDomainIsUsedAndNotFreed) {
   registrar_.reset();
   EXPECT_EQ(fake_verbs::live().pds, 1U);
   fake_verbs::close(context, pd);
+}
+
+// The client may read the device's events by a signal.
+TEST_F(IbvRegistrarTest, SignalsOfABorrowedContextStayTheClients) {
+  fake_verbs::add_device({});
+  ibv_context* context = fake_verbs::open_first();
+  ibv_pd* pd = fake_verbs::alloc_pd(context);
+  const int before = SIGRTMIN + 1;
+  ASSERT_EQ(fcntl(context->async_fd, F_SETSIG, before), 0);
+  ASSERT_EQ(IbvRegistrar::create(pd, &registrar_), Status::kOk);
+  EXPECT_EQ(fcntl(context->async_fd, F_GETSIG), before);
+  EXPECT_EQ(fcntl(context->cmd_fd, F_GETSIG), 0);
+  const int later = SIGRTMIN + 2;
+  ASSERT_EQ(fcntl(context->async_fd, F_SETSIG, later), 0);
+  ASSERT_EQ(fcntl(context->cmd_fd, F_SETSIG, later), 0);
+  Key key;
+  ASSERT_EQ(pin(kRange, Access::kLocalWrite, &key), Status::kOk) << last_error_text();
+  EXPECT_EQ(unpin(key), UnpinResult::kDone);
+  EXPECT_EQ(fcntl(context->async_fd, F_GETSIG), later);
+  registrar_.reset();
+  fake_verbs::close(context, pd);
+}
+
+TEST_F(IbvRegistrarTest, ClosedDescriptorOfABorrowedContextIsNoticedAndNotWritten) {
+  fake_verbs::add_device({});
+  ibv_context* context = fake_verbs::open_first();
+  ibv_pd* pd = fake_verbs::alloc_pd(context);
+  ASSERT_EQ(IbvRegistrar::create(pd, &registrar_), Status::kOk);
+  Key key;
+  ASSERT_EQ(pin(kRange, Access::kLocalWrite, &key), Status::kOk);
+  const int commands = context->cmd_fd;
+  const int saved = fcntl(commands, F_DUPFD_CLOEXEC, 0);
+  const int file = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  ASSERT_EQ(dup3(file, commands, O_CLOEXEC), commands);
+  const uint64_t calls = fake_verbs::calls(Call::kRegMr) + fake_verbs::calls(Call::kDeregMr);
+  Key other;
+  EXPECT_EQ(pin(kRange, Access::kLocalWrite, &other), Status::kBroken);
+  EXPECT_THAT(last_error_text(), HasSubstr("has closed its descriptors"));
+  EXPECT_EQ(unpin(key), UnpinResult::kBroken);
+  EXPECT_EQ(fake_verbs::calls(Call::kRegMr) + fake_verbs::calls(Call::kDeregMr), calls);
+  EXPECT_EQ(context->cmd_fd, commands);
+  // The client puts its descriptor back.
+  ASSERT_EQ(dup3(saved, commands, O_CLOEXEC), commands);
+  ::close(saved);
+  ::close(file);
+  EXPECT_EQ(unpin(key), UnpinResult::kDone) << last_error_text();
+  registrar_.reset();
+  fake_verbs::close(context, pd);
+}
+
+// A sanitizer sees a use of the released one.
+TEST_F(IbvRegistrarTest, BorrowedDomainWithoutRegistrationsMayBeReleasedFirst) {
+  fake_verbs::add_device({});
+  ibv_context* context = fake_verbs::open_first();
+  ibv_pd* pd = fake_verbs::alloc_pd(context);
+  ASSERT_EQ(IbvRegistrar::create(pd, &registrar_), Status::kOk);
+  fake_verbs::close(context, pd);
+  registrar_.reset();
 }
 
 TEST_F(IbvRegistrarTest, NullDomainIsABadArgument) {
