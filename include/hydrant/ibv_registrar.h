@@ -39,8 +39,9 @@
  *
  * Fork: while the fork protection of libibverbs is active (ibv_fork_init(), RDMAV_FORK_SAFE) on a kernel
  * that does not copy pinned pages at a fork, the registrar sets HYDRANT_REGISTRAR_UNPIN_BEFORE_RELEASE.
- * Call ibv_fork_init() before the registrar is created. In the child of a fork pins are BROKEN if the
- * client gave the protection domain; a registrar that opened its device opens it again.
+ * Call ibv_fork_init() before the registrar is created. In the child of a fork, with a domain or without,
+ * pins are BROKEN if the client gave the protection domain; a registrar that opened its device opens it
+ * again.
  *
  * Descriptors: of a protection domain that the client gave, the registrar reads the context, and compares
  * the command descriptor by device and inode before each call: pins are BROKEN if the program has closed
@@ -109,7 +110,7 @@ static inline void hydrant_ibv_options_init(hydrant_ibv_options_t* options) {
 /* Fills *registrar with a registrar over `pd`, which stays the client's and must outlive it. `options`
  * may be NULL.
  * Errors: BAD_ARG (pd or registrar is NULL, options are invalid); UNSUPPORTED (the device does not
- * answer, or lacks an option); RESOURCE (memory). *registrar is unchanged then. Cost: one query of the
+ * answer, or lacks an option); RESOURCE (memory; 256 registrars of a process are live). *registrar is unchanged then. Cost: one query of the
  * device, some microseconds. */
 HYDRANT_API int hydrant_ibv_registrar_create(struct ibv_pd* pd,
                                              const hydrant_ibv_options_t* options,
@@ -123,8 +124,9 @@ HYDRANT_API int hydrant_ibv_registrar_open(const char* device_name,
                                            hydrant_registrar_t* registrar);
 
 /* Destroys a registrar that no domain took over: after a failed hydrant_domain_create(), or without
- * one. A domain that was created destroys its registrar itself. Clears *registrar; without effect on a
- * cleared one. */
+ * one. A domain that was created needs its registrar, and destroys it itself at its end. Clears
+ * *registrar; without any other effect if the registrar was destroyed. No other call may use it meanwhile.
+ * In the child of a fork it leaves the parent's objects alone. */
 HYDRANT_API void hydrant_ibv_registrar_destroy(hydrant_registrar_t* registrar);
 
 /* The protection domain of a registrar that was created or opened here, and is not destroyed; NULL

@@ -5,6 +5,7 @@
 #include "firehose/base/cancellation.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/registrars/ibv/ibv_registrar.hpp"
+#include "firehose/registrars/ibv/registrar_handles.hpp"
 
 #include <infiniband/verbs.h>
 
@@ -23,6 +24,9 @@ using hydrant::last_error_text;
 using hydrant::MemoryRange;
 using hydrant::RegistrarTraits;
 using hydrant::Status;
+using hydrant::ibv_handles::add;
+using hydrant::ibv_handles::find;
+using hydrant::ibv_handles::remove;
 
 namespace {
 
@@ -41,47 +45,68 @@ int answer(Status status) noexcept {
   return static_cast<int>(status);
 }
 
-IbvRegistrar& self(void* user) noexcept { return *static_cast<IbvRegistrar*>(user); }
-
 // ---- the functions of the struct ----
 
+Status is_destroyed() noexcept {
+  return fail(Status::kBroken,
+              "the registrar over verbs was destroyed, by the end of another domain that it was "
+              "given to, or by hydrant_ibv_registrar_destroy(): make one for each domain");
+}
+
+// A protection domain of the parent of a fork is not a result of a registrar's functions.
+Status status_of_call(Status status) noexcept {
+  return status == Status::kNotInit ? Status::kBroken : status;
+}
+
 int pin(void* user, uintptr_t addr, size_t len, uint32_t access, void* key) {
-  const Status status =
-      self(user).pin({addr, len}, static_cast<Access>(access), static_cast<std::byte*>(key));
-  // A protection domain of the parent of a fork is not a result of the struct's pin().
-  return answer(status == Status::kNotInit ? Status::kBroken : status);
+  IbvRegistrar* const self = find(user);
+  if (self == nullptr) return answer(is_destroyed());
+  return answer(status_of_call(
+      self->pin({addr, len}, static_cast<Access>(access), static_cast<std::byte*>(key))));
 }
 
 int unpin(void* user, uintptr_t addr, size_t len, const void* key) {
-  const hydrant::UnpinResult result =
-      self(user).unpin({addr, len}, static_cast<const std::byte*>(key));
+  IbvRegistrar* const self = find(user);
+  if (self == nullptr) {
+    (void)answer(is_destroyed());
+    return HYDRANT_UNPIN_BROKEN;
+  }
+  const hydrant::UnpinResult result = self->unpin({addr, len}, static_cast<const std::byte*>(key));
   if (result == hydrant::UnpinResult::kBroken) hydrant_set_error_text(last_error_text());
   return static_cast<int>(result);
 }
 
 int export_key(void* user, uintptr_t addr, size_t len, const void* key, void* blob,
                size_t* blob_len) {
-  return answer(self(user).export_key({addr, len}, static_cast<const std::byte*>(key),
-                                      static_cast<std::byte*>(blob), blob_len));
+  IbvRegistrar* const self = find(user);
+  if (self == nullptr) return answer(is_destroyed());
+  return answer(self->export_key({addr, len}, static_cast<const std::byte*>(key),
+                                 static_cast<std::byte*>(blob), blob_len));
 }
 
 int import_key(void* user, const void* blob, size_t len, void* key) {
-  return answer(self(user).import_key(static_cast<const std::byte*>(blob), len,
-                                      static_cast<std::byte*>(key)));
+  IbvRegistrar* const self = find(user);
+  if (self == nullptr) return answer(is_destroyed());
+  return answer(
+      self->import_key(static_cast<const std::byte*>(blob), len, static_cast<std::byte*>(key)));
 }
 
 int implicit_key(void* user, uint32_t access, void* key) {
-  return answer(self(user).implicit_key(static_cast<Access>(access), static_cast<std::byte*>(key)));
+  IbvRegistrar* const self = find(user);
+  if (self == nullptr) return answer(is_destroyed());
+  return answer(status_of_call(
+      self->implicit_key(static_cast<Access>(access), static_cast<std::byte*>(key))));
 }
 
-void forget_in_child(void* user) { self(user).forget_in_child(); }
+// find() forgets what is the parent's.
+void forget_in_child(void* user) { (void)find(user); }
 
-void destroy(void* user) { delete static_cast<IbvRegistrar*>(user); }
+void destroy(void* user) { (void)remove(user); }
 
-// Null if `registrar` is of another kind, or cleared.
+// Null if `registrar` is of another kind, cleared, or destroyed.
 IbvRegistrar* registrar_of(const hydrant_registrar_t* registrar) noexcept {
   if (registrar == nullptr || registrar->pin != &pin) return nullptr;
-  return static_cast<IbvRegistrar*>(registrar->user);
+  return find(registrar->user);
 }
 
 // ---- creation ----
@@ -109,10 +134,10 @@ Status read_options(const hydrant_ibv_options_t* from, hydrant_ibv_options_t* to
   return Status::kOk;
 }
 
-void fill(const hydrant_ibv_options_t& options, std::unique_ptr<IbvRegistrar> made,
-          hydrant_registrar_t* out) noexcept {
+Status fill(const hydrant_ibv_options_t& options, std::unique_ptr<IbvRegistrar> made,
+            hydrant_registrar_t* out) noexcept {
   made->keep_back(options.reserve_bytes);
-  const RegistrarTraits& traits = made->traits();
+  const RegistrarTraits traits = made->traits();
   hydrant_registrar_t filled{};
   filled.size = sizeof filled;
   filled.name = traits.name;
@@ -133,8 +158,9 @@ void fill(const hydrant_ibv_options_t& options, std::unique_ptr<IbvRegistrar> ma
   filled.forget_in_child = &forget_in_child;
   filled.destroy = &destroy;
   if (traits.unpin_before_release) filled.flags |= HYDRANT_REGISTRAR_UNPIN_BEFORE_RELEASE;
-  filled.user = made.release();
-  *out = filled;
+  const Status status = add(std::move(made), &filled.user);
+  if (status == Status::kOk) *out = filled;
+  return status;
 }
 
 // Makes a registrar by `create(options, made)`.
@@ -151,8 +177,7 @@ int make(const hydrant_ibv_options_t* options, hydrant_registrar_t* out, Create 
   used.huge_pages = (wanted.flags & HYDRANT_IBV_HUGE_PAGES) != 0;
   std::unique_ptr<IbvRegistrar> made;
   if (const Status status = create(used, &made); status != Status::kOk) return answer(status);
-  fill(wanted, std::move(made), out);
-  return GASNET_OK;
+  return answer(fill(wanted, std::move(made), out));
 }
 
 // "ibv" or "ibv:DEVICE", as registrar_name of a domain.
@@ -187,7 +212,7 @@ int hydrant_ibv_registrar_open(const char* device_name, const hydrant_ibv_option
 
 void hydrant_ibv_registrar_destroy(hydrant_registrar_t* registrar) {
   const CancellationDisabled guard;
-  if (registrar_of(registrar) == nullptr) return;
+  if (registrar == nullptr || registrar->pin != &pin) return;
   destroy(registrar->user);
   *registrar = hydrant_registrar_t{};
 }
@@ -223,8 +248,8 @@ int hydrant_ibv_register_dmabuf(const hydrant_registrar_t* registrar, int fd, ui
   if ((access & ~HYDRANT_ACCESS_ALL) != 0)
     return answer(
         fail(Status::kBadArg, "cannot register a dma-buf: access = %#x has unknown bits", access));
-  return answer(found->pin_dmabuf(fd, offset, {addr, len}, static_cast<Access>(access),
-                                  reinterpret_cast<std::byte*>(key)));
+  return answer(status_of_call(found->pin_dmabuf(
+      fd, offset, {addr, len}, static_cast<Access>(access), reinterpret_cast<std::byte*>(key))));
 }
 
 int hydrant_ibv_deregister_dmabuf(const hydrant_registrar_t* registrar, hydrant_ibv_key_t* key) {

@@ -14,12 +14,14 @@
 #include <string>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <vector>
 
 namespace hydrant {
 namespace {
 
 using fake_verbs::Call;
 using testing::become_ordinary_user;
+using testing::ChildKind;
 using testing::run_in_child;
 
 constexpr size_t kPage = 4096;
@@ -180,6 +182,41 @@ TEST_F(IbvInterface, RegistrarOfAFailedDomainStaysTheClients) {
   EXPECT_EQ(hydrant_ibv_pd(&registrar), nullptr);
   hydrant_ibv_registrar_destroy(&registrar);
   hydrant_ibv_registrar_destroy(nullptr);
+}
+
+TEST_F(IbvInterface, CopyOfADestroyedRegistrarIsRecognised) {
+  own_device();
+  hydrant_registrar_t registrar;
+  ASSERT_EQ(hydrant_ibv_registrar_create(pd_, nullptr, &registrar), GASNET_OK);
+  domain_over(registrar);
+  EXPECT_EQ(hydrant_ibv_pd(&registrar), pd_);
+  end_domain();
+  EXPECT_EQ(hydrant_ibv_pd(&registrar), nullptr);
+  // Has the place of the first one.
+  hydrant_registrar_t next;
+  ASSERT_EQ(hydrant_ibv_registrar_create(pd_, nullptr, &next), GASNET_OK);
+  EXPECT_EQ(hydrant_ibv_pd(&registrar), nullptr);
+  hydrant_ibv_key_t key = {};
+  EXPECT_EQ(hydrant_ibv_register_dmabuf(&registrar, 0, 0, 0x100000, kPage, 0, &key),
+            GASNET_ERR_BAD_ARG);
+  EXPECT_EQ(registrar.pin(registrar.user, 0x100000, kPage, 0, &key), HYDRANT_ERR_BROKEN);
+  EXPECT_TRUE(text_has("was destroyed")) << hydrant_error_text();
+  hydrant_registrar_t copy = registrar;
+  hydrant_ibv_registrar_destroy(&copy);
+  EXPECT_EQ(copy.pin, nullptr);
+  EXPECT_EQ(hydrant_ibv_pd(&next), pd_) << "another registrar was destroyed";
+  hydrant_ibv_registrar_destroy(&next);
+}
+
+TEST_F(IbvInterface, ProcessHasAtMost256Registrars) {
+  own_device();
+  std::vector<hydrant_registrar_t> registrars(257);
+  for (size_t i = 0; i < 256; ++i)
+    ASSERT_EQ(hydrant_ibv_registrar_create(pd_, nullptr, &registrars[i]), GASNET_OK) << i;
+  EXPECT_EQ(hydrant_ibv_registrar_create(pd_, nullptr, &registrars[256]), GASNET_ERR_RESOURCE);
+  EXPECT_TRUE(text_has("256 are live")) << hydrant_error_text();
+  EXPECT_EQ(registrars[256].pin, nullptr);
+  for (hydrant_registrar_t& registrar : registrars) hydrant_ibv_registrar_destroy(&registrar);
 }
 
 TEST_F(IbvInterface, SeveralDomainsShareAProtectionDomain) {
@@ -425,6 +462,61 @@ TEST_F(IbvInterface, ChildOfAForkCannotPinInTheParentsProtectionDomain) {
             }),
             "");
   EXPECT_EQ(hydrant_release(pin), GASNET_OK);
+}
+
+// The cache forgets in the child what domains own, and knows no other registrar.
+TEST_F(IbvInterface, ChildOfAForkBeforeAnyDomainLeavesTheParentsDeviceAlone) {
+  fake_verbs::add_device({});
+  hydrant_registrar_t registrar;
+  ASSERT_EQ(hydrant_ibv_registrar_open(nullptr, nullptr, &registrar), GASNET_OK);
+  const ibv_pd* const of_parent = hydrant_ibv_pd(&registrar);
+  ASSERT_NE(of_parent, nullptr);
+  for (const ChildKind kind : {ChildKind::kFork, ChildKind::kRawClone}) {
+    EXPECT_EQ(run_in_child(
+                  [&]() -> std::string {
+                    hydrant_ibv_registrar_destroy(&registrar);
+                    const uint64_t calls =
+                        fake_verbs::calls(Call::kDeallocPd) + fake_verbs::calls(Call::kCloseDevice);
+                    return calls == 0 ? "" : "the end in the child ended the parent's objects";
+                  },
+                  kind),
+              "");
+    EXPECT_EQ(run_in_child(
+                  [&]() -> std::string {
+                    if (hydrant_ibv_pd(&registrar) != nullptr) return "has a protection domain";
+                    const hydrant_domain_t domain = domain_over(registrar);
+                    const hydrant_pin_t pin =
+                        hydrant_pin(domain, memory_, kPage, HYDRANT_LOCAL_WRITE);
+                    if (pin.region == nullptr) return hydrant_error_text();
+                    const ibv_pd* const used = hydrant_ibv_key(pin)->mr->pd;
+                    if (used == of_parent) return "registered in the parent's protection domain";
+                    return used == hydrant_ibv_pd(&registrar) ? "" : "another protection domain";
+                  },
+                  kind),
+              "");
+  }
+  EXPECT_EQ(hydrant_ibv_pd(&registrar), of_parent);
+  hydrant_ibv_registrar_destroy(&registrar);
+}
+
+TEST_F(IbvInterface, ChildOfAForkBeforeAnyDomainUsesNoProtectionDomainOfTheParent) {
+  own_device();
+  hydrant_registrar_t registrar;
+  ASSERT_EQ(hydrant_ibv_registrar_create(pd_, nullptr, &registrar), GASNET_OK);
+  EXPECT_EQ(run_in_child([&]() -> std::string {
+              if (hydrant_ibv_pd(&registrar) != nullptr) return "has a protection domain";
+              hydrant_ibv_key_t key = {};
+              if (hydrant_ibv_register_dmabuf(&registrar, 0, 0, 0x100000, kPage, 0, &key) !=
+                  HYDRANT_ERR_BROKEN)
+                return std::string("dma-buf: ") + hydrant_error_text();
+              const hydrant_domain_t domain = domain_over(registrar);
+              const int status =
+                  hydrant_pin_status(hydrant_pin(domain, memory_, kPage, HYDRANT_LOCAL_WRITE));
+              if (status != HYDRANT_ERR_BROKEN) return hydrant_status_name(status);
+              return fake_verbs::live().mrs == 0 ? "" : "registered";
+            }),
+            "");
+  hydrant_ibv_registrar_destroy(&registrar);
 }
 
 // A fork protection that is active when the registrar is made.
