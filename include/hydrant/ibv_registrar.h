@@ -110,8 +110,8 @@ static inline void hydrant_ibv_options_init(hydrant_ibv_options_t* options) {
 /* Fills *registrar with a registrar over `pd`, which stays the client's and must outlive it. `options`
  * may be NULL.
  * Errors: BAD_ARG (pd or registrar is NULL, options are invalid); UNSUPPORTED (the device does not
- * answer, or lacks an option); RESOURCE (memory; 256 registrars of a process are live). *registrar is unchanged then. Cost: one query of the
- * device, some microseconds. */
+ * answer, or lacks an option); RESOURCE (memory; 256 registrars of a process are live). *registrar is
+ * unchanged then. Cost: one query of the device, some microseconds. */
 HYDRANT_API int hydrant_ibv_registrar_create(struct ibv_pd* pd,
                                              const hydrant_ibv_options_t* options,
                                              hydrant_registrar_t* registrar);
@@ -149,8 +149,10 @@ HYDRANT_API uint32_t hydrant_ibv_access_rights(unsigned flags);
 HYDRANT_API int hydrant_ibv_register_dmabuf(const hydrant_registrar_t* registrar, int fd,
                                             uint64_t offset, uintptr_t addr, size_t len,
                                             uint32_t access, hydrant_ibv_key_t* key);
-/* Deregisters it and clears *key.
- * Errors: BAD_ARG (not such a key, a registrar of another kind); BROKEN. */
+/* Deregisters it and clears *key. Before the registrar's end: afterwards only ibv_dereg_mr(key->mr) can.
+ * Errors: BAD_ARG (a registrar of another kind; a key that hydrant_ibv_register_dmabuf() has not made
+ * by this registrar in this process, or of a dma-buf that was deregistered); BROKEN: it is still
+ * registered. */
 HYDRANT_API int hydrant_ibv_deregister_dmabuf(const hydrant_registrar_t* registrar,
                                               hydrant_ibv_key_t* key);
 

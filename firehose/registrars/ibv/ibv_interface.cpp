@@ -4,6 +4,7 @@
 
 #include "firehose/base/cancellation.hpp"
 #include "firehose/base/log.hpp"
+#include "firehose/registrars/ibv/client_registrar.hpp"
 #include "firehose/registrars/ibv/ibv_registrar.hpp"
 #include "firehose/registrars/ibv/registrar_handles.hpp"
 
@@ -13,15 +14,17 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <new>
+#include <utility>
 
 using hydrant::Access;
 using hydrant::CancellationDisabled;
+using hydrant::ClientRegistrar;
 using hydrant::fail;
 using hydrant::IbvKey;
 using hydrant::IbvRegistrar;
 using hydrant::IbvRegistrarOptions;
 using hydrant::last_error_text;
-using hydrant::MemoryRange;
 using hydrant::RegistrarTraits;
 using hydrant::Status;
 using hydrant::ibv_handles::add;
@@ -47,30 +50,33 @@ int answer(Status status) noexcept {
 
 // ---- the functions of the struct ----
 
-Status is_destroyed() noexcept {
-  return fail(Status::kBroken,
-              "the registrar over verbs was destroyed, by the end of another domain that it was "
-              "given to, or by hydrant_ibv_registrar_destroy(): make one for each domain");
-}
-
 // A protection domain of the parent of a fork is not a result of a registrar's functions.
 Status status_of_call(Status status) noexcept {
   return status == Status::kNotInit ? Status::kBroken : status;
 }
 
+// The live registrar; null, with a text, otherwise.
+IbvRegistrar* find_registrar(void* user) noexcept {
+  ClientRegistrar* const found = find(user);
+  if (found != nullptr) [[likely]]
+    return &found->registrar();
+  (void)answer(fail(
+      Status::kBroken,
+      "the registrar over verbs was destroyed, by the end of another domain that it was given to, "
+      "or by hydrant_ibv_registrar_destroy(): make one for each domain"));
+  return nullptr;
+}
+
 int pin(void* user, uintptr_t addr, size_t len, uint32_t access, void* key) {
-  IbvRegistrar* const self = find(user);
-  if (self == nullptr) return answer(is_destroyed());
+  IbvRegistrar* const self = find_registrar(user);
+  if (self == nullptr) return HYDRANT_ERR_BROKEN;
   return answer(status_of_call(
       self->pin({addr, len}, static_cast<Access>(access), static_cast<std::byte*>(key))));
 }
 
 int unpin(void* user, uintptr_t addr, size_t len, const void* key) {
-  IbvRegistrar* const self = find(user);
-  if (self == nullptr) {
-    (void)answer(is_destroyed());
-    return HYDRANT_UNPIN_BROKEN;
-  }
+  IbvRegistrar* const self = find_registrar(user);
+  if (self == nullptr) return HYDRANT_UNPIN_BROKEN;
   const hydrant::UnpinResult result = self->unpin({addr, len}, static_cast<const std::byte*>(key));
   if (result == hydrant::UnpinResult::kBroken) hydrant_set_error_text(last_error_text());
   return static_cast<int>(result);
@@ -78,22 +84,22 @@ int unpin(void* user, uintptr_t addr, size_t len, const void* key) {
 
 int export_key(void* user, uintptr_t addr, size_t len, const void* key, void* blob,
                size_t* blob_len) {
-  IbvRegistrar* const self = find(user);
-  if (self == nullptr) return answer(is_destroyed());
+  IbvRegistrar* const self = find_registrar(user);
+  if (self == nullptr) return HYDRANT_ERR_BROKEN;
   return answer(self->export_key({addr, len}, static_cast<const std::byte*>(key),
                                  static_cast<std::byte*>(blob), blob_len));
 }
 
 int import_key(void* user, const void* blob, size_t len, void* key) {
-  IbvRegistrar* const self = find(user);
-  if (self == nullptr) return answer(is_destroyed());
+  IbvRegistrar* const self = find_registrar(user);
+  if (self == nullptr) return HYDRANT_ERR_BROKEN;
   return answer(
       self->import_key(static_cast<const std::byte*>(blob), len, static_cast<std::byte*>(key)));
 }
 
 int implicit_key(void* user, uint32_t access, void* key) {
-  IbvRegistrar* const self = find(user);
-  if (self == nullptr) return answer(is_destroyed());
+  IbvRegistrar* const self = find_registrar(user);
+  if (self == nullptr) return HYDRANT_ERR_BROKEN;
   return answer(status_of_call(
       self->implicit_key(static_cast<Access>(access), static_cast<std::byte*>(key))));
 }
@@ -104,7 +110,7 @@ void forget_in_child(void* user) { (void)find(user); }
 void destroy(void* user) { (void)remove(user); }
 
 // Null if `registrar` is of another kind, cleared, or destroyed.
-IbvRegistrar* registrar_of(const hydrant_registrar_t* registrar) noexcept {
+ClientRegistrar* registrar_of(const hydrant_registrar_t* registrar) noexcept {
   if (registrar == nullptr || registrar->pin != &pin) return nullptr;
   return find(registrar->user);
 }
@@ -138,6 +144,8 @@ Status fill(const hydrant_ibv_options_t& options, std::unique_ptr<IbvRegistrar> 
             hydrant_registrar_t* out) noexcept {
   made->keep_back(options.reserve_bytes);
   const RegistrarTraits traits = made->traits();
+  std::unique_ptr<ClientRegistrar> client(new (std::nothrow) ClientRegistrar(std::move(made)));
+  if (!client) return fail(Status::kResource, "no memory for a registrar");
   hydrant_registrar_t filled{};
   filled.size = sizeof filled;
   filled.name = traits.name;
@@ -158,7 +166,7 @@ Status fill(const hydrant_ibv_options_t& options, std::unique_ptr<IbvRegistrar> 
   filled.forget_in_child = &forget_in_child;
   filled.destroy = &destroy;
   if (traits.unpin_before_release) filled.flags |= HYDRANT_REGISTRAR_UNPIN_BEFORE_RELEASE;
-  const Status status = add(std::move(made), &filled.user);
+  const Status status = add(std::move(client), &filled.user);
   if (status == Status::kOk) *out = filled;
   return status;
 }
@@ -218,8 +226,8 @@ void hydrant_ibv_registrar_destroy(hydrant_registrar_t* registrar) {
 }
 
 ibv_pd* hydrant_ibv_pd(const hydrant_registrar_t* registrar) {
-  const IbvRegistrar* const found = registrar_of(registrar);
-  return found == nullptr ? nullptr : found->protection_domain();
+  ClientRegistrar* const found = registrar_of(registrar);
+  return found == nullptr ? nullptr : found->registrar().protection_domain();
 }
 
 unsigned hydrant_ibv_access_flags(uint32_t access) {
@@ -239,32 +247,37 @@ int hydrant_ibv_register_dmabuf(const hydrant_registrar_t* registrar, int fd, ui
                                 uintptr_t addr, size_t len, uint32_t access,
                                 hydrant_ibv_key_t* key) {
   const CancellationDisabled guard;
-  IbvRegistrar* const found = registrar_of(registrar);
+  ClientRegistrar* const found = registrar_of(registrar);
   if (found == nullptr || key == nullptr) {
-    return answer(fail(Status::kBadArg,
-                       found == nullptr ? "cannot register a dma-buf: not a registrar over verbs"
-                                        : "cannot register a dma-buf: no key to write"));
+    return answer(
+        fail(Status::kBadArg, found == nullptr
+                                  ? "cannot register a dma-buf: not a registrar over verbs, or "
+                                    "it was destroyed"
+                                  : "cannot register a dma-buf: no key to write"));
   }
   if ((access & ~HYDRANT_ACCESS_ALL) != 0)
     return answer(
         fail(Status::kBadArg, "cannot register a dma-buf: access = %#x has unknown bits", access));
-  return answer(status_of_call(found->pin_dmabuf(
-      fd, offset, {addr, len}, static_cast<Access>(access), reinterpret_cast<std::byte*>(key))));
+  IbvKey made;
+  const Status status =
+      found->register_dmabuf(fd, offset, {addr, len}, static_cast<Access>(access), &made);
+  if (status == Status::kOk) *key = {made.mr, made.lkey, made.rkey};
+  return answer(status_of_call(status));
 }
 
 int hydrant_ibv_deregister_dmabuf(const hydrant_registrar_t* registrar, hydrant_ibv_key_t* key) {
   const CancellationDisabled guard;
-  IbvRegistrar* const found = registrar_of(registrar);
-  if (found == nullptr || key == nullptr || key->mr == nullptr) {
-    return answer(fail(Status::kBadArg,
-                       "cannot deregister a dma-buf: not a registrar over verbs, or not a "
-                       "key of hydrant_ibv_register_dmabuf()"));
+  ClientRegistrar* const found = registrar_of(registrar);
+  if (found == nullptr || key == nullptr) {
+    return answer(
+        fail(Status::kBadArg, found == nullptr
+                                  ? "cannot deregister a dma-buf: not a registrar over verbs, "
+                                    "or it was destroyed"
+                                  : "cannot deregister a dma-buf: no key"));
   }
-  const MemoryRange range{reinterpret_cast<uintptr_t>(key->mr->addr), key->mr->length};
-  if (found->unpin(range, reinterpret_cast<std::byte*>(key)) != hydrant::UnpinResult::kDone)
-    return answer(Status::kBroken);
-  *key = hydrant_ibv_key_t{};
-  return GASNET_OK;
+  const Status status = found->deregister_dmabuf({key->mr, key->lkey, key->rkey});
+  if (status == Status::kOk) *key = hydrant_ibv_key_t{};
+  return answer(status);
 }
 
 }  // extern "C"

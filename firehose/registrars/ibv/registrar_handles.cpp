@@ -14,7 +14,7 @@ namespace {
 struct Place {
   // Odd while a registrar is live. Each life has a number of its own.
   std::atomic<uint32_t> generation{0};
-  std::atomic<IbvRegistrar*> registrar{nullptr};
+  std::atomic<ClientRegistrar*> registrar{nullptr};
 };
 constinit Place places[kMaxRegistrars];
 
@@ -50,7 +50,7 @@ Place* place_of(void* handle) noexcept {
 }
 
 // Several threads of a child may come here at once: one does the work, the others wait for it.
-void own(Owner& owner, IbvRegistrar& registrar) noexcept {
+void own(Owner& owner, ClientRegistrar& registrar) noexcept {
   uint32_t expected = kOfParent;
   if (owner.compare_exchange_strong(expected, kForgetting, std::memory_order_acquire)) {
     registrar.forget_in_child();
@@ -61,7 +61,7 @@ void own(Owner& owner, IbvRegistrar& registrar) noexcept {
 
 }  // namespace
 
-Status add(std::unique_ptr<IbvRegistrar> registrar, void** handle) noexcept {
+Status add(std::unique_ptr<ClientRegistrar> registrar, void** handle) noexcept {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, &map_owners);
   if (owners == nullptr) {
@@ -87,17 +87,17 @@ Status add(std::unique_ptr<IbvRegistrar> registrar, void** handle) noexcept {
               kMaxRegistrars);
 }
 
-IbvRegistrar* find(void* handle) noexcept {
+ClientRegistrar* find(void* handle) noexcept {
   Place* const place = place_of(handle);
   if (place == nullptr) return nullptr;
-  IbvRegistrar* const registrar = place->registrar.load(std::memory_order_relaxed);
+  ClientRegistrar* const registrar = place->registrar.load(std::memory_order_relaxed);
   Owner& owner = owners[place - places];
   if (owner.load(std::memory_order_acquire) != kOwn) own(owner, *registrar);
   return registrar;
 }
 
-std::unique_ptr<IbvRegistrar> remove(void* handle) noexcept {
-  IbvRegistrar* const registrar = find(handle);
+std::unique_ptr<ClientRegistrar> remove(void* handle) noexcept {
+  ClientRegistrar* const registrar = find(handle);
   if (registrar == nullptr) return nullptr;
   Place& place = *place_of(handle);
   auto generation = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(handle) / kMaxRegistrars);
@@ -105,7 +105,7 @@ std::unique_ptr<IbvRegistrar> remove(void* handle) noexcept {
   if (!place.generation.compare_exchange_strong(generation, generation + 1,
                                                 std::memory_order_acq_rel))
     return nullptr;
-  return std::unique_ptr<IbvRegistrar>(registrar);
+  return std::unique_ptr<ClientRegistrar>(registrar);
 }
 
 }  // namespace hydrant::ibv_handles

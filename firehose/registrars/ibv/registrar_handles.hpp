@@ -7,7 +7,7 @@
 #pragma once
 
 #include "firehose/base/status.hpp"
-#include "firehose/registrars/ibv/ibv_registrar.hpp"
+#include "firehose/registrars/ibv/client_registrar.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -19,13 +19,13 @@ inline constexpr uint32_t kMaxRegistrars = 256;
 
 // Errors: kResource: kMaxRegistrars are live, or no memory. *handle is unchanged then, and the registrar is
 // destroyed.
-Status add(std::unique_ptr<IbvRegistrar> registrar, void** handle) noexcept;
+Status add(std::unique_ptr<ClientRegistrar> registrar, void** handle) noexcept;
 
 // The live registrar of a handle; null if it was destroyed. The first call in the child of a fork, made with
 // fork handlers or without, calls its forget_in_child().
-IbvRegistrar* find(void* handle) noexcept;
+ClientRegistrar* find(void* handle) noexcept;
 
 // Ends the handle and returns its registrar; null if it was destroyed.
-std::unique_ptr<IbvRegistrar> remove(void* handle) noexcept;
+std::unique_ptr<ClientRegistrar> remove(void* handle) noexcept;
 
 }  // namespace hydrant::ibv_handles

@@ -432,6 +432,48 @@ TEST_F(IbvInterface, DmabufIsRegisteredBesideTheCache) {
   hydrant_ibv_registrar_destroy(&registrar);
 }
 
+TEST_F(IbvInterface, OnlyADmabufsOwnKeyDeregistersItAndOnce) {
+  own_device();
+  hydrant_registrar_t registrar;
+  hydrant_registrar_t other;
+  ASSERT_EQ(hydrant_ibv_registrar_create(pd_, nullptr, &registrar), GASNET_OK);
+  ASSERT_EQ(hydrant_ibv_registrar_create(pd_, nullptr, &other), GASNET_OK);
+  hydrant_ibv_key_t key = {};
+  const auto make = [&] {
+    return hydrant_ibv_register_dmabuf(&registrar, 0, 0, 0x100000, kPage, 0, &key);
+  };
+  ASSERT_EQ(make(), GASNET_OK) << hydrant_error_text();
+  hydrant_ibv_key_t copy = key;
+  EXPECT_EQ(hydrant_ibv_deregister_dmabuf(&other, &copy), GASNET_ERR_BAD_ARG);
+  EXPECT_TRUE(text_has("none of a dma-buf")) << hydrant_error_text();
+  EXPECT_EQ(run_in_child([&]() -> std::string {
+              const uint64_t calls = fake_verbs::calls(Call::kDeregMr);
+              hydrant_ibv_key_t of_parent = key;
+              if (hydrant_ibv_deregister_dmabuf(&registrar, &of_parent) != GASNET_ERR_BAD_ARG)
+                return "the parent's dma-buf was deregistered";
+              return fake_verbs::calls(Call::kDeregMr) == calls ? "" : "verbs were called";
+            }),
+            "");
+  fake_verbs::fail_call(Call::kDeregMr, EIO);
+  EXPECT_EQ(hydrant_ibv_deregister_dmabuf(&registrar, &key), HYDRANT_ERR_BROKEN);
+  EXPECT_EQ(hydrant_ibv_deregister_dmabuf(&registrar, &key), GASNET_OK) << "it may be tried again";
+  EXPECT_EQ(hydrant_ibv_deregister_dmabuf(&registrar, &copy), GASNET_ERR_BAD_ARG);
+  // The new registration may have the address of the old one.
+  ASSERT_EQ(make(), GASNET_OK);
+  copy.mr = key.mr;
+  EXPECT_EQ(hydrant_ibv_deregister_dmabuf(&registrar, &copy), GASNET_ERR_BAD_ARG);
+  EXPECT_EQ(hydrant_ibv_deregister_dmabuf(&registrar, &key), GASNET_OK);
+  hydrant_ibv_registrar_destroy(&other);
+
+  const hydrant_domain_t domain = domain_over(registrar);
+  const hydrant_pin_t pin = hydrant_pin(domain, memory_, kPage, HYDRANT_LOCAL_WRITE);
+  ASSERT_NE(pin.region, nullptr);
+  copy = *hydrant_ibv_key(pin);
+  EXPECT_EQ(hydrant_ibv_deregister_dmabuf(&registrar, &copy), GASNET_ERR_BAD_ARG);
+  EXPECT_EQ(fake_verbs::live().mrs, 1u);
+  EXPECT_EQ(hydrant_release(pin), GASNET_OK);
+}
+
 TEST_F(IbvInterface, KeysTravelBetweenDomains) {
   own_device();
   const hydrant_domain_t domain = domain_over_pd();
