@@ -28,7 +28,8 @@
  * latest in hydrant_domain_destroy(); only then can the client destroy its protection domain
  * (ibv_dealloc_pd() returns EBUSY while it has regions). Release a pin only when the work requests that
  * use its keys have completed. Several domains may use one protection domain, and a process may have
- * domains over several devices.
+ * domains over several devices. Each domain needs a registrar of its own, because it destroys it at its
+ * end: pins of another domain over it are BROKEN from then on, and its regions stay registered.
  *
  * Limits: each page of each registration is charged to RLIMIT_MEMLOCK of the process (CAP_IPC_LOCK lifts
  * it). The registrar reads that limit and the device's when it is created; a domain's default budget

@@ -188,7 +188,8 @@ typedef struct hydrant_registrar {
   /* Optional: runs once in the child of a fork; may make async-signal-safe calls only. */
   void (*forget_in_child)(void* user);
   /* Optional: runs after the domain has ended. Does not run if hydrant_domain_create() failed: the
-   * client keeps the registrar. */
+   * client keeps the registrar. It runs once for each domain that was created with the struct: if it frees
+   * what the functions use, each domain needs a registrar of its own. */
   void (*destroy)(void* user);
   /* Optional: a key written by import_key is no longer used. */
   void (*drop_import)(void* user, const void* key);

@@ -208,6 +208,25 @@ TEST_F(IbvInterface, CopyOfADestroyedRegistrarIsRecognised) {
   hydrant_ibv_registrar_destroy(&next);
 }
 
+// A mistake of the client's: the first domain that ends destroys the registrar.
+TEST_F(IbvInterface, SecondDomainOfARegistrarFailsOnceTheFirstHasEnded) {
+  own_device();
+  hydrant_registrar_t registrar;
+  ASSERT_EQ(hydrant_ibv_registrar_create(pd_, nullptr, &registrar), GASNET_OK);
+  const hydrant_domain_t second = domain_over(registrar);
+  domain_over(registrar);
+  const hydrant_pin_t pin = hydrant_pin(second, memory_, kPage, HYDRANT_LOCAL_WRITE);
+  ASSERT_NE(pin.region, nullptr);
+  end_domain();
+  EXPECT_EQ(hydrant_pin_status(hydrant_pin(second, memory_ + kPage, kPage, HYDRANT_LOCAL_WRITE)),
+            HYDRANT_ERR_BROKEN);
+  EXPECT_TRUE(text_has("make one for each domain")) << hydrant_error_text();
+  EXPECT_EQ(hydrant_release(pin), GASNET_OK);
+  end_domain();
+  EXPECT_EQ(fake_verbs::live().mrs, 1u) << "deregistered by a registrar that was destroyed";
+  fake_verbs::drop_registrations();
+}
+
 TEST_F(IbvInterface, ProcessHasAtMost256Registrars) {
   own_device();
   std::vector<hydrant_registrar_t> registrars(257);
