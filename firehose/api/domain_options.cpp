@@ -99,12 +99,19 @@ size_t choose_granule(const hydrant_domain_options_t& options, const RegistrarTr
   return page;
 }
 
+MemlockUse use_of_memlock(const RegistrarTraits& traits) noexcept {
+  const ChargeScope scope = traits.charge_scope;
+  return scope == ChargeScope::kProcess || scope == ChargeScope::kUser ? MemlockUse::kCharged
+                                                                       : MemlockUse::kFree;
+}
+
 // Takes the default budget, and the limit that must be raised for a larger one.
 void take_default(const BudgetDecision& machine, const RegistrarTraits& traits,
                   DomainConfig* config) noexcept {
   config->budget_bytes = machine.bytes;
   const bool is_floor = machine.decided_by == BudgetReason::kFloor;
-  if (machine.decided_by == BudgetReason::kMemlock || is_floor) {
+  const bool is_charged = use_of_memlock(traits) == MemlockUse::kCharged;
+  if (machine.decided_by == BudgetReason::kMemlock || (is_floor && is_charged)) {
     const MemlockLimit limit = read_memlock_limit();
     // The default is one page where the share of memlock is less.
     if (!is_floor || MemlockShare::of(limit.usable_bytes()) < machine.bytes)
@@ -121,7 +128,7 @@ void take_default(const BudgetDecision& machine, const RegistrarTraits& traits,
 // Requires: the granule is known.
 Status choose_budget(const hydrant_domain_options_t& options, const RegistrarTraits& traits,
                      DomainConfig* config) noexcept {
-  const BudgetDecision machine = default_budget(traits.max_charge_bytes);
+  const BudgetDecision machine = default_budget(traits.max_charge_bytes, use_of_memlock(traits));
   const uint64_t wanted_bytes = or_knob(options.budget_bytes, Knob::kBudget);
   if (wanted_bytes == 0) {
     take_default(machine, traits, config);

@@ -102,9 +102,11 @@ HYDRANT_API void hydrant_set_error_text(const char* text);
 
 /* ---- the registrar interface ------------------------------------------------------------------ */
 
+/* The account that pins are charged to. With PROCESS and USER a part of RLIMIT_MEMLOCK limits the default
+ * budget. */
 #define HYDRANT_SCOPE_NONE 0u    /* no limit */
-#define HYDRANT_SCOPE_PROCESS 1u /* the limit is this process's (mlock, verbs) */
-#define HYDRANT_SCOPE_USER 2u    /* shared by all processes of this user (io_uring) */
+#define HYDRANT_SCOPE_PROCESS 1u /* RLIMIT_MEMLOCK of this process (mlock, verbs) */
+#define HYDRANT_SCOPE_USER 2u    /* RLIMIT_MEMLOCK of this user, for all processes (io_uring) */
 #define HYDRANT_SCOPE_DEVICE 3u  /* a table of the device */
 
 #define HYDRANT_ADDRESS_HOST 0u

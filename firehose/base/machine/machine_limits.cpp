@@ -221,8 +221,10 @@ uint64_t address_space_left() noexcept {
   return space.limit_bytes - std::min(space.limit_bytes, used);
 }
 
-BudgetDecision default_budget(const MachineLimits& limits, uint64_t registrar_max_charge) noexcept {
-  const uint64_t memlock = limits.memlock_lifted ? kUnlimited : limits.memlock_bytes;
+BudgetDecision default_budget(const MachineLimits& limits, uint64_t registrar_max_charge,
+                              MemlockUse use) noexcept {
+  const bool is_limited = use == MemlockUse::kCharged && !limits.memlock_lifted;
+  const uint64_t memlock = is_limited ? limits.memlock_bytes : kUnlimited;
   const auto share = [](uint64_t limit, uint64_t part, uint64_t of) {
     return limit == kUnlimited ? kUnlimited : limit / of * part;
   };
@@ -247,8 +249,8 @@ BudgetDecision default_budget(const MachineLimits& limits, uint64_t registrar_ma
   return decision;
 }
 
-BudgetDecision default_budget(uint64_t registrar_max_charge) noexcept {
-  return default_budget(read_machine_limits(), registrar_max_charge);
+BudgetDecision default_budget(uint64_t registrar_max_charge, MemlockUse use) noexcept {
+  return default_budget(read_machine_limits(), registrar_max_charge, use);
 }
 
 const char* budget_reason_name(BudgetReason reason) noexcept {

@@ -68,15 +68,20 @@ struct MemlockShare {
   }
 };
 
+// Whether the kernel charges the registrar's pins to RLIMIT_MEMLOCK.
+enum class MemlockUse : bool { kFree, kCharged };
+
 // A domain's default limit on charged bytes, the smallest of
-//   MemlockShare of the memlock limit, unless it is lifted;
+//   MemlockShare of the memlock limit, unless it is lifted or the pins are not charged to it;
 //   half of the physical memory;
 //   3/4 of the cgroup's limit;
 //   the registrar's total (traits().max_charge_bytes).
-BudgetDecision default_budget(const MachineLimits& limits, uint64_t registrar_max_charge) noexcept;
+BudgetDecision default_budget(const MachineLimits& limits, uint64_t registrar_max_charge,
+                              MemlockUse use = MemlockUse::kCharged) noexcept;
 
 // The default budget of this machine.
-BudgetDecision default_budget(uint64_t registrar_max_charge) noexcept;
+BudgetDecision default_budget(uint64_t registrar_max_charge,
+                              MemlockUse use = MemlockUse::kCharged) noexcept;
 
 // A short name for tables and JSON, such as "memlock".
 const char* budget_reason_name(BudgetReason reason) noexcept;

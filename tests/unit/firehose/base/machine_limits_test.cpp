@@ -221,6 +221,15 @@ TEST(DefaultBudget, LeavesPartOfTheMemlockLimit) {
   EXPECT_EQ(default_budget(limits, kUnlimited).bytes, 8 * kGibi);
 }
 
+TEST(DefaultBudget, IgnoresMemlockForPinsThatAreNotChargedToIt) {
+  MachineLimits limits = roomy();
+  limits.memlock_bytes = 8 * kMebi;
+  const BudgetDecision decision = default_budget(limits, kUnlimited, MemlockUse::kFree);
+  EXPECT_EQ(decision.bytes, 8 * kGibi);
+  EXPECT_EQ(decision.decided_by, BudgetReason::kPhysicalMemory);
+  EXPECT_EQ(default_budget(limits, 5 * kMebi, MemlockUse::kFree).bytes, 5 * kMebi);
+}
+
 TEST(DefaultBudget, NoMemlockLimitHasNoShare) {
   EXPECT_EQ(MemlockShare::of(kUnlimited), kUnlimited);
   EXPECT_EQ(MemlockShare::of(64), 56U);

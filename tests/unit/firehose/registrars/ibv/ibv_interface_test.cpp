@@ -426,6 +426,19 @@ TEST_F(IbvInterface, ReserveOfTheWholeLimitLeavesABudgetOfOnePage) {
   EXPECT_EQ(result, "");
 }
 
+// The device faults pages in: nothing is charged to the limit.
+TEST_F(IbvInterface, OnDemandPagingHasABudgetBeyondTheMemlockLimit) {
+  own_device({.odp = true});
+  const std::string result = run_in_child([&]() -> std::string {
+    if (std::string why = become_ordinary_user(16 * kPage); !why.empty()) return "SKIP: " + why;
+    const hydrant_domain_t domain = domain_over_pd(HYDRANT_IBV_ON_DEMAND);
+    const hydrant_pin_t pin = hydrant_pin(domain, memory_, kBytes, HYDRANT_LOCAL_WRITE);
+    return pin.region != nullptr ? "" : hydrant_error_text();
+  });
+  if (result.rfind("SKIP: ", 0) == 0) GTEST_SKIP() << result.substr(6);
+  EXPECT_EQ(result, "");
+}
+
 TEST_F(IbvInterface, DmabufIsRegisteredBesideTheCache) {
   own_device();
   hydrant_registrar_t registrar;
