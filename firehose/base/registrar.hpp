@@ -59,6 +59,8 @@ struct RegistrarTraits {
   // unpin() also ends locks that the program took on the same pages after the pin. Pages that no request
   // named must not be pinned then: the program cannot know of them. The cache reads ahead only on request.
   bool shares_locks_with_program = false;
+  // unpin_many() costs less than its unpins. The cache calls it then, although its result is one for all.
+  bool unpins_in_batches = false;
   bool exports = false;       // export_key() and import_key() work
   uint32_t export_bytes = 0;  // largest blob of export_key(); at most 65536
   bool asynchronous = false;  // pin_async() may return kNotReady and complete later
@@ -102,7 +104,8 @@ class Registrar {
   // Undoes one pin(), or a piece of it when traits().divisible.
   virtual UnpinResult unpin(MemoryRange range, const std::byte* key) noexcept = 0;
 
-  // Undoes n pins; override when a batch is cheaper. Returns the worst result.
+  // Undoes n pins; override when a batch is cheaper, and set traits().unpins_in_batches. Returns the worst
+  // result.
   virtual UnpinResult unpin_many(const MemoryRange* ranges, const std::byte* const* keys,
                                  size_t n) noexcept;
 

@@ -25,15 +25,17 @@ void warn_of_broken_unpin(const char* domain, MemoryRange first, size_t n) noexc
 }  // namespace
 
 Unpinner::Outcome Unpinner::deregister(const RegionQueue& retired) noexcept {
-  constexpr size_t kCall = 64;
-  MemoryRange ranges[kCall];
-  const std::byte* keys[kCall];
+  constexpr size_t kBatch = 64;
+  MemoryRange ranges[kBatch];
+  const std::byte* keys[kBatch];
   Outcome outcome;
-  if (parts_.registrar.traits().wants_unmap_reports) parts_.watch.set_all_unmap_reports();
+  const RegistrarTraits& traits = parts_.registrar.traits();
+  const size_t most = traits.unpins_in_batches ? kBatch : 1;
+  if (traits.wants_unmap_reports) parts_.watch.set_all_unmap_reports();
   RegionIndex next = retired.front();
   while (next != kNoRegion) {
     size_t n = 0;
-    for (; next != kNoRegion && n < kCall; next = parts_.store.retiring(next).next) {
+    for (; next != kNoRegion && n < most; next = parts_.store.retiring(next).next) {
       const RegionInfo& info = parts_.store.retiring(next);
       if (info.over_released) warn_of_over_release(parts_.name, info.range);
       if (info.prepinned) continue;

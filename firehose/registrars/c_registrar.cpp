@@ -153,6 +153,7 @@ CRegistrar::CRegistrar(const hydrant_registrar_t& functions) noexcept : f_(funct
   traits_.divisible = f_.divisible != 0;
   traits_.exports = f_.export_key != nullptr;
   traits_.export_bytes = traits_.exports ? f_.export_bytes : 0;
+  traits_.unpins_in_batches = f_.unpin_many != nullptr;
   traits_.asynchronous = f_.pin_async != nullptr;
   traits_.unpin_before_release = (f_.flags & HYDRANT_REGISTRAR_UNPIN_BEFORE_RELEASE) != 0;
   traits_.pin_base_ns = f_.pin_base_ns;

@@ -138,6 +138,7 @@ void PooledUringRegistrar::fill_traits(const UringFacts& facts) noexcept {
   traits_.max_regions = pool_.max_slots();
   traits_.max_charge_bytes = facts.limit_bytes;
   traits_.charge_scope = facts.limit_bytes == UINT64_MAX ? ChargeScope::kNone : ChargeScope::kUser;
+  traits_.unpins_in_batches = true;
   traits_.pin_base_ns = facts.pin_base_ns;
   traits_.pin_page_ns = facts.pin_page_ns;
   traits_.unpin_base_ns = facts.unpin_base_ns;

@@ -190,6 +190,38 @@ TEST_F(PinCacheErrorTexts, FailedUnpinsAreCountedApartAndNamed) {
   EXPECT_EQ(stats_of(domain_).unpins, 1u);
 }
 
+// A batch has one result, that of all its unpins.
+TEST_F(PinCacheErrorTexts, FailedUnpinIsCountedAloneWithoutBatches) {
+  int calls = 0;
+  hydrant_registrar_t table{};
+  table.size = sizeof table;
+  table.user = &calls;
+  table.pin = [](void*, uintptr_t, size_t, uint32_t, void*) { return GASNET_OK; };
+  table.unpin = [](void* user, uintptr_t, size_t, const void*) {
+    return ++*static_cast<int*>(user) == 2 ? HYDRANT_UNPIN_BROKEN : HYDRANT_UNPIN_DONE;
+  };
+  for (const bool batches : {false, true}) {
+    if (batches) {
+      table.unpin_many = [](void*, const hydrant_range_t*, const void* const*, size_t) {
+        return HYDRANT_UNPIN_BROKEN;
+      };
+    }
+    hydrant_domain_options_t options = options_for(registrar_);
+    options.registrar = &table;
+    options.mode = HYDRANT_MODE_REGION;
+    options.merge_bytes = 1;
+    ASSERT_EQ(hydrant_domain_create(&options, &domain_), GASNET_OK) << hydrant_error_text();
+    for (size_t i = 0; i < 5; ++i) EXPECT_EQ(hydrant_release(pin(2 * i)), GASNET_OK);
+    CaptureStderr();
+    EXPECT_EQ(hydrant_flush(domain_), GASNET_OK);
+    GetCapturedStderr();
+    EXPECT_EQ(stats_of(domain_).unpin_failures, batches ? 5u : 1u);
+    EXPECT_EQ(stats_of(domain_).unpins, batches ? 0u : 4u);
+    EXPECT_EQ(hydrant_domain_destroy(domain_, HYDRANT_FINI_UNPIN), GASNET_OK);
+  }
+  domain_ = 0;
+}
+
 // ---- options that cannot be ----
 
 TEST_F(PinCacheErrorTexts, BudgetBelowOneGranuleIsABadArgument) {
