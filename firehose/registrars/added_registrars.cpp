@@ -2,9 +2,13 @@
 // registrar factory looks names up.
 #include "firehose/registrars/added_registrars.hpp"
 
+#include "firehose/base/thread.hpp"
+
 #include <atomic>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <sched.h>
 
 namespace hydrant {
 namespace {
@@ -16,6 +20,22 @@ struct Added {
   std::atomic<hydrant_registrar_open_fn> open{nullptr};
 };
 constinit Added added[kMaxAddedRegistrars];
+
+// Longest time that a name is between its place and its function.
+constexpr uint64_t kPublishNs = 1'000'000'000;
+
+// The function of a taken place: waits for the thread that is about to publish it. Null after kPublishNs: in
+// the child of a fork, where that thread does not exist.
+hydrant_registrar_open_fn published(const Added& entry) noexcept {
+  hydrant_registrar_open_fn open = entry.open.load(std::memory_order_acquire);
+  if (open != nullptr) return open;
+  const uint64_t deadline = now_ns() + kPublishNs;
+  while (open == nullptr && now_ns() < deadline) {
+    sched_yield();
+    open = entry.open.load(std::memory_order_acquire);
+  }
+  return open;
+}
 
 constexpr const char* kReserved[] = {"auto", "uring", "mlock"};
 
@@ -50,7 +70,7 @@ Status add_registrar(const char* name, hydrant_registrar_open_fn open) noexcept 
       entry.open.store(open, std::memory_order_release);
       return Status::kOk;
     }
-    const hydrant_registrar_open_fn present = entry.open.load(std::memory_order_acquire);
+    const hydrant_registrar_open_fn present = published(entry);
     if (present == nullptr || std::strcmp(entry.name, name) != 0) continue;
     if (present == open) return Status::kOk;
     return fail(Status::kBadArg,

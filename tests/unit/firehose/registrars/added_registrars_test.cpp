@@ -1,12 +1,15 @@
 // Registrars that libraries add by name: which names they may have, and what a domain that names one gets.
 #include "firehose/registrars/added_registrars.hpp"
 
+#include "tests/support/child_process.hpp"
 #include "tests/unit/firehose/registrars/error_text.hpp"
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <string>
+#include <thread>
 
 namespace hydrant {
 namespace {
@@ -97,6 +100,31 @@ TEST_F(AddedRegistrars, NamesAreCheckedAndUnique) {
   }
   EXPECT_EQ(hydrant_registrar_add(nullptr, &open_another), GASNET_ERR_BAD_ARG);
   EXPECT_EQ(hydrant_registrar_add("other", nullptr), GASNET_ERR_BAD_ARG);
+}
+
+// Added registrars stay: each child starts with those of this process.
+TEST_F(AddedRegistrars, NameThatTwoThreadsAddAtOnceIsOneThreads) {
+  if (!testing::kThreadsInChildren) GTEST_SKIP() << "needs threads in a child";
+  const auto body = []() -> std::string {
+    for (const char* name : {"a", "b"}) {
+      std::atomic<int> ready{0};
+      int results[2] = {};
+      const auto add = [&](int i) {
+        ++ready;
+        while (ready.load() != 2) {
+        }
+        results[i] = hydrant_registrar_add(name, i == 0 ? &open_test_registrar : &open_another);
+      };
+      std::thread other(add, 1);
+      add(0);
+      other.join();
+      if ((results[0] == GASNET_OK) == (results[1] == GASNET_OK))
+        return std::string(name) + ": " + std::to_string(results[0]) + ", " +
+               std::to_string(results[1]);
+    }
+    return "";
+  };
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(testing::run_in_child(body), "") << i;
 }
 
 TEST_F(AddedRegistrars, UnknownNameListsThoseThatThereAre) {
