@@ -62,13 +62,15 @@ Status open_ibv_device(const char* wanted, OpenDevice* opened) noexcept {
                 "verbs devices cannot be listed: %s (is the kernel module ib_uverbs loaded?)",
                 errno_text(errno));
   }
-  Status status = no_device(wanted, found);
+  bool is_found = false;
+  Status status = Status::kUnsupported;
   for (int i = 0; i < found && status != Status::kOk; ++i) {
-    const bool matches =
-        wanted[0] == '\0' || std::strcmp(ibv_get_device_name(devices[i]), wanted) == 0;
-    if (matches) status = open_one(devices[i], opened);
+    if (wanted[0] != '\0' && std::strcmp(ibv_get_device_name(devices[i]), wanted) != 0) continue;
+    is_found = true;
+    status = open_one(devices[i], opened);
   }
   ibv_free_device_list(devices);
+  if (!is_found) return no_device(wanted, found);
   return status;
 }
 

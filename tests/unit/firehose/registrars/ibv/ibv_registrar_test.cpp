@@ -88,6 +88,13 @@ TEST_F(IbvRegistrarTest, DeviceCanBeNamed) {
   EXPECT_STREQ(registrar_->device_name(), "fake1");
 }
 
+TEST_F(IbvRegistrarTest, SuccessLeavesAnOlderErrorText) {
+  fake_verbs::add_device({.name = "fake0"});
+  EXPECT_EQ(fail(Status::kBadArg, "older"), Status::kBadArg);
+  ASSERT_EQ(IbvRegistrar::open("fake0", &registrar_), Status::kOk);
+  EXPECT_STREQ(last_error_text(), "older");
+}
+
 TEST_F(IbvRegistrarTest, UnknownDeviceNameIsReported) {
   fake_verbs::add_device({});
   EXPECT_EQ(IbvRegistrar::open("mlx5_9", &registrar_), Status::kUnsupported);
