@@ -269,6 +269,13 @@ Status IbvRegistrar::pin_dmabuf(int fd, uint64_t offset, MemoryRange range, Acce
   Status status = check_request(range, access);
   if (status != Status::kOk) return status;
   const uint64_t in_page = traits_.granule_bytes - 1;
+  if (range.len > UINTPTR_MAX - range.addr || range.len > UINT64_MAX - offset) {
+    return fail(Status::kBadArg,
+                "%zu bytes from offset %#llx on of a dma-buf, named %#lx: offset or address wraps "
+                "around",
+                range.len, static_cast<unsigned long long>(offset),
+                static_cast<unsigned long>(range.addr));
+  }
   if (range.len == 0 || ((offset | range.addr | range.len) & in_page) != 0) {
     return fail(
         Status::kBadArg,
@@ -306,9 +313,21 @@ Status IbvRegistrar::pin_dmabuf(int fd, uint64_t offset, MemoryRange range, Acce
           "%s does not register %zu bytes from offset %#llx on of descriptor %d: %s (is it a "
           "dma-buf, and as long as that?)",
           device_name_, range.len, static_cast<unsigned long long>(offset), fd, errno_text(error));
+    case EFAULT:
+      return fail(Status::kRefused,
+                  "%s does not register a dma-buf with this right: %s (a buffer that is exported "
+                  "read-only, for a right that writes)",
+                  device_name_, errno_text(error));
+    case ENOMEM:
+    case EAGAIN:
+      return fail(Status::kNotReady,
+                  "%s has no room to register %zu bytes of a dma-buf: %s. The device's table is "
+                  "full, or the kernel has no memory: deregister something and try again",
+                  device_name_, range.len, errno_text(error));
     default:
-      return registration_failed(error, reinterpret_cast<void*>(range.addr), range.len,
-                                 device_name_);
+      return fail(Status::kBroken, "%s: ibv_reg_dmabuf_mr([%#lx, +%zu)) failed: %s (errno %d)",
+                  device_name_, static_cast<unsigned long>(range.addr), range.len,
+                  errno_text(error), error);
   }
 }
 

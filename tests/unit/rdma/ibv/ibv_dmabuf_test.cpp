@@ -14,8 +14,10 @@ namespace hydrant {
 namespace {
 
 using fake_verbs::Call;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using testing::IbvWorld;
+using ::testing::Not;
 using testing::PinnedMemory;
 
 constexpr size_t kDmabufBytes = 4 * testing::kStripe;
@@ -104,6 +106,14 @@ TEST_F(IbvDmabuf, BadArgumentsAndRefusalsMapToStatuses) {
   for (const auto& row : rows) {
     fake_verbs::fail_call(Call::kRegDmabufMr, row.error);
     EXPECT_EQ(pin(buffer.fd, kOffset, buffer.range()), row.status) << row.error;
+    EXPECT_THAT(last_error_text(), ContainsRegex("dma-?buf"));
+    EXPECT_THAT(last_error_text(), Not(HasSubstr("memlock"))) << "nothing is charged to it";
+  }
+  const uintptr_t last_page = ~uintptr_t{4095};
+  for (const auto& [offset, addr] : {std::pair<uint64_t, uintptr_t>{kOffset, last_page},
+                                     std::pair<uint64_t, uintptr_t>{last_page, start}}) {
+    EXPECT_EQ(pin(buffer.fd, offset, {addr, 8192}), Status::kBadArg);
+    EXPECT_THAT(last_error_text(), HasSubstr("wraps around"));
   }
   EXPECT_EQ(fake_verbs::live().mrs, 0U);
 }
