@@ -90,7 +90,9 @@ static inline const hydrant_ibv_key_t* hydrant_ibv_key(hydrant_pin_t pin) {
  * RLIMIT_MEMLOCK; the first access to a page is slower. UNSUPPORTED on devices without it. */
 #define HYDRANT_IBV_ON_DEMAND 2u
 /* All memory that is pinned lies in huge pages of hugetlbfs (IBV_ACCESS_HUGETLB). Ranges are rounded
- * out to whole ones, which takes fewer entries of the device's tables. Other memory may be REFUSED. */
+ * out to whole ones, which takes fewer entries of the device's tables. Other memory may be REFUSED. A pin
+ * is RESOURCE if the budget is less than a huge page. While fork protection is active, only domains with
+ * HYDRANT_WATCH_CLIENT can be created over it. */
 #define HYDRANT_IBV_HUGE_PAGES 4u
 
 /* Zero in a field selects its default. Initialise with hydrant_ibv_options_init(). */
@@ -143,8 +145,10 @@ HYDRANT_API uint32_t hydrant_ibv_access_rights(unsigned flags);
 /* Registers device memory (of a GPU, for example) that its driver exports as a dma-buf: `len` bytes
  * from `offset` of the buffer behind `fd`, which may be closed afterwards. Work requests and peers
  * address it as [addr, addr+len), which the client chooses. All values are multiples of the page size.
- * The cache does not know of it: deregister it before the memory goes away.
- * Errors: BAD_ARG (invalid descriptor, offset or length; a registrar of another kind); UNSUPPORTED
+ * The cache does not know of it: deregister it before the memory goes away. The registrar's options have
+ * no effect on it.
+ * Errors: BAD_ARG (invalid descriptor, offset or length; a range that wraps around; a registrar of
+ * another kind, or a destroyed one); UNSUPPORTED
  * (registrar, kernel or driver lack dma-bufs: the text names what is needed); else as a pin. *key is
  * unchanged then. Nothing is charged to RLIMIT_MEMLOCK. Cost: one registration. */
 HYDRANT_API int hydrant_ibv_register_dmabuf(const hydrant_registrar_t* registrar, int fd,
