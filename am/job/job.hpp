@@ -58,7 +58,8 @@ struct Job {
   Mutex bootstrap_mu;
   // Null when the job has one rank.
   std::unique_ptr<Transport> transport;
-  // The same transport for the control thread, which starts before the transport exists.
+  // Copy of `transport` for the control thread: null until the transport exists, because the thread starts
+  // earlier.
   std::atomic<Transport*> transport_to_wake{nullptr};
   ProgressTable progress;
 

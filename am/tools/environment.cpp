@@ -27,7 +27,7 @@ struct Displayed {
   char* pending_line;  // null once written
 };
 
-// The displayed names, with an entry for each; never shrinks.
+// Names that have been displayed, one entry each. Entries are never removed.
 struct DisplayList {
   Mutex mutex;
   Displayed* first HYDRANT_GUARDED_BY(mutex) = nullptr;

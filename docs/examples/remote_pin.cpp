@@ -35,7 +35,7 @@ Shared* shared;
 // ---- the registrar: what your device does -------------------------------------------------------------
 
 struct Key {
-  uint64_t rkey;  // what a peer needs, as your hardware would have it
+  uint64_t rkey;  // the key for peers, in the form of your hardware
 };
 
 int register_memory(void*, uintptr_t, size_t, uint32_t, void* key) {

@@ -21,8 +21,8 @@ constexpr size_t kLargestBucket = size_t{1} << 40;
 
 // Requires: all other sizes are known. 0 if the client announces only the memory that it has pinned: it may
 // not know of more. 0 if memory must be unpinned before its release: no memory may be registered beside a
-// request just before that. 0 by default if unpin() ends locks of the program: it may yet lock the memory
-// beside a request.
+// request just before that. 0 by default if unpin() ends locks of the program: the program may yet lock the
+// memory beside a request.
 size_t choose_stream(const hydrant_domain_options_t& options, const RegistrarTraits& traits,
                      const DomainConfig& config) noexcept {
   if (config.mode == HYDRANT_MODE_PAGE || config.watch == HYDRANT_WATCH_NONE) return 0;

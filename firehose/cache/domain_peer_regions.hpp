@@ -12,7 +12,7 @@ namespace hydrant {
 // A registration that a peer makes.
 struct PeerPin {
   bool is_open() const noexcept { return has_begun; }
-  // Not begun, because a pending registration covers it.
+  // True if nothing was begun, because a pending registration covers the range.
   bool joins() const noexcept { return has_joined; }
   MemoryRange least() const noexcept { return request.pages; }  // required
   MemoryRange wanted() const noexcept { return plan.range; }    // requested

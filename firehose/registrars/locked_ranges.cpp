@@ -44,7 +44,7 @@ void LockedRanges::find(const MlockCalls& calls, MemoryRange range, size_t page_
   }
 }
 
-// `range` has a locked page.
+// Divides `range` until its parts are known. Requires: at least one page of it is locked.
 void LockedRanges::halve(const MlockCalls& calls, MemoryRange range, size_t page_bytes,
                          int queries) noexcept {
   const size_t half = range.len / 2 & ~(page_bytes - 1);

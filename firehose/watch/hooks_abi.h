@@ -38,8 +38,9 @@ typedef struct hydrant_hooks_thread {
   uint64_t entered; /* monitor.removals when its current call, or its end, began; 0: in no call */
   uint32_t tid;     /* 0: free. Stays until the kernel no longer knows the tid */
   uint32_t ending;
-  uint64_t addr, len;             /* of the outermost call */
-  uint64_t inner_addr, inner_len; /* of a call inside it: an allocator's, a signal handler's */
+  uint64_t addr, len; /* range of the outermost call */
+  uint64_t inner_addr,
+      inner_len;    /* range of a call inside it, made by an allocator or a signal handler */
   uint32_t loading; /* depth of calls of the dynamic loader, which may release anything */
   uint32_t reserved;
   /* Its pthread_self(), which libc keeps at the end of a stack that it has mapped. 0: the first thread, or a

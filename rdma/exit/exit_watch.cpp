@@ -119,7 +119,7 @@ void ExitWatch::leave(int code, ExitReason how, uint64_t deadline_ns) noexcept {
 // Reports an exit to the user under launchers other than hydrant-run: the first rank of the node to exit logs
 // it. Our supervisor reports exits itself.
 void ExitWatch::log_exit(int code, ExitReason how, bool is_first) noexcept {
-  constexpr int kCodeMask = 0xff;  // what wait(2) passes on
+  constexpr int kCodeMask = 0xff;  // bits of the code that wait(2) returns
   const Rank own = bootstrap_.topology().rank;
   const Rank first_out = first_exited_.load(std::memory_order_relaxed);
   const bool is_failure = (code & kCodeMask) != 0;

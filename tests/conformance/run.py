@@ -37,9 +37,9 @@ class Program(NamedTuple):
     arguments: tuple = ()
     ranks: tuple = ALL_RANKS
     modes: tuple = ALL_MODES
-    status: int = 0  # what it is to end with
-    may_complain: bool = False  # lines with ERROR are what it is about
-    may_be_cxx: bool = True  # False: more than casts are missing
+    status: int = 0  # expected exit status
+    may_complain: bool = False  # it tests failures: lines with ERROR are expected
+    may_be_cxx: bool = True  # False: as C++ it lacks more than casts
     environment: dict = {}
 
 

@@ -52,7 +52,7 @@ void check_wrong(const LauncherHint& hint) {
     HYDRANT_FUZZ_CHECK(text.starts_with(hint.wrong) && text.find(value.substr(0, 40)) != text.npos);
     HYDRANT_FUZZ_CHECK(number_in(hint.wrong) == 0 || number_in(hint.wrong) == UINT32_MAX);
   }
-  // Only the rank tells of this launcher's job.
+  // PMIX_RANK alone identifies a job of this launcher.
   if (has_text("PMIX_NAMESPACE") && number_in("PMIX_RANK") == UINT32_MAX)
     HYDRANT_FUZZ_CHECK(is_wrong);
 }

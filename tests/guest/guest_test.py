@@ -283,7 +283,7 @@ class Fetch(WithPrograms):
         for clone in self.clones:
             clone.mkdir(parents=True)
             text = (HERE / "kernel.py").read_text()
-            # An installed kernel is none of the test's.
+            # The test must not find an installed kernel.
             self.assertEqual(text.count('find("/", *places)'), 2)
             (clone / "kernel.py").write_text(text.replace('find("/", *places)', "find(*places)")
                                              .replace("PAUSE_SECONDS = 3, 2", "PAUSE_SECONDS = 3, 0"))

@@ -67,7 +67,7 @@ class Why(enum.Enum):
 
 class Clock(typing.NamedTuple):
     options: list[str]
-    source: str  # what the kernel reads
+    source: str  # the kernel's clock source
 
 
 # The base of the guest's clock. With instructions, one per ns, a figure is independent of the host's load and

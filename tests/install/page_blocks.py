@@ -31,7 +31,7 @@ environment = os.environ | {"HOME": str(home), "OMPI_ALLOW_RUN_AS_ROOT": "1",
                             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 for variable in ("LD_PRELOAD", "HYDRANT_LOG", "PKG_CONFIG_PATH"):
     environment.pop(variable, None)
-kept = ["set -e"]  # what later blocks of the page build on: the commands so far that set variables
+kept = ["set -e"]  # commands so far that set variables, which later blocks of the page need
 
 
 def blocks(page):

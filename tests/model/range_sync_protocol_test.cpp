@@ -33,7 +33,7 @@ enum class Mutant : uint8_t {
   kNothing,             // the owner neither waits nor has anything forgotten
   kStaysWatched,        // the set keeps the address
   kForgetsFirst,        // the cache forgets before the set does
-  kSparesPending,       // what is being registered is not forgotten
+  kSparesPending,       // pending registrations are not forgotten
   kDoesNotSettle,       // without a change under way it does not wait for the reader
   kReportEndsRemovals,  // the report of an unmapping also ends removals
 };

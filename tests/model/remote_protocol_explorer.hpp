@@ -30,7 +30,7 @@ struct RemoteScenario {
   };
   const char* name = "";
   uint32_t ranks = 2;
-  std::vector<Request> requests;  // those of one end happen in this order
+  std::vector<Request> requests;  // in this order at each end
   std::vector<Loss> losses;       // released memory; those of one end happen in this order
   uint64_t budget_pages = 0;      // of an end for all peers; 0: ample
   uint32_t base_percent = 100;

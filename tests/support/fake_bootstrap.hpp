@@ -26,7 +26,7 @@ class FakeBootstrap final : public Bootstrap {
   uint64_t max_fences = UINT64_MAX;
   uint64_t gets = 0;  // ... and so many calls of get()
 
-  // Any bytes as an entry of `rank`.
+  // Stores arbitrary bytes as an entry of `rank`.
   void set(Rank rank, std::string_view key, std::span<const std::byte> entry) {
     entries[{rank, std::string(key)}].assign(entry.begin(), entry.end());
   }

@@ -246,7 +246,7 @@ Status start(RmaThread& thread, const Transfer& what, CompletionCounter& counter
   return launch(piece, counter);
 }
 
-// Finds the local end of a hit: no key needed, or pinned memory. False: neither.
+// Sets the local end of a hit. True if it needs no key, or if its memory is pinned already.
 bool find_local(PinnedPiece& piece) noexcept {
   const Transfer& part = piece.part;
   if (needs_no_key(part)) return true;

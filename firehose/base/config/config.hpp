@@ -64,7 +64,7 @@ concept KnobName = requires(Name knob) {
 
 // A table of rows. Names with one of the prefixes are knobs of this table, or unknown.
 //
-// Threads: added before main(), constant afterwards, but for the flags of warnings.
+// Threads: tables are added before main() and constant afterwards, except the flags of warnings.
 class KnobTable {
  public:
   // `warned`: one flag for each row. All three outlive the table.

@@ -67,8 +67,8 @@ class Retirement {
   // The same for regions that have not been examined yet, in one bounded batch. True if regions of released
   // memory remain.
   bool drain_released(const CacheLock&, RegionQueue* retired) noexcept;
-  // The same if the memory of some was released, or if the dead regions are so many, or so large, that they
-  // are worth a fence. Called by every miss.
+  // Calls drain() if memory of a dead region was released, or if enough dead regions or bytes have
+  // accumulated for the cost of a fence. Every miss calls it.
   void drain_many(const CacheLock&, uint64_t budget_bytes, RegionQueue* retired) noexcept;
   void reset_in_child(const CacheLock&) noexcept {
     dead_.clear();

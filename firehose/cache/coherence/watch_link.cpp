@@ -26,7 +26,7 @@ Status WatchLink::start(const hydrant_monitor_t* monitor, const hydrant_monitor_
   if (subscription_ < 0) {
     return fail(
         Status::kResource,
-        "domain %s cannot be told of memory that is released: the process's monitor serves 64 "
+        "domain %s cannot receive reports of released memory: the process's monitor serves 64 "
         "domains, which is its limit; destroy one, or set options.watch to HYDRANT_WATCH_CLIENT "
         "and call hydrant_invalidate()",
         config_.name);

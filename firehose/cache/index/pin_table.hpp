@@ -46,7 +46,7 @@ class PinTable {
   // Requires: inserted with exactly this range.
   virtual void erase(MemoryRange range, RegionIndex index) noexcept = 0;
 
-  // In the child of a fork, whatever state the table was copied in.
+  // Called in the child of a fork: the copied table may be in any state.
   virtual void clear() noexcept = 0;
   virtual uint64_t memory_bytes() const noexcept = 0;
 

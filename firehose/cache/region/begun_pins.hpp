@@ -18,7 +18,8 @@ class BegunPins {
     MemoryRange pages;
     Entry* next;
     Entry* previous;
-    uint32_t life;  // of the list: the child of a fork has dropped its entries
+    // Number of the list's life when entered: a child of a fork begins another, with an empty list.
+    uint32_t life;
   };
 
   void add(const CacheLock&, Entry& entry) noexcept {

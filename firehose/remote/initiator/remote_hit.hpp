@@ -15,7 +15,7 @@ namespace hydrant {
 // The calling thread's state in the live domain of this handle; null if it has none yet.
 inline ThreadDomain* find_thread_state(uint64_t handle) noexcept {
   Thread* thread = t_hit_context.thread;
-  if (reinterpret_cast<uintptr_t>(thread) <= 1) return nullptr;  // none yet, or past its end
+  if (reinterpret_cast<uintptr_t>(thread) <= 1) return nullptr;  // not yet created, or destroyed
   ThreadDomain* state = thread->domains[handle % kMaxDomains].load(std::memory_order_relaxed);
   return state != nullptr && state->handle == handle ? state : nullptr;
 }

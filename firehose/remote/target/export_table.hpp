@@ -46,7 +46,8 @@ class ExportTable {
   uint64_t add(const RegionSlot* slot, MemoryRange range, uint64_t charge, uint32_t peer, bool once,
                bool checked) noexcept;
   bool has_room() const noexcept { return free_ != kEnd || high_ + 1 < entries_.size(); }
-  // The target uses it first. Requires: add() has just returned `id`.
+  // Marks the export as unknown to its peer until publish(), because the target itself uses it first.
+  // Requires: add() has just returned `id`.
   void withhold_until_reply(uint64_t id) noexcept;
   // Called before the peer gets the id. True: the peer has exited meanwhile, and this has ended the export,
   // as drop().
@@ -56,8 +57,8 @@ class ExportTable {
   bool release(uint64_t id, uint32_t peer, Export* out) noexcept;
   // As release(), when the target itself ends it.
   bool drop(uint64_t id, uint32_t peer, Export* out) noexcept;
-  // Any firehose of the peer from entry *from on, which is moved along; as drop(), but withheld ones are
-  // left to publish(). From 0: false if there is none.
+  // Ends the next firehose of the peer at or after entry *from, and advances *from. As drop(), but skips
+  // withheld ones: publish() ends those. Starting at 0, false means that the peer has none.
   bool release_any(uint32_t peer, uint32_t* from, Export* out) noexcept;
   uint32_t count_of(uint32_t peer) const noexcept { return peers_[peer].count; }
   // Returns the part of `most` around `needed` that overlaps no firehose of the peer. Firehoses within `most`

@@ -84,8 +84,8 @@ class LeaseTable {
   uint32_t ranks_ = 0;
   uint64_t max_ = 0;  // the budget
   uint64_t base_ = 0;
-  uint64_t pool_ = 0;  // may be lent in all
-  uint64_t lent_ = 0;  // sum of what leases or holdings are beyond the base
+  uint64_t pool_ = 0;  // most bytes that may be lent
+  uint64_t lent_ = 0;  // bytes lent: excess of leases or holdings over the base
   uint64_t moves_ = 0;
   uint32_t cut_count_ = 0;
 };

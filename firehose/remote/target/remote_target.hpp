@@ -145,7 +145,7 @@ class RemoteTarget {
   Domain& domain_;
 
   mutable Mutex exports_mu_;
-  ExportTable exports_;  // guarded, but for its counters
+  ExportTable exports_;  // guarded by exports_mu_, except its counters
   LeaseTable leases_ HYDRANT_GUARDED_BY(exports_mu_);
   // How far into the domain's InvalidationLog exports were made zombies. Written under exports_mu_, released
   // after the zombies are counted; acquired by find_zombies(), so that quiet(), which comes next, sees them.

@@ -70,7 +70,7 @@ uint32_t malloc_family() {
 
 uint32_t working_families() {
   if (has_dynamic_loader()) return 0;
-  // dlopen() has no check of its own: naming it would link it.
+  // dlopen() is not checked here, because a reference to it would link it.
   return map_family() | malloc_family() |
          if_same(HYDRANT_HOOKS_THREADS, pthread_create, hook_pthread_create) |
          if_same(HYDRANT_HOOKS_FILES, ftruncate, hook_ftruncate);

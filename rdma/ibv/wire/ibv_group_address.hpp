@@ -12,9 +12,9 @@
 namespace hydrant::ibv {
 
 struct GroupAddress {
-  Rank rank = 0;             // in its group
-  Rank ranks = 0;            // of its group
-  EndpointAddress endpoint;  // with its group
+  Rank rank = 0;             // rank within its group
+  Rank ranks = 0;            // ranks of the group
+  EndpointAddress endpoint;  // endpoint, group number included
 };
 
 // The length of the group address of a process with `rail_count` rails.

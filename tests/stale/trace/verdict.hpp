@@ -13,7 +13,7 @@ struct TraceVerdict {
   size_t pins = 0, invalidations = 0;
   size_t calls = 0;                      // calls that release memory
   size_t calls_on_kept = 0;              // part of them on memory that a cache kept
-  size_t explained = 0;                  // those followed by an invalidation before the next pin
+  size_t explained = 0;                  // an invalidation came before the next pin
   size_t undecided = 0;                  // growing moves that may have stayed in place
   size_t incomplete = 0;                 // records that were never completed
   std::vector<std::string> unexplained;  // texts of the first ones

@@ -35,7 +35,7 @@ class FakeTransport : public Transport {
   Status write_fails = Status::kOk;
   bool maps = false;  // mapped() returns the peer's own address
   std::set<Rank> disconnected;
-  std::deque<SentMessage> arriving;  // what poll() delivers
+  std::deque<SentMessage> arriving;  // messages that poll() will deliver
 
   // ---- results ----
   std::vector<SentMessage> sent;

@@ -64,7 +64,7 @@ TEST_F(PinCacheInvariants, FailedEvictionLeavesTheCacheUnchanged) {
   hydrant_domain_options_t options = options_for(registrar_);
   options.budget_bytes = 4 * kPage;
   options.merge_bytes = 1;
-  registrar_.table.charge = nullptr;  // what it charges is its length
+  registrar_.table.charge = nullptr;  // a region is charged its length
   options.registrar = &registrar_.table;
   create(options);
   const hydrant_pin_t held = pin(0);

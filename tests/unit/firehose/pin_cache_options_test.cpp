@@ -345,7 +345,8 @@ TEST_P(PinCachePrepinned, InvalidateForgetsTheirNeighbours) {
     EXPECT_TRUE(has_clients_key(hit));
     EXPECT_EQ(hydrant_release(hit), GASNET_OK);
   }
-  EXPECT_EQ(hydrant_flush(domain_), GASNET_OK);  // what larger regions have replaced
+  EXPECT_EQ(hydrant_flush(domain_),
+            GASNET_OK);  // unpins the regions that larger ones have replaced
   EXPECT_EQ(registrar.live(), 0u) << "and unpinned";
   destroy();
 }

@@ -79,11 +79,11 @@ TEST_F(PinCacheWatchNeighbours, NeighbourOfVouchedMemoryIsNotVouchedFor) {
   ASSERT_EQ(hydrant_vouch(domain_, arena_.page(6), 2 * kPage), GASNET_OK);
   use(6, 2);
   the_monitor().files_changed();
-  // Whichever way they were joined or not: files have nothing to do with pages 4 and 5.
+  // Pages 4 and 5 are of no file, joined with the others or not.
   EXPECT_TRUE(is_cached(4, 2));
 }
 
-// Nor does more cached memory make a hit on vouched memory query the kernel.
+// A hit on vouched memory does not query the kernel, however much memory is cached beside it.
 TEST_F(PinCacheWatchNeighbours, VouchedMemoryIsHitUncheckedWhateverItsNeighbours) {
   if (the_monitor().cover(arena_.addr(4), kPage, 0) == HYDRANT_COVER_WATCHED)
     GTEST_SKIP() << "with the hooks no hit queries the kernel";
@@ -246,7 +246,7 @@ TEST_F(PinCacheWatchNeighbours, FailedDomainReceivesNoEvents) {
     EXPECT_EQ(hydrant_domain_create(&options, &domain_), GASNET_ERR_BAD_ARG);
     the_monitor().invalidate(arena_.addr(0), kPage);
   }
-  // Nor does it keep a subscription: all 64 are free.
+  // The domain keeps no subscription either: all 64 are free.
   size_t clients = 0;
   const hydrant_monitor_client_t client = {nullptr, [](void*, uintptr_t, size_t) {}, [](void*) {},
                                            [](void*, uintptr_t, size_t) { return 0; }};

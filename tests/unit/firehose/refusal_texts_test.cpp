@@ -188,7 +188,8 @@ const Row kNever[] = {
        return code;
      },
      GASNET_ERR_RESOURCE,
-     {"domain test cannot be told", "serves 64", "limit", "destroy one", "HYDRANT_WATCH_CLIENT"}},
+     {"domain test cannot receive reports", "serves 64", "limit", "destroy one",
+      "HYDRANT_WATCH_CLIENT"}},
 };
 
 // ---- not now ----

@@ -82,7 +82,7 @@ class BufferPoolStress : public BufferPoolTest, public ::testing::WithParamInter
     }
     for (const Held& one : held) give_back(one);
   }
-  // Into a place where any thread may pick it up; what was there is ours to return.
+  // Puts the buffer where any thread may take it, and returns the one that was there.
   void leave_to_others(const Held& mine, uint32_t dice) {
     if (dice % 4 != 0) return give_back(mine);
     Held* found = places_[dice / 4 % places_used_].exchange(new Held(mine));

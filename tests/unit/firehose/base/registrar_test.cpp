@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Only what every registrar must have: the rest are defaults.
+// Implements the required methods; the optional ones keep their defaults.
 class BareRegistrar final : public Registrar {
  public:
   explicit BareRegistrar(std::vector<UnpinResult> answers) : answers_(std::move(answers)) {

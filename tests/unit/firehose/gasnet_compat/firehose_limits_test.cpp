@@ -190,7 +190,7 @@ TEST(CompatLimits, PrepinnedMemoryIsNoPartOfAQuota) {
   EXPECT_EQ(split(ask, 1).budget_bytes, 600 * kMiB);
 }
 
-// M is what was set, not what prepinned memory leaves of it.
+// The text names M as it was set, without prepinned memory subtracted.
 TEST(CompatLimits, PrepinnedMemoryThatExceedsMIsNamed) {
   CompatRequest ask = ask_with_peers();
   ask.prepinned_bytes = 900 * kMiB;
@@ -221,7 +221,7 @@ TEST(CompatLimits, OtherRanksDoNotWarn) {
 TEST(CompatLimits, FirehosesOfAllPeersFitIntoM) {
   CompatRequest ask = ask_with_peers();
   ask.max_regions = 0;
-  EXPECT_EQ(split(ask, 3).max_firehoses, 128u);  // of 2 MiB each, in 256 MiB
+  EXPECT_EQ(split(ask, 3).max_firehoses, 128u);  // regions of 2 MiB in 256 MiB
   ask.max_regions = 120;                         // 90 of them for peers
   EXPECT_EQ(split(ask, 3).max_firehoses, 30u);
   EXPECT_EQ(split(ask, 3).regions, 30u);

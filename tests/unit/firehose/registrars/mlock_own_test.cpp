@@ -197,7 +197,7 @@ TEST_F(MlockOwn, ManyReportsForOnePinLeaveEachLockOfNewMemory) {
   }
 }
 
-// Tells of unmapped memory while the registrar's mutex is held, as a signal handler may.
+// Reports unmapped memory while the registrar's mutex is held, as a signal handler may.
 struct Interruption {
   Registrar* registrar = nullptr;
   MemoryRange range;

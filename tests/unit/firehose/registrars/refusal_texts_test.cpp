@@ -64,7 +64,7 @@ TEST_P(UringRefusalTexts, NamesTheRangeTheCauseAndTheRemedy) {
 INSTANTIATE_TEST_SUITE_P(Causes, UringRefusalTexts, ::testing::ValuesIn(kUring),
                          [](const auto& row) { return row.param.cause; });
 
-// Whatever the machine's limit is: not now, or never.
+// The text says "not now" or "never", depending on the machine's limit; both name the range.
 TEST(UringRefusalTextsOfMemory, NameTheRange) {
   for (const size_t bytes : {size_t{4096}, size_t{1} << 50}) {
     const MemoryRange range{0x7000'0000, bytes};

@@ -199,7 +199,7 @@ TEST(UringPin, UnpinManyUndoesAllAndReportsTheWorst) {
     pins[i].range = memory.pages(i, 1);
     ASSERT_EQ(uring->pin(pins[i].range, Access::kAll, pins[i].key.data()), Status::kOk);
   }
-  // Not in the order they were made in, so that some neighbours are apart and some together.
+  // Another order than that of the pins, so that some neighbours are apart and some together.
   for (size_t i = 0; i < kPins; ++i) {
     HeldPin& pin = pins[(i / 10 * 70 + i % 10) % kPins];
     ranges.push_back(pin.range);

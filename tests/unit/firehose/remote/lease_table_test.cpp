@@ -113,7 +113,7 @@ TEST(LeaseTable, ZeroBudgetGrantsNothing) {
   }
 }
 
-// Whatever they do: leases and holdings together stay below the budget, and the sums are right.
+// Leases and holdings together stay below the budget after any sequence of grants, and the sums are right.
 TEST(LeaseTable, RandomGrantsStayWithinTheBudget) {
   for (const uint32_t ranks : {2u, 3u, 9u, 64u}) {
     for (const uint32_t percent : {1u, 50u, 99u, 100u}) {

@@ -173,7 +173,7 @@ TEST_F(IbvAtomics, NotOfferedWithoutDeviceSupport) {
   EXPECT_EQ(pair.start(0, add(1), &told), Status::kUnsupported);
   EXPECT_THAT(last_error_text(), AllOf(HasSubstr("fake0"), HasSubstr("atomic_cap")));
   EXPECT_EQ(told.times, 0U);
-  // Nor can memory be pinned for them.
+  // Memory cannot be pinned for them either.
   std::byte key[64];
   EXPECT_EQ(
       pair.there.registrar->pin({pair.there.address(), kAtomicBytes}, Access::kRemoteAtomic, key),

@@ -154,7 +154,7 @@ TEST_F(IbvFailures, PeerFailureCompletesEverythingInFlight) {
   for (uint32_t i = 0; i < IbvTransport::Options().cells; ++i)
     EXPECT_EQ(world[0].transport->take_cell(1, Lane::kRequest, 8, &cell), Status::kOk);
   world[0].transport->flush(testing::in_seconds(10));
-  // Why it is gone is still said when the job has declared it dead.
+  // The text keeps the cause after the job has declared the rank dead.
   world[0].transport->disconnect(1);
   world[0].poll();
   EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kBroken);

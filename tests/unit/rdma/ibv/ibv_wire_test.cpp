@@ -198,7 +198,7 @@ TEST(IbvWire, AddressTextsAreLidsOrIpAddresses) {
   EXPECT_STREQ(text_of(address).text, "fe80::1234:0:0:ff");
 }
 
-// Any bytes: a status, never anything else; and what is accepted is written again as it was read.
+// Decoding any bytes returns a status; accepted bytes are encoded to the same bytes.
 TEST(IbvWire, AnyBytesAreDecodedOrRefused) {
   std::mt19937 random(1);
   uint32_t accepted = 0;

@@ -26,7 +26,7 @@ bool hear(int fd, T* what) {
 // Rank 1: pins, reports it, checks the data; unpins, reports it, checks that nothing arrived. 0 on success.
 int own(int node, int in, int out) {
   hydrant_test_alarm(60);
-  Pages elsewhere(100);  // what the other process has at the same address
+  Pages elsewhere(100);  // at the address of the other process's pages
   NodeRank rank(node, 1, 2, ShmTransport::Threads::kMany);
   Adapter adapter;
   Pages memory(2);

@@ -154,7 +154,7 @@ TEST_F(ShmCorruptMemory, DoorbellsOfUnknownRanksAreIgnored) {
   }
   Inbox inbox;
   for (int i = 0; i < 10; ++i) EXPECT_EQ(self.transport->poll(inbox, 10, false), 0u);
-  EXPECT_EQ(self.transport->active_rings(), 4u);  // those of ranks 1 and 2, empty
+  EXPECT_EQ(self.transport->active_rings(), 4u);  // the empty ones of ranks 1 and 2
 }
 
 // A peer writes random values to all that it may write, while the reader polls and sends: no crash, no read

@@ -213,7 +213,7 @@ TEST(Alloc, OwnsItsMemoryAndNoOther) {
 }
 
 TEST(Alloc, MallocOfTheProgramStaysLibcs) {
-  void* own = hydrant_alloc(100);  // whatever is loaded is loaded now
+  void* own = hydrant_alloc(100);  // loads all libraries that the allocator needs
   for (const char* name :
        {"malloc", "free", "calloc", "realloc", "posix_memalign", "aligned_alloc"}) {
     void* symbol = dlsym(RTLD_DEFAULT, name);
