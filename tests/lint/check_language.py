@@ -1,8 +1,10 @@
 #!/usr/bin/python3
 """check_language.py ROOT [LIST]: flags unclear English in comments and string literals.
 
-words     pronouns in place of a component's name, and phrases that hide the main clause
-openings  comments that start with a word of OPENINGS, which leads to a fragment or an inverted sentence
+words     pronouns in place of a component's name, and phrases that hide the main clause, also across the
+          lines of a comment
+openings  comments, and each comment behind code, that start with a word of OPENINGS, which leads to a
+          fragment or an inverted sentence
 sources   each .cpp of COMMENTED begins with a comment: what the file does, and where it stands in a tour of
           docs/architecture.md or which sources call it
 
@@ -19,9 +21,11 @@ import tokenize
 
 HERE = pathlib.Path(__file__).resolve().parent
 # Names of shell variables, $who, are code.
-WORDS = re.compile(r"(?<!\$)(?<!\$\{)\b(who|whoever|whom|nobody|somebody|anybody|is told of|word of|in vain|"
-                   r"be had)\b", re.IGNORECASE)
-OPENINGS = re.compile(r"(What|Those|One|Nothing|Where|Of)\b")
+WORDS = re.compile(r"(?<!\$)(?<!\$\{)\b(who|whoever|whom|nobody|somebody|anybody|told of|tells of|word of|"
+                   r"in vain|be had|what it is (?:to|about))\b", re.IGNORECASE)
+# In small letters too where no comment behind a declaration needs the word.
+OPENINGS = re.compile(r"((?i:What|Those|Nor|None|Whatever|Whichever|Any \w+ (?:as|of|from))|"
+                      r"One|Nothing|Where|Of)\b")
 COMMENTED = ("firehose", "rdma", "am", "extended")
 QUOTING = ("tests/lint/check_language.py", "tests/lint/self_test.py")
 C_SUFFIXES = {".h", ".hpp", ".c", ".cpp", ".map"}
@@ -31,13 +35,21 @@ C_TOKEN = re.compile(r'(?P<line>//[^\n]*)|(?P<block>/\*.*?\*/)|R"(?P<mark>[^()\s
 DIGIT_SEPARATOR = re.compile(r"(?<=[0-9a-fA-F])'(?=[0-9a-fA-F])")
 
 
+def comment_kind(code_before):
+    return "trailing" if code_before.strip() else "comment"
+
+
 def c_parts(text):
-    """(line, kind, text) of each comment and literal; kind is "comment" or "text"."""
+    """(line, kind, text) of each comment and literal.
+
+    kind is "comment", "trailing" (a comment behind code) or "text".
+    """
     text = DIGIT_SEPARATOR.sub("_", text)
     for match in C_TOKEN.finditer(text):
         line = text.count("\n", 0, match.start()) + 1
         if match["line"] is not None:
-            yield line, "comment", match["line"][2:].strip()
+            before = text[text.rfind("\n", 0, match.start()) + 1:match.start()]
+            yield line, comment_kind(before), match["line"][2:].strip()
         elif match["block"] is not None:
             for number, part in enumerate(match["block"][2:-2].split("\n")):
                 yield line + number, "comment", part.strip().lstrip("*").strip()
@@ -52,7 +64,7 @@ def python_parts(text):
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         line = token.start[0]
         if token.type == tokenize.COMMENT:
-            yield line, "comment", token.string[1:].strip()
+            yield line, comment_kind(token.line[:token.start[1]]), token.string[1:].strip()
         elif token.type == tokenize.STRING:
             kind = "comment" if line in docstrings else "text"
             for number, part in enumerate(token.string.strip("rbfRBF\"'").split("\n")):
@@ -63,7 +75,8 @@ def hash_parts(text):
     for line, code in enumerate(text.split("\n"), 1):
         match = re.match(r"\s*#(?!!)(.*)|(?:[^#\"']|\"[^\"]*\"|'[^']*')*\s#\s(.*)", code)
         if match:
-            yield line, "comment", (match[1] if match[1] is not None else match[2]).strip()
+            kind = "trailing" if match[1] is None else "comment"
+            yield line, kind, (match[1] if match[1] is not None else match[2]).strip()
         else:
             for literal in re.findall(r"\"((?:[^\"\\]|\\.)*)\"", code):
                 yield line, "text", literal
@@ -81,14 +94,20 @@ def parser_of(path, text):
 
 
 def faults(name, parts):
-    last_comment = -1
+    last_comment, last_text = -1, ""
     for line, kind, text in parts:
         for word in WORDS.findall(text):
             yield f"{name}:{line}: \"{word}\": name the component, or rephrase"
-        if kind == "comment":
-            if line != last_comment + 1 and (match := OPENINGS.match(text)):
-                yield f"{name}:{line}: the comment opens with \"{match[1]}\": put the subject first"
-            last_comment = line
+        if kind == "text":
+            continue
+        is_continued = kind == "comment" and line == last_comment + 1
+        if is_continued:
+            for match in WORDS.finditer(f"{last_text} {text}"):
+                if match.start() < len(last_text) < match.end():
+                    yield f"{name}:{line - 1}: \"{match[1]}\": name the component, or rephrase"
+        elif match := OPENINGS.match(text):
+            yield f"{name}:{line}: the comment opens with \"{match[1]}\": put the subject first"
+        last_comment, last_text = line, text
 
 
 def bare_sources(root):

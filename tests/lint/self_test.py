@@ -240,13 +240,28 @@ class Language(Tree):
                                           'const char* text = "the peer is gone";\n'))
 
     def test_each_word(self):
-        words = ("who", "Whoever", "whom", "nobody", "somebody", "anybody", "is told of", "word of",
-                 "in vain", "be had")
+        words = ("who", "Whoever", "whom", "nobody", "somebody", "anybody", "told of", "tells of",
+                 "word of", "in vain", "be had", "what it is about")
         for word in words:
             for text in (f"// the peer {word} it\n", f"int a;  // {word}\n", f"/* a\n * {word} */\n",
                          f'f("a \\" {word}");\n', f'f(R"(a " {word})");\n'):
                 self.assert_finds(self.check(text=text), f'"{word}"')
         self.assert_clean(self.check(text="// Adds.\nint nobody = whom + whole;\n"))
+
+    def test_words_across_lines(self):
+        for text in ("// It waits in\n// vain.\n", "/* The peer is told\n * of it. */\n",
+                     "int a;  // in\n// vain\n"):
+            self.assert_finds(self.check(text=text), "am/a.cpp:1: ")
+        self.assert_clean(self.check(text="// Adds.\nint a;  // in\nint b;  // vain\n"))
+        self.assert_clean(self.check(text="// Waits in\n\n// vain\n"))
+
+    def test_comments_behind_code(self):
+        for word in ("what", "those", "nor", "None", "whatever", "Whichever", "any bytes as", "Any range of"):
+            for name, mark in (("am/a.cpp", "//"), ("am/a.py", "#"), ("am/a.cmake", "#")):
+                text = f"a = 1;  {mark} first\nb = 1;  {mark} {word} it keeps\n"
+                self.assert_finds(self.check(name, text), f'opens with "{word}"')
+                self.write(name, "// Adds.\n" if mark == "//" else "")
+        self.assert_clean(self.check(text="// Adds.\nint a;  // of a buffer\nint b;  // one for each rank\n"))
 
     def test_each_opening(self):
         for word in ("What", "Those", "One", "Nothing", "Where", "Of"):
