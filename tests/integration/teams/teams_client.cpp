@@ -89,7 +89,8 @@ std::vector<ModelTeam> split(const ModelTeam& parent, uint32_t number) {
 }
 
 // Every second rank in reverse, and the others; ranks above `most` make no team.
-std::vector<ModelTeam> create(const ModelTeam& parent, bool by_jobrank) {
+std::vector<ModelTeam> create(const ModelTeam& parent, uint32_t number) {
+  const bool by_jobrank = number % 2 == 0;
   std::vector<ModelTeam> made(2);
   std::vector<gex_EP_Location_t> places[2];
   const size_t size = parent.jobranks.size();
@@ -103,15 +104,22 @@ std::vector<ModelTeam> create(const ModelTeam& parent, bool by_jobrank) {
   const bool makes = mine < most;
   const size_t which = mine % 2;
   gex_TM_t team = GEX_TM_INVALID;
-  gex_Addr_t scratch = static_cast<char*>(gex_Segment_QueryAddr(segment)) + 512 * 1024;
-  const gex_Flags_t flags =
-      (by_jobrank ? GEX_FLAG_RANK_IS_JOBRANK | GEX_FLAG_TM_LOCAL_SCRATCH : GEX_FLAG_TM_NO_SCRATCH);
+  // Scratch memory of each kind: an address of each member, an offset for all, or offsets of all members.
+  constexpr gex_Flags_t kKinds[] = {GEX_FLAG_TM_LOCAL_SCRATCH, GEX_FLAG_TM_NO_SCRATCH,
+                                    GEX_FLAG_TM_SYMMETRIC_SCRATCH | GEX_FLAG_SCRATCH_SEG_OFFSET,
+                                    GEX_FLAG_TM_GLOBAL_SCRATCH | GEX_FLAG_SCRATCH_SEG_OFFSET};
+  constexpr uintptr_t kOffset = 512 * 1024;
+  const uint32_t kind = number % 4;
+  char* const address = static_cast<char*>(gex_Segment_QueryAddr(segment)) + kOffset;
+  std::vector<gex_Addr_t> scratch(
+      std::max<size_t>(size, 1),
+      kind == 0 ? static_cast<gex_Addr_t>(address) : reinterpret_cast<gex_Addr_t>(kOffset));
+  const gex_Flags_t flags = kKinds[kind] | (by_jobrank ? GEX_FLAG_RANK_IS_JOBRANK : 0);
   (void)gex_TM_Create(&team, makes ? 1 : 0, parent.team, makes ? places[which].data() : nullptr,
-                      makes ? places[which].size() : 0, &scratch, 128,
-                      makes ? flags : flags & GEX_FLAG_RANK_IS_JOBRANK);
+                      makes ? places[which].size() : 0, scratch.data(), 128, flags);
   if (makes) {
     made[which].team = team;
-    if (by_jobrank) made[which].scratch = {scratch, 128};
+    if (kind != 1) made[which].scratch = {address, 128};
   }
   return made;
 }
@@ -386,7 +394,7 @@ void run_random(uint32_t rounds) {
       const ModelTeam parent = teams[common() % teams.size()];
       if (parent.jobranks.empty()) continue;
       std::vector<ModelTeam> made = level == 1
-                                        ? create(parent, round % 2 == 0)
+                                        ? create(parent, round)
                                         : split(parent, round * 4 + static_cast<uint32_t>(level));
       for (ModelTeam& each : made) {
         if (each.has_me()) check_members(each);
@@ -397,6 +405,90 @@ void run_random(uint32_t rounds) {
     for (const ModelTeam& each : teams) use_in_calls(each, static_cast<uint32_t>(common()));
     for (size_t i = teams.size(); i-- > 1;) destroy(teams[i]);
   }
+}
+
+// Each call that the random scenarios leave out, once: queries, pairs, blocking and synchronising calls of GASNet-1.
+void run_calls() {
+  const auto last = job_size - 1;
+  gex_TM_t team = GEX_TM_INVALID;
+  (void)gex_TM_Split(&team, world, 0, static_cast<int>(me), nullptr, 0, GEX_FLAG_TM_NO_SCRATCH);
+  check(gex_TM_QueryClient(team) == gex_TM_QueryClient(world), "the client of a team");
+  check(gex_TM_QueryFlags(team) == 0, "the flags of a team");
+  check(gex_TM_QueryCData(team) == nullptr, "the client data of a new team");
+  gex_TM_SetCData(team, &team);
+  check(gex_TM_QueryCData(team) == &team, "the client data of a team");
+
+  // A pair names ranks of the job.
+  const gex_TM_t pair = gex_TM_Pair(gex_TM_QueryEP(world), 0);
+  check(pair == gex_TM_Pair(gex_TM_QueryEP(team), 0) && pair != world, "equal pairs");
+  void* owner = nullptr;
+  gex_Event_Wait(gex_EP_QueryBoundSegmentNB(pair, last, &owner, nullptr, nullptr, 0));
+  const auto number = static_cast<uint64_t>(me) + 77;
+  check(gex_RMA_PutBlockingVal(pair, last, static_cast<uint64_t*>(owner) + me, number, 8, 0) == 0,
+        "a put to a pair");
+  barrier(team);
+  check(gex_RMA_GetBlockingVal(pair, last, static_cast<uint64_t*>(owner) + me, 8, 0) == number,
+        "a get from a pair");
+
+  constexpr int kFlags = GASNET_COLL_IN_ALLSYNC | GASNET_COLL_OUT_ALLSYNC | GASNET_COLL_LOCAL |
+                         GASNET_COLL_SRC_IN_SEGMENT | GASNET_COLL_DST_IN_SEGMENT;
+  std::vector<uint32_t> source(job_size);
+  std::vector<uint32_t> dest(job_size, 9);
+  for (gex_Rank_t to = 0; to < job_size; ++to) source[to] = me * 100 + to;
+  gasnet_coll_broadcast(GASNET_TEAM_ALL, dest.data(), last, source.data(), 4, kFlags);
+  check(dest[0] == last * 100, "gasnet_coll_broadcast");
+  gasnet_coll_scatter(GASNET_TEAM_ALL, dest.data(), 0, source.data(), 4, kFlags);
+  check(dest[0] == me, "gasnet_coll_scatter");
+  gasnet_coll_gather(GASNET_TEAM_ALL, last, dest.data(), source.data(), 4, kFlags);
+  for (gex_Rank_t from = 0; from < job_size; ++from)
+    check(me != last || dest[from] == from * 100, "gasnet_coll_gather");
+  gasnet_coll_gather_all(GASNET_TEAM_ALL, dest.data(), source.data(), 4, kFlags);
+  for (gex_Rank_t from = 0; from < job_size; ++from)
+    check(dest[from] == from * 100, "gasnet_coll_gather_all");
+  gasnet_coll_exchange(GASNET_TEAM_ALL, dest.data(), source.data(), 4, kFlags);
+  for (gex_Rank_t from = 0; from < job_size; ++from)
+    check(dest[from] == from * 100 + me, "gasnet_coll_exchange");
+
+  // Handles, synchronised in each way.
+  uint32_t values[6] = {};
+  gasnet_coll_handle_t handles[6];
+  for (uint32_t i = 0; i < 6; ++i) {
+    if (me == 0) values[i] = i + 1;
+    handles[i] = gasnet_coll_broadcast_nb(GASNET_TEAM_ALL, &values[i], 0, &values[i], 4,
+                                          GASNET_COLL_IN_MYSYNC | GASNET_COLL_OUT_MYSYNC);
+  }
+  while (gasnet_coll_try_sync(handles[0]) != GASNET_OK) (void)gasnet_AMPoll();
+  gasnet_coll_wait_sync(handles[1]);
+  while (gasnet_coll_try_sync_some(&handles[2], 1) != GASNET_OK) (void)gasnet_AMPoll();
+  gasnet_coll_wait_sync_some(&handles[3], 1);
+  while (gasnet_coll_try_sync_all(&handles[4], 1) != GASNET_OK) (void)gasnet_AMPoll();
+  gasnet_coll_wait_sync_all(&handles[5], 1);
+  check(handles[5] == GASNET_COLL_INVALID_HANDLE, "a handle that is synchronised");
+  for (uint32_t i = 0; i < 6; ++i) check(values[i] == i + 1, "broadcasts by handles");
+
+  gasnet_coll_barrier_notify(GASNET_TEAM_ALL, 5, 0);
+  while (gasnet_coll_barrier_try(GASNET_TEAM_ALL, 5, 0) != GASNET_OK) (void)gasnet_AMPoll();
+  int name = 0;
+  check(gasnet_coll_barrier_result(GASNET_TEAM_ALL, &name) == 0 && name == 5,
+        "the name of a barrier");
+  gasnet_coll_barrier_notify(GASNET_TEAM_ALL, 0, GASNET_BARRIERFLAG_ANONYMOUS);
+  check(gasnet_coll_barrier_wait(GASNET_TEAM_ALL, 0, GASNET_BARRIERFLAG_ANONYMOUS) == GASNET_OK,
+        "a barrier's wait");
+  check(gasnet_coll_barrier(GASNET_TEAM_ALL, static_cast<int>(me), 0) ==
+            (job_size == 1 ? GASNET_OK : GASNET_ERR_BARRIER_MISMATCH),
+        "a barrier with several names");
+
+  // Tuning has no effect.
+  gasnet_coll_set_tree_kind(GASNET_TEAM_ALL, 1, 2, GASNET_COLL_BROADCAST_OP);
+  gasnet_coll_set_dissem_limit(GASNET_TEAM_ALL, 100, GASNET_COLL_EXCHANGE_OP);
+  check(gasnet_coll_get_num_tree_classes(GASNET_TEAM_ALL, GASNET_COLL_GATHER_OP) > 0,
+        "the classes of trees");
+  gasnet_coll_loadTuningState(nullptr, GASNET_TEAM_ALL);
+  gasnet_coll_dumpTuningState(nullptr, GASNET_TEAM_ALL);
+  gasnet_coll_dumpProfile(nullptr, GASNET_TEAM_ALL);
+
+  barrier(team);
+  check(gex_TM_Destroy(team, nullptr, GEX_FLAG_GLOBALLY_QUIESCED) == 0, "a destroyed team");
 }
 
 // Only rank 0 waits for its broadcasts: polls of the others, which wait in barriers, have to be enough.
@@ -531,6 +623,7 @@ int main(int argc, char** argv) {
   const std::string what = argv[1];
   const auto rounds = static_cast<uint32_t>(std::atoi(argv[2]));
   if (what == "random") run_random(rounds);
+  if (what == "calls") run_calls();
   if (what == "polled") run_polled(rounds);
   if (what == "growth") run_growth(rounds);
   if (what == "threads") run_threads(rounds);

@@ -4,6 +4,7 @@
 teams_jobs_test.py PATH_OF_TEAMS_CLIENT_SEQ PATH_OF_TEAMS_CLIENT_PAR (which has GASNET_DEBUG)
 """
 import pathlib
+import re
 import sys
 import unittest
 
@@ -52,6 +53,18 @@ class TeamsJobs(unittest.TestCase):
         # Little room: one get uses one buffer.
         self.holds(CLIENTS[0], 3, "random", 6, HYDRANT_INJECT="delay=20us,pins", FIREHOSE_BUDGET="32K",
                    FIREHOSE_REMOTE_BUDGET="8K", HYDRANT_BOUNCE_MAX="4096", HYDRANT_BOUNCE_POOL="16K")
+
+    def test_each_call_does_what_it_says(self):
+        for client in CLIENTS:
+            for ranks in (1, 2, 5):
+                self.holds(client, ranks, "calls", 1)
+
+    def test_each_name_of_the_list_is_called(self):
+        here = pathlib.Path(__file__).resolve().parent
+        text = (here / "teams_client.cpp").read_text()
+        names = [line for line in (here / "names.txt").read_text().split() if not line.startswith("#")]
+        self.assertGreater(len(names), 60)
+        self.assertEqual([name for name in names if not re.search(rf"\b{name}\b", text)], [])
 
     def test_polls_are_enough(self):
         for path in ("auto", "am", "am_medium", "am_long"):
