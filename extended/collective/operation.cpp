@@ -49,12 +49,9 @@ const char* collective_name(uint32_t signature) noexcept {
 
 uint32_t signature_of(CollectiveKind kind, uint64_t argument1, uint64_t argument2,
                       uint64_t argument3) noexcept {
-  uint64_t hash = 0;
-  for (const uint64_t each : {argument1, argument2, argument3}) {
-    constexpr uint64_t kOdd = 0x9e3779b97f4a7c15;
-    hash = (hash ^ each) * kOdd;
-    hash ^= hash >> 32;
-  }
+  constexpr uint64_t kOdd = 0x9e3779b97f4a7c15;
+  uint64_t hash = argument1 * kOdd + argument2 * (kOdd << 8 | 1) + argument3 * (kOdd << 16 | 1);
+  hash ^= hash >> 32;
   return static_cast<uint32_t>(kind) | static_cast<uint32_t>(hash) << kKindBits;
 }
 

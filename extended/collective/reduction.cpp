@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <type_traits>
 
 namespace hydrant {
@@ -70,40 +71,49 @@ void combine_all(const void* left, const void* right, void* out, size_t count) n
   }
 }
 
-template <typename T>
-Reduction::Function function_of(gex_OP_t op) noexcept {
-  switch (op) {
-    case GEX_OP_ADD: return combine_all<T, Add>;
-    case GEX_OP_MULT: return combine_all<T, Multiply>;
-    case GEX_OP_MIN: return combine_all<T, Minimum>;
-    case GEX_OP_MAX: return combine_all<T, Maximum>;
-    default: break;
-  }
-  if constexpr (std::is_integral_v<T>) {
-    switch (op) {
-      case GEX_OP_AND: return combine_all<T, And>;
-      case GEX_OP_OR: return combine_all<T, Or>;
-      case GEX_OP_XOR: return combine_all<T, Xor>;
-      default: break;
-    }
-  }
-  return nullptr;
+// The functions of a type, by the operation's bit; null if it is not defined.
+constexpr uint32_t kOperations = std::countr_zero(GEX_OP_MAX) + 1;
+struct Type {
+  size_t unit = 0;
+  Reduction::Function functions[kOperations] = {};
+};
+constexpr uint32_t index_of(gex_OP_t op) noexcept {
+  return static_cast<uint32_t>(std::countr_zero(op));
 }
 
-struct Type {
-  size_t unit = 0;  // 0: unknown
-  Reduction::Function function = nullptr;
-};
-Type find_type(gex_DT_t type, gex_OP_t op) noexcept {
-  switch (type) {
-    case GEX_DT_I32: return {4, function_of<int32_t>(op)};
-    case GEX_DT_U32: return {4, function_of<uint32_t>(op)};
-    case GEX_DT_I64: return {8, function_of<int64_t>(op)};
-    case GEX_DT_U64: return {8, function_of<uint64_t>(op)};
-    case GEX_DT_FLT: return {4, function_of<float>(op)};
-    case GEX_DT_DBL: return {8, function_of<double>(op)};
-    default: return {};
+template <typename T>
+constexpr Type describe_type() noexcept {
+  Type type{.unit = sizeof(T)};
+  type.functions[index_of(GEX_OP_ADD)] = combine_all<T, Add>;
+  type.functions[index_of(GEX_OP_MULT)] = combine_all<T, Multiply>;
+  type.functions[index_of(GEX_OP_MIN)] = combine_all<T, Minimum>;
+  type.functions[index_of(GEX_OP_MAX)] = combine_all<T, Maximum>;
+  if constexpr (std::is_integral_v<T>) {
+    type.functions[index_of(GEX_OP_AND)] = combine_all<T, And>;
+    type.functions[index_of(GEX_OP_OR)] = combine_all<T, Or>;
+    type.functions[index_of(GEX_OP_XOR)] = combine_all<T, Xor>;
   }
+  return type;
+}
+
+// By the type's bit.
+constexpr Type kTypes[] = {describe_type<int32_t>(), describe_type<uint32_t>(),
+                           describe_type<int64_t>(), describe_type<uint64_t>(),
+                           describe_type<float>(),   describe_type<double>()};
+static_assert(GEX_DT_I32 == 1U << 0 && GEX_DT_U32 == 1U << 1 && GEX_DT_I64 == 1U << 2 &&
+              GEX_DT_U64 == 1U << 3 && GEX_DT_FLT == 1U << 4 && GEX_DT_DBL == 1U << 5);
+
+// std::has_single_bit() calls a function on plain x86-64.
+constexpr bool is_one_bit(uint32_t bits) noexcept { return bits != 0 && (bits & (bits - 1)) == 0; }
+
+// Null if it is no built-in type.
+const Type* find_type(gex_DT_t type) noexcept {
+  const auto index = static_cast<uint32_t>(std::countr_zero(type));
+  return is_one_bit(type) && index < std::size(kTypes) ? &kTypes[index] : nullptr;
+}
+Reduction::Function find_function(const Type& type, gex_OP_t op) noexcept {
+  const auto index = index_of(op);
+  return is_one_bit(op) && index < kOperations ? type.functions[index] : nullptr;
 }
 
 }  // namespace
@@ -120,28 +130,31 @@ void Reduction::combine(const std::byte* left, std::byte* right, std::byte* out,
 
 Status find_reduction(gex_DT_t type, size_t unit, gex_OP_t op, gex_Coll_ReduceFn_t user_function,
                       const void* user_data, Reduction* found) noexcept {
+  const Type* known = find_type(type);
+  if (known != nullptr && known->unit == unit) [[likely]] {
+    if (const Reduction::Function function = find_function(*known, op); function != nullptr)
+        [[likely]] {
+      *found = {.function = function, .user_function = nullptr, .user_data = nullptr, .unit = unit};
+      return Status::kOk;
+    }
+  }
   if (unit == 0) return fail(Status::kBadArg, "the size of an element (dt_sz) is 0");
-  const bool is_user_op = op == GEX_OP_USER || op == GEX_OP_USER_NC;
-  const Type known = find_type(type, op);
-  if (known.unit == 0 && type != GEX_DT_USER)
+  if (known == nullptr && type != GEX_DT_USER)
     return fail(Status::kBadArg, "%#x is not a data type of reductions (one of GEX_DT_*)", type);
-  if (known.unit != 0 && known.unit != unit)
+  if (known != nullptr && known->unit != unit)
     return fail(Status::kBadArg, "an element has %zu bytes (dt_sz), but its type has %zu", unit,
-                known.unit);
-  if (is_user_op) {
+                known->unit);
+  if (op == GEX_OP_USER || op == GEX_OP_USER_NC) {
     if (user_function == nullptr)
       return fail(Status::kBadArg, "the operation is the client's own, but its function is NULL");
-    *found = {.user_function = user_function, .user_data = user_data, .unit = unit};
+    *found = {
+        .function = nullptr, .user_function = user_function, .user_data = user_data, .unit = unit};
     return Status::kOk;
   }
   if (type == GEX_DT_USER)
     return fail(Status::kBadArg,
                 "data of type GEX_DT_USER need the operation GEX_OP_USER or GEX_OP_USER_NC");
-  if (known.function == nullptr)
-    return fail(Status::kBadArg, "the operation %#x is not defined for reductions of this type",
-                op);
-  *found = {.function = known.function, .unit = unit};
-  return Status::kOk;
+  return fail(Status::kBadArg, "the operation %#x is not defined for reductions of this type", op);
 }
 
 }  // namespace hydrant

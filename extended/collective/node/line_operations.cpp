@@ -21,6 +21,14 @@ uint64_t word_of(uint64_t number, uint32_t signature) noexcept {
   return number << TeamLines::kSignatureBits | (signature & kSignatureMask);
 }
 
+// Most data are one word.
+void copy_small(void* to, const void* from, size_t bytes) noexcept {
+  if (bytes == sizeof(uint64_t)) [[likely]]
+    std::memcpy(to, from, sizeof(uint64_t));
+  else
+    std::memcpy(to, from, bytes);
+}
+
 }  // namespace
 
 LineOperations::LineOperations(Config config) noexcept
@@ -33,7 +41,9 @@ LineOperations::LineOperations(Config config) noexcept
 }
 
 LineOperations::~LineOperations() {
-  while (free_ != nullptr) delete std::exchange(free_, free_->next);
+  for (Pending** list : {&first_, &free_}) {
+    while (*list != nullptr) delete std::exchange(*list, (*list)->next);
+  }
 }
 
 bool LineOperations::contributes(const Call& call) const noexcept {
@@ -54,7 +64,7 @@ bool LineOperations::may_publish(uint64_t number) noexcept {
 void LineOperations::publish(const Call& call, uint64_t number) noexcept {
   TeamLines& mine = *config_.members[config_.rank];
   TeamLines::Line& line = mine.lines[number % TeamLines::kLines];
-  if (call.kind != Kind::kBarrier) std::memcpy(line.data, call.source, call.bytes);
+  if (call.kind != Kind::kBarrier) copy_small(line.data, call.source, call.bytes);
   line.processor.store(processor_word(), std::memory_order_relaxed);
   line.word.store(word_of(number, call.signature), std::memory_order_release);
   fetch_for_writing(&mine.lines[(number + 1) % TeamLines::kLines]);
@@ -75,11 +85,6 @@ bool LineOperations::has_line(Rank member, uint64_t number, uint32_t signature) 
   return false;
 }
 
-void LineOperations::copy_line(Rank member, uint64_t number, std::byte* to,
-                               size_t bytes) const noexcept {
-  std::memcpy(to, config_.members[member]->lines[number % TeamLines::kLines].data, bytes);
-}
-
 // Combines neighbours first: the pairs that no power of two holds, then ranks 0 and 1, 2 and 3 of the
 // rest, and so on.
 void LineOperations::reduce(const Call& call, uint64_t number) noexcept {
@@ -88,10 +93,10 @@ void LineOperations::reduce(const Call& call, uint64_t number) noexcept {
   const auto at = [&](uint32_t vertex) { return operands_.get() + vertex * TeamLines::kMaxBytes; };
   for (uint32_t vertex = 0; vertex < cube.vertices(); ++vertex) {
     const Rank member = cube.member_at(vertex);
-    copy_line(member, number, at(vertex), call.bytes);
+    std::memcpy(at(vertex), data_of(member, number), TeamLines::kMaxBytes);
     if (!cube.represents(member)) continue;
     std::byte before[TeamLines::kMaxBytes];
-    copy_line(member - 1, number, before, call.bytes);
+    std::memcpy(before, data_of(member - 1, number), TeamLines::kMaxBytes);
     call.reduction.combine(before, at(vertex), at(vertex), call.bytes);
   }
   for (uint32_t bit = 1; bit < cube.vertices(); bit *= 2) {
@@ -99,7 +104,7 @@ void LineOperations::reduce(const Call& call, uint64_t number) noexcept {
     for (uint32_t vertex = 0; vertex < cube.vertices(); vertex += 2 * bit)
       call.reduction.combine(at(vertex), at(vertex + bit), at(vertex), call.bytes);
   }
-  std::memcpy(call.dest, at(0), call.bytes);
+  copy_small(call.dest, at(0), call.bytes);
 }
 
 bool LineOperations::try_complete(const Call& call, uint64_t number) noexcept {
@@ -107,11 +112,11 @@ bool LineOperations::try_complete(const Call& call, uint64_t number) noexcept {
   const Rank me = config_.rank;
   if (call.kind == Kind::kBroadcast) {
     if (call.root == me) {
-      if (call.dest != call.source) std::memcpy(call.dest, call.source, call.bytes);
+      if (call.dest != call.source) copy_small(call.dest, call.source, call.bytes);
       return true;
     }
     if (!has_line(call.root, number, call.signature)) return false;
-    copy_line(call.root, number, call.dest, call.bytes);
+    copy_small(call.dest, data_of(call.root, number), call.bytes);
     return true;
   }
   if (call.kind == Kind::kReduceToOne && call.root != me) return true;

@@ -84,7 +84,9 @@ class LineOperations {
   bool contributes(const Call& call) const noexcept;
   bool try_complete(const Call& call, uint64_t number) noexcept;
   bool has_line(Rank member, uint64_t number, uint32_t signature) const noexcept;
-  void copy_line(Rank member, uint64_t number, std::byte* to, size_t bytes) const noexcept;
+  const std::byte* data_of(Rank member, uint64_t number) const noexcept {
+    return config_.members[member]->lines[number % TeamLines::kLines].data;
+  }
   void reduce(const Call& call, uint64_t number) noexcept;
   void note_done() noexcept;
   void wake_all() noexcept;

@@ -195,7 +195,11 @@ Status start_node_teams() noexcept {
 
 NodeTeamOffer NodeTeam::offer() noexcept { return node_teams().offer(); }
 void NodeTeam::withdraw(const NodeTeamOffer& mine) noexcept { node_teams().withdraw(mine.blocks); }
-NodeTeam* NodeTeam::of_world() noexcept { return node_teams().world(); }
+NodeTeam* NodeTeam::find_world() noexcept {
+  NodeTeam* const found = node_teams().world();
+  world_.store(found, std::memory_order_release);
+  return found;
+}
 
 NodeTeam::NodeTeam(const TeamMembers& members, uint32_t block, uint64_t base) noexcept
     : members_(members), block_(block), threaded_(!job().single_threaded) {

@@ -39,8 +39,11 @@ class NodeTeam {
   // that trees are faster.
   static std::unique_ptr<NodeTeam> make(const TeamMembers& members, const NodeTeamOffer& mine,
                                         const NodeTeamOffer& all) noexcept;
-  // That of the primordial team; null likewise.
-  static NodeTeam* of_world() noexcept;
+  // That of the primordial team; null likewise. Cost: a load, except the first time.
+  static NodeTeam* of_world() noexcept {
+    NodeTeam* const known = world_.load(std::memory_order_acquire);
+    return known != nullptr ? known : find_world();
+  }
   ~NodeTeam();
   NodeTeam(const NodeTeam&) = delete;
   NodeTeam& operator=(const NodeTeam&) = delete;
@@ -51,6 +54,9 @@ class NodeTeam {
 
  private:
   class Guard;
+  static NodeTeam* find_world() noexcept;
+  static inline constinit std::atomic<NodeTeam*> world_{nullptr};
+
   friend class NodeTeams;
 
   NodeTeam(const TeamMembers& members, uint32_t block, uint64_t base) noexcept;

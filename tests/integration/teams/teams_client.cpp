@@ -407,7 +407,8 @@ void run_random(uint32_t rounds) {
   }
 }
 
-// Each call that the random scenarios leave out, once: queries, pairs, blocking and synchronising calls of GASNet-1.
+// Each call that the random scenarios leave out, once: queries, pairs, blocking and synchronising calls of
+// GASNet-1.
 void run_calls() {
   const auto last = job_size - 1;
   gex_TM_t team = GEX_TM_INVALID;
