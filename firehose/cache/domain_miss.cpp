@@ -164,9 +164,13 @@ Status MissPath::acquire_uncounted(PinRequest& request, const RegionSlot** out) 
 MissPath::Step MissPath::prepare(PinRequest& request, Plan* plan, UnsettledRange* unsettled,
                                  Status* status, RegionIndex* held) noexcept {
   // A call that does not register queries the monitor only once a region to take was found.
-  if ((request.policy != MissPolicy::kHitOnly || request.must_query) &&
-      parts_.checks.must_query()) {
+  const bool may_register = request.policy != MissPolicy::kHitOnly;
+  if ((may_register || request.must_query) && parts_.checks.must_query()) {
     (void)parts_.watch.wait_until_quiet(request);
+  } else if (may_register) {
+    // A refusal ends with its memory. The caller's release has returned when its report was read, which
+    // may be before the report was entered here.
+    parts_.watch.settle();
   }
   {
     const CachePhase lock(parts_);
