@@ -1,9 +1,12 @@
-// The tickets of live pins in a debug build: a hash table that does not throw when memory is used up.
+// The tickets of live pins in a debug build: a hash table that does not throw when memory is used up, in
+// the table space: a signal handler that interrupts malloc() must not fork (libc's fork() takes malloc's
+// locks), and handlers may interrupt a pin anywhere.
 #pragma once
+
+#include "firehose/base/table_space.hpp"
 
 #include <cstddef>
 #include <cstdint>
-#include <new>
 
 namespace hydrant {
 
@@ -39,7 +42,7 @@ class TicketSet {
   }
 
  private:
-  static constexpr size_t kFirstSize = 256;
+  static constexpr size_t kFirstSize = 512;  // a page
 
   static size_t first(uint64_t ticket, size_t size) noexcept {
     return static_cast<size_t>(ticket * 0x9e3779b97f4a7c15u >> 32) & (size - 1);
@@ -52,12 +55,12 @@ class TicketSet {
   }
   bool grow() noexcept {
     const size_t size = size_ == 0 ? kFirstSize : 2 * size_;
-    auto* slots = new (std::nothrow) uint64_t[size]();
+    auto* slots = static_cast<uint64_t*>(g_table_space.take(size * sizeof(uint64_t)));
     if (slots == nullptr) return false;
     for (size_t i = 0; i < size_; ++i) {
       if (slots_[i] != 0) put(slots, size, slots_[i]);
     }
-    delete[] slots_;
+    if (slots_ != nullptr) g_table_space.give(slots_, size_ * sizeof(uint64_t));
     slots_ = slots;
     size_ = size;
     return true;
