@@ -64,10 +64,9 @@ gex_Event_t start(const Collective1& what) noexcept {
   if ((what.flags & kBehind) != 0) add_barrier(schedule, me, kTagsBehind);
   const uint32_t signature = signature_of(what.kind, what.root, what.bytes,
                                           static_cast<uint64_t>(what.flags & (kBefore | kBehind)));
-  return start_operation(
-      team, next_collective(what.team),
-      {.kind = what.kind, .signature = signature, .source = what.source, .dest = what.dest},
-      std::move(schedule));
+  return start_operation(team, next_collective(what.team),
+                         {.signature = signature, .source = what.source, .dest = what.dest},
+                         std::move(schedule));
 }
 
 // The barriers of GASNet-1 have one state for all ranks.

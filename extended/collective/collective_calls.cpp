@@ -106,13 +106,23 @@ gex_Event_t reduce(CollectiveKind kind, gex_TM_t tm, Rank root, void* dest, cons
                       : small.bytes >= kHalvingBytes && count >= team.size
                           ? reduce_all_halving(me, unit, count)
                           : reduce_all_doubling(me, unit, count);
-  return start(tm, team,
-               {.kind = kind,
-                .signature = small.signature,
-                .source = source,
-                .dest = dest,
-                .reduction = small.reduction},
-               std::move(schedule));
+  return start(
+      tm, team,
+      {.signature = small.signature, .source = source, .dest = dest, .reduction = small.reduction},
+      std::move(schedule));
+}
+
+// The operations that have a part of `bytes` bytes for each member.
+gex_Event_t move_parts(CollectiveKind kind, gex_TM_t tm, void* dest, const void* source,
+                       size_t bytes, Schedule (*build)(Member, size_t) noexcept,
+                       const char* call) noexcept {
+  const InCall in_call(call);
+  const TeamMembers team = check_collective(tm, call);
+  check_memory(source, bytes, "source", call);
+  check_memory(dest, bytes, "dest", call);
+  if (bytes == 0) return GEX_EVENT_INVALID;
+  return start(tm, team, {.signature = signature_of(kind, bytes), .source = source, .dest = dest},
+               build(member(team), bytes));
 }
 
 }  // namespace
@@ -150,10 +160,8 @@ gex_Event_t start_team_barrier(gex_TM_t tm, const char* call) noexcept {
   }
   Schedule schedule;
   add_barrier(schedule, member(team), 0);
-  return start(
-      tm, team,
-      {.kind = CollectiveKind::kBarrier, .signature = signature_of(CollectiveKind::kBarrier)},
-      std::move(schedule));
+  return start(tm, team, {.signature = signature_of(CollectiveKind::kBarrier)},
+               std::move(schedule));
 }
 
 }  // namespace hydrant
@@ -170,7 +178,6 @@ gex_Event_t gex_Coll_BroadcastNB(gex_TM_t tm, gex_Rank_t root, void* dest, const
   if (root == team.rank) check_memory(source, bytes, "src", kCall);
   if (bytes == 0) return GEX_EVENT_INVALID;
   const OperationArguments arguments = {
-      .kind = CollectiveKind::kBroadcast,
       .signature = signature_of(CollectiveKind::kBroadcast, root, bytes),
       .source = source,
       .dest = dest};
@@ -204,33 +211,13 @@ gex_Event_t gex_Coll_ReduceToAllNB(gex_TM_t tm, void* dest, const void* source, 
 }
 
 gex_Event_t hydrant_gather_all_nb(gex_TM_t tm, void* dest, const void* source, size_t bytes) {
-  constexpr const char* kCall = "hydrant_gather_all_nb";
-  const InCall in_call(kCall);
-  const TeamMembers team = check_collective(tm, kCall);
-  check_memory(source, bytes, "source", kCall);
-  check_memory(dest, bytes, "dest", kCall);
-  if (bytes == 0) return GEX_EVENT_INVALID;
-  return start(tm, team,
-               {.kind = CollectiveKind::kGatherAll,
-                .signature = signature_of(CollectiveKind::kGatherAll, bytes),
-                .source = source,
-                .dest = dest},
-               choose_gather_all(member(team), bytes));
+  return move_parts(CollectiveKind::kGatherAll, tm, dest, source, bytes, choose_gather_all,
+                    "hydrant_gather_all_nb");
 }
 
 gex_Event_t hydrant_exchange_nb(gex_TM_t tm, void* dest, const void* source, size_t bytes) {
-  constexpr const char* kCall = "hydrant_exchange_nb";
-  const InCall in_call(kCall);
-  const TeamMembers team = check_collective(tm, kCall);
-  check_memory(source, bytes, "source", kCall);
-  check_memory(dest, bytes, "dest", kCall);
-  if (bytes == 0) return GEX_EVENT_INVALID;
-  return start(tm, team,
-               {.kind = CollectiveKind::kExchange,
-                .signature = signature_of(CollectiveKind::kExchange, bytes),
-                .source = source,
-                .dest = dest},
-               exchange_flat(member(team), bytes));
+  return move_parts(CollectiveKind::kExchange, tm, dest, source, bytes, exchange_flat,
+                    "hydrant_exchange_nb");
 }
 
 }  // extern "C"

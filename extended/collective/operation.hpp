@@ -53,7 +53,6 @@ uint32_t signature_of(CollectiveKind kind, uint64_t argument1 = 0, uint64_t argu
 [[noreturn]] void refuse_disagreement(uint32_t mine, uint32_t theirs, Rank jobrank) noexcept;
 
 struct OperationArguments {
-  CollectiveKind kind = CollectiveKind::kBarrier;
   uint32_t signature = 0;
   const void* source = nullptr;
   void* dest = nullptr;

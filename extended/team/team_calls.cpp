@@ -63,7 +63,7 @@ std::unique_ptr<Value[]> gather_values(gex_TM_t parent, CollectiveKind kind, con
   std::unique_ptr<Value[]> all(new (std::nothrow) Value[members.size]);
   if (all == nullptr) fatal("%s: no memory for a team of %u ranks", call, members.size);
   run_operation(members, next_collective(parent),
-                {.kind = kind, .signature = signature_of(kind), .source = &mine, .dest = all.get()},
+                {.signature = signature_of(kind), .source = &mine, .dest = all.get()},
                 gather_all_rounds({members.rank, members.size}, sizeof(Value)));
   return all;
 }

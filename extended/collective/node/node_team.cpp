@@ -3,6 +3,7 @@
 #include "extended/collective/node/node_team.hpp"
 
 #include "am/job/job.hpp"
+#include "extended/barrier/barrier_shm.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/thread.hpp"
 #include "rdma/config/job_knobs.hpp"
@@ -37,13 +38,11 @@ class NodeTeam::Guard {
 
 namespace {
 
-// With more members readers of a line delay each other; when ranks outnumber processors, the number of
-// switches counts.
-constexpr Rank kMaxFlat = 8;
-
+// As for barriers of one round: with more members readers of a line delay each other.
 bool is_flat(Rank size) noexcept {
   const long processors = sysconf(_SC_NPROCESSORS_ONLN);
-  return size <= kMaxFlat || (processors > 0 && static_cast<long>(size) > processors);
+  const bool is_crowded = processors > 0 && static_cast<long>(size) > processors;
+  return choose_barrier_radix(size, is_crowded) >= size;
 }
 
 bool uses_lines() noexcept { return knob_choice(JobKnob::kCollNode) == "lines"; }
