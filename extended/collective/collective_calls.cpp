@@ -39,9 +39,15 @@ inline void check_call(gex_TM_t tm, const char* call) noexcept {
 
 Member member(const TeamMembers& team) noexcept { return {team.rank, team.size}; }
 
-// The team's lines, for data that fit into one. The same answer on all members.
+// The team's lines, if it uses them for that many bytes. The same answer on all members.
 NodeTeam* lines_for(gex_TM_t tm, size_t bytes) noexcept {
-  return bytes <= TeamLines::kMaxBytes ? node_team_of(tm) : nullptr;
+  NodeTeam* const lines = node_team_of(tm);
+  return lines != nullptr && lines->takes(bytes) ? lines : nullptr;
+}
+gex_Event_t start_lines(NodeTeam& lines, gex_TM_t tm, LineOperations::Call& call) noexcept {
+  // Whether the members share their memory is known later.
+  if (call.is_vector()) call.other = next_collective(tm);
+  return lines.start(call);
 }
 const std::byte* bytes_at(const void* memory) noexcept {
   return static_cast<const std::byte*>(memory);
@@ -95,21 +101,15 @@ gex_Event_t reduce(CollectiveKind kind, gex_TM_t tm, Rank root, void* dest, cons
   if (to_all || root == tm->rank) check_memory(dest, small.bytes, "dst", call);
   small.signature =
       signature_of(kind, root, small.bytes, uint64_t{arguments.type} << 32 | arguments.op);
-  if (NodeTeam* lines = lines_for(tm, small.bytes); lines != nullptr) return lines->start(small);
+  if (NodeTeam* lines = lines_for(tm, small.bytes); lines != nullptr)
+    return start_lines(*lines, tm, small);
   const TeamMembers team = members_of(tm);
   const Member me = member(team);
-  const size_t unit = arguments.unit;
-  const size_t count = arguments.count;
-  // Below it the number of exchanges counts, above it their bytes.
-  constexpr size_t kHalvingBytes = 16384;
-  Schedule schedule = !to_all ? reduce_tree(me, root, unit, count)
-                      : small.bytes >= kHalvingBytes && count >= team.size
-                          ? reduce_all_halving(me, unit, count)
-                          : reduce_all_doubling(me, unit, count);
   return start(
       tm, team,
       {.signature = small.signature, .source = source, .dest = dest, .reduction = small.reduction},
-      std::move(schedule));
+      to_all ? choose_reduce_all(me, arguments.unit, arguments.count)
+             : reduce_tree(me, root, arguments.unit, arguments.count));
 }
 
 // The operations that have a part of `bytes` bytes for each member.
@@ -155,8 +155,9 @@ Status start_collectives() noexcept {
 gex_Event_t start_team_barrier(gex_TM_t tm, const char* call) noexcept {
   const TeamMembers team = check_collective(tm, call);
   if (NodeTeam* lines = lines_for(tm, 0); lines != nullptr) {
-    return lines->start({.kind = LineOperations::Kind::kBarrier,
-                         .signature = signature_of(CollectiveKind::kBarrier)});
+    LineOperations::Call barrier = {.kind = LineOperations::Kind::kBarrier,
+                                    .signature = signature_of(CollectiveKind::kBarrier)};
+    return start_lines(*lines, tm, barrier);
   }
   Schedule schedule;
   add_barrier(schedule, member(team), 0);
@@ -182,12 +183,13 @@ gex_Event_t gex_Coll_BroadcastNB(gex_TM_t tm, gex_Rank_t root, void* dest, const
       .source = source,
       .dest = dest};
   if (NodeTeam* lines = lines_for(tm, bytes); lines != nullptr) {
-    return lines->start({.kind = LineOperations::Kind::kBroadcast,
-                         .root = root,
-                         .source = bytes_at(source),
-                         .dest = bytes_at(dest),
-                         .bytes = bytes,
-                         .signature = arguments.signature});
+    LineOperations::Call call = {.kind = LineOperations::Kind::kBroadcast,
+                                 .root = root,
+                                 .source = bytes_at(source),
+                                 .dest = bytes_at(dest),
+                                 .bytes = bytes,
+                                 .signature = arguments.signature};
+    return start_lines(*lines, tm, call);
   }
   return start(tm, team, arguments, choose_broadcast(member(team), root, bytes));
 }

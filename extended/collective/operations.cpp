@@ -74,27 +74,35 @@ Operations& operations() noexcept {
 Operation& operation_of(const hydrant_event& event) noexcept {
   return *static_cast<Operation*>(event.object);
 }
-bool event_is_done(hydrant_event& event) noexcept {
-  return operations().finish(operation_of(event));
-}
+bool event_is_done(hydrant_event& event) noexcept { return finish_operation(operation_of(event)); }
 bool event_is_ready(const hydrant_event& event) noexcept {
-  return operations().is_ready(operation_of(event));
+  return is_operation_ready(operation_of(event));
 }
-void log_pending_event(const hydrant_event& event) {
-  operations().log_pending(operation_of(event));
+void log_pending_event(const hydrant_event& event) { log_pending_operation(operation_of(event)); }
+
+[[noreturn]] void refuse_without_memory(uint32_t signature) noexcept {
+  fatal("%s: no memory for an operation: free memory, or raise ulimit -v",
+        collective_name(signature));
 }
 
 }  // namespace
 
-gex_Event_t start_operation(const TeamMembers& team, uint32_t number,
-                            const OperationArguments& arguments, Schedule schedule) noexcept {
+Operation* begin_operation(const TeamMembers& team, uint32_t number,
+                           const OperationArguments& arguments, Schedule schedule) noexcept {
   std::unique_ptr<Operation> operation =
       Operation::make(team, number, arguments, std::move(schedule));
+  if (operation == nullptr) refuse_without_memory(arguments.signature);
+  return operations().start(std::move(operation));
+}
+bool finish_operation(Operation& operation) noexcept { return operations().finish(operation); }
+bool is_operation_ready(Operation& operation) noexcept { return operations().is_ready(operation); }
+void log_pending_operation(const Operation& operation) { operations().log_pending(operation); }
+
+gex_Event_t start_operation(const TeamMembers& team, uint32_t number,
+                            const OperationArguments& arguments, Schedule schedule) noexcept {
   hydrant_event* event = take_event();
-  if (operation == nullptr || event == nullptr)
-    fatal("%s: no memory for an operation: free memory, or raise ulimit -v",
-          collective_name(arguments.signature));
-  event->object = operations().start(std::move(operation));
+  if (event == nullptr) refuse_without_memory(arguments.signature);
+  event->object = begin_operation(team, number, arguments, std::move(schedule));
   if (event->object == nullptr) {
     release_event(event);
     return GEX_EVENT_INVALID;

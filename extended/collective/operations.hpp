@@ -12,6 +12,14 @@ namespace hydrant {
 gex_Event_t start_operation(const TeamMembers& team, uint32_t number,
                             const OperationArguments& arguments, Schedule schedule) noexcept;
 
+// The same for a caller that has an event. Null: the operation is complete already.
+Operation* begin_operation(const TeamMembers& team, uint32_t number,
+                           const OperationArguments& arguments, Schedule schedule) noexcept;
+// True: the operation is complete, and is deleted.
+bool finish_operation(Operation& operation) noexcept;
+bool is_operation_ready(Operation& operation) noexcept;
+void log_pending_operation(const Operation& operation);
+
 // Starts an operation and waits for it.
 void run_operation(const TeamMembers& team, uint32_t number, const OperationArguments& arguments,
                    Schedule schedule) noexcept;

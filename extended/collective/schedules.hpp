@@ -48,7 +48,8 @@ Schedule gather_all_flat(Member me, size_t bytes) noexcept;
 Schedule gather_flat(Member me, Rank root, size_t bytes) noexcept;
 // `bytes` of the root's source to dest of each member, in the order of ranks.
 Schedule scatter_flat(Member me, Rank root, size_t bytes) noexcept;
-// Choose by length.
+// Choose by length and number of elements.
+Schedule choose_reduce_all(Member me, size_t unit, size_t count) noexcept;
 Schedule choose_broadcast(Member me, Rank root, size_t bytes) noexcept;
 Schedule choose_gather_all(Member me, size_t bytes) noexcept;
 

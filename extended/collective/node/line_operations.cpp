@@ -21,6 +21,9 @@ uint64_t word_of(uint64_t number, uint32_t signature) noexcept {
   return number << TeamLines::kSignatureBits | (signature & kSignatureMask);
 }
 
+// Bytes of a vector that one call of advance() works on, so that polls stay short.
+constexpr size_t kWorkBytes = size_t{256} << 10;
+
 // Most data are one word.
 void copy_small(void* to, const void* from, size_t bytes) noexcept {
   if (bytes == sizeof(uint64_t)) [[likely]]
@@ -34,6 +37,7 @@ void copy_small(void* to, const void* from, size_t bytes) noexcept {
 LineOperations::LineOperations(Config config) noexcept
     : config_(std::move(config)),
       operands_(new (std::nothrow) std::byte[config_.members.size() * TeamLines::kMaxBytes]),
+      vectors_(config_.rank, static_cast<Rank>(config_.members.size())),
       last_(config_.base),
       done_(config_.base),
       done_by_all_(config_.base) {
@@ -41,7 +45,7 @@ LineOperations::LineOperations(Config config) noexcept
 }
 
 LineOperations::~LineOperations() {
-  for (Pending** list : {&first_, &free_}) {
+  for (Pending** list : {&first_, &free_, &not_shared_}) {
     while (*list != nullptr) delete std::exchange(*list, (*list)->next);
   }
 }
@@ -61,13 +65,28 @@ bool LineOperations::may_publish(uint64_t number) noexcept {
   return number <= done_by_all_ + TeamLines::kLines;
 }
 
-void LineOperations::publish(const Call& call, uint64_t number) noexcept {
+void LineOperations::write_line(uint64_t number, const void* data, size_t bytes,
+                                uint32_t signature) noexcept {
   TeamLines& mine = *config_.members[config_.rank];
   TeamLines::Line& line = mine.lines[number % TeamLines::kLines];
-  if (call.kind != Kind::kBarrier) copy_small(line.data, call.source, call.bytes);
+  if (bytes != 0) copy_small(line.data, data, bytes);
   line.processor.store(processor_word(), std::memory_order_relaxed);
-  line.word.store(word_of(number, call.signature), std::memory_order_release);
+  line.word.store(word_of(number, signature), std::memory_order_release);
   fetch_for_writing(&mine.lines[(number + 1) % TeamLines::kLines]);
+}
+
+void LineOperations::publish(const Call& call, uint64_t number) noexcept {
+  if (call.is_vector()) {
+    const bool has_dest = call.kind == Kind::kReduceToAll ||
+                          (call.kind == Kind::kReduceToOne && call.root == config_.rank);
+    const Addresses mine = {.source = reinterpret_cast<uintptr_t>(call.source),
+                            .dest = has_dest ? reinterpret_cast<uintptr_t>(call.dest) : 0,
+                            .is_shared = call.is_shared};
+    write_line(number, &mine, sizeof mine, call.signature);
+    if (call.kind == Kind::kBroadcast) wake_all();
+    return;
+  }
+  write_line(number, call.source, call.kind == Kind::kBarrier ? 0 : call.bytes, call.signature);
   if (config_.wake == nullptr) return;
   if (call.kind == Kind::kBroadcast) return wake_all();
   if (call.kind == Kind::kReduceToOne && call.root != config_.rank)
@@ -129,6 +148,93 @@ bool LineOperations::try_complete(const Call& call, uint64_t number) noexcept {
   return true;
 }
 
+bool LineOperations::awaits(const Pending& pending, Rank member) const noexcept {
+  if (member == config_.rank) return false;
+  const Call& call = pending.call;
+  const bool is_root = call.root == config_.rank;
+  switch (call.kind) {
+    case Kind::kBroadcast: return pending.stage == Stage::kFinishing ? is_root : member == call.root;
+    // All have to be there before one may read their memory, and to have read before one may go on.
+    case Kind::kReduceToOne: return is_root || call.is_vector();
+    default: return true;
+  }
+}
+
+bool LineOperations::has_all(const Pending& pending) const noexcept {
+  for (Rank member = 0; member < config_.members.size(); ++member) {
+    if (awaits(pending, member) && !has_line(member, pending.awaited(), pending.call.signature))
+      return false;
+  }
+  return true;
+}
+
+bool LineOperations::map_all(const Pending& pending) noexcept {
+  const Call& call = pending.call;
+  const auto here = [&](Rank member, uintptr_t address) noexcept {
+    if (member == config_.rank) return reinterpret_cast<std::byte*>(address);
+    std::byte* const found = config_.map(config_.context, member, address, call.bytes);
+    if (found == nullptr)
+      fatal("%s: the memory of rank %u of the job is not mapped here: %zu bytes at %#lx",
+            collective_name(call.signature), config_.jobrank(config_.context, member), call.bytes,
+            address);
+    return found;
+  };
+  for (Rank member = 0; member < config_.members.size(); ++member) {
+    vectors_.sources[member] = nullptr;
+    vectors_.dests[member] = nullptr;
+    if (call.kind == Kind::kBroadcast && member != call.root) continue;
+    Addresses addresses;
+    std::memcpy(&addresses, data_of(member, pending.number), sizeof addresses);
+    if (!addresses.is_shared) return false;
+    vectors_.sources[member] = here(member, addresses.source);
+    if (addresses.dest != 0) vectors_.dests[member] = here(member, addresses.dest);
+  }
+  return true;
+}
+
+bool LineOperations::work(Pending& pending) noexcept {
+  const Call& call = pending.call;
+  (void)map_all(pending);
+  if (call.kind == Kind::kBroadcast)
+    return vectors_.copy(call.root, call.dest, call.bytes, kWorkBytes, &pending.progress);
+  return vectors_.reduce(call.reduction, call.bytes, kWorkBytes, &pending.progress);
+}
+
+bool LineOperations::advance_vector(Pending& pending) noexcept {
+  const Call& call = pending.call;
+  const bool is_broadcast = call.kind == Kind::kBroadcast;
+  if (pending.stage == Stage::kPublished) {
+    if (!has_all(pending)) return false;
+    if (!is_broadcast) wake_all();
+    if (!map_all(pending)) {
+      pending.stage = Stage::kNotShared;
+      return true;
+    }
+    pending.stage = Stage::kWorking;
+  }
+  if (pending.stage == Stage::kWorking) {
+    if (!work(pending)) return false;
+    write_line(pending.number + 1, nullptr, 0, call.signature);
+    pending.stage = Stage::kFinishing;
+    if (is_broadcast && call.root != config_.rank && config_.wake != nullptr)
+      config_.wake(config_.context, call.root);
+  }
+  if (!has_all(pending)) return false;
+  if (!is_broadcast) wake_all();
+  pending.stage = Stage::kDone;
+  return true;
+}
+
+LineOperations::Pending* LineOperations::take_pending() noexcept {
+  if (free_ == nullptr) return new (std::nothrow) Pending;
+  return std::exchange(free_, free_->next);
+}
+
+LineOperations::Pending* LineOperations::take_not_shared() noexcept {
+  if (not_shared_ == nullptr) return nullptr;
+  return std::exchange(not_shared_, not_shared_->next);
+}
+
 // Operations may complete in any order; the published number is that below which all are complete.
 void LineOperations::note_done() noexcept {
   const uint64_t done = first_ != nullptr ? first_->number - 1 : last_;
@@ -141,9 +247,11 @@ bool LineOperations::start(const Call& call, Pending** pending) noexcept {
   *pending = nullptr;
   const uint64_t number = last_ + 1;
   const bool publishes = contributes(call);
-  // Members that only read need no free line, but operations start in order.
-  const bool is_published = first_ == nullptr && (!publishes || may_publish(number));
-  if (is_published) {
+  const bool is_vector = call.is_vector();
+  // Members that only read a line need no free one, but operations start in order.
+  const bool starts = first_ == nullptr &&
+                      (!(publishes || is_vector) || may_publish(is_vector ? number + 1 : number));
+  if (starts && !is_vector) {
     if (publishes) publish(call, number);
     if (try_complete(call, number)) {
       last_ = number;
@@ -151,21 +259,38 @@ bool LineOperations::start(const Call& call, Pending** pending) noexcept {
       return true;
     }
   }
-  Pending* made = free_;
-  if (made != nullptr)
-    free_ = made->next;
-  else
-    made = new (std::nothrow) Pending;
+  Pending* made = take_pending();
   if (made == nullptr) return false;
-  *made = {.call = call, .number = number, .is_published = is_published};
+  *made = {.call = call, .number = number, .stage = starts ? Stage::kPublished : Stage::kQueued};
+  if (is_vector) {
+    // Without memory for intermediate results the operation is done elsewhere.
+    made->call.is_shared = call.is_shared &&
+                           (call.kind == Kind::kBroadcast || vectors_.reserve(call.reduction));
+    if (starts && publishes) publish(made->call, number);
+  }
   (first_ != nullptr ? end_->next : first_) = made;
   end_ = made;
-  last_ = number;
-  if (made != first_) (void)advance();
-  if (made->is_done)
+  last_ = made->last_number();
+  if (made != first_ || is_vector) (void)advance();
+  if (made->stage == Stage::kDone)
     release(made);
   else
     *pending = made;
+  return true;
+}
+
+bool LineOperations::try_publish(Pending& pending) noexcept {
+  const bool publishes = contributes(pending.call);
+  if ((publishes || pending.call.is_vector()) && !may_publish(pending.last_number())) return false;
+  if (publishes) publish(pending.call, pending.number);
+  pending.stage = Stage::kPublished;
+  return true;
+}
+
+bool LineOperations::try_complete(Pending& pending) noexcept {
+  if (pending.call.is_vector()) return advance_vector(pending);
+  if (!try_complete(pending.call, pending.number)) return false;
+  pending.stage = Stage::kDone;
   return true;
 }
 
@@ -174,16 +299,9 @@ uint32_t LineOperations::advance() noexcept {
   bool all_before_published = true;
   Pending* before = nullptr;
   for (Pending* each = first_; each != nullptr;) {
-    if (!each->is_published && all_before_published) {
-      if (!contributes(each->call)) {
-        each->is_published = true;
-      } else if (may_publish(each->number)) {
-        publish(each->call, each->number);
-        each->is_published = true;
-      }
-    }
-    all_before_published = all_before_published && each->is_published;
-    if (!each->is_published || !try_complete(each->call, each->number)) {
+    if (each->stage == Stage::kQueued)
+      all_before_published = all_before_published && try_publish(*each);
+    if (each->stage == Stage::kQueued || !try_complete(*each)) {
       before = each;
       each = each->next;
       continue;
@@ -191,7 +309,7 @@ uint32_t LineOperations::advance() noexcept {
     Pending* next = each->next;
     (before != nullptr ? before->next : first_) = next;
     if (end_ == each) end_ = before;
-    each->is_done = true;
+    if (each->stage == Stage::kNotShared) each->next = std::exchange(not_shared_, each);
     note_done();
     each = next;
     ++completed;
@@ -201,32 +319,31 @@ uint32_t LineOperations::advance() noexcept {
 
 Rank LineOperations::missing_member(const Pending& pending) const noexcept {
   const auto size = static_cast<Rank>(config_.members.size());
-  const Call& call = pending.call;
-  if (!pending.is_published) {
+  if (pending.stage == Stage::kQueued) {
     // A line is free when all members have completed an earlier operation.
     for (Rank member = 0; member < size; ++member) {
       const uint64_t done = config_.members[member]->done.load(std::memory_order_acquire);
-      if (done + TeamLines::kLines < pending.number) return member;
+      if (done + TeamLines::kLines < pending.last_number()) return member;
     }
     return config_.rank;
   }
+  if (pending.stage == Stage::kWorking) return config_.rank;
   for (Rank member = 0; member < size; ++member) {
-    const bool is_awaited = call.kind != Kind::kBroadcast || member == call.root;
-    if (is_awaited && member != config_.rank && !has_line(member, pending.number, call.signature))
+    if (awaits(pending, member) && !has_line(member, pending.awaited(), pending.call.signature))
       return member;
   }
   return config_.rank;
 }
 
 bool LineOperations::is_ready(const Pending& pending) noexcept {
-  return pending.is_done || missing_member(pending) == config_.rank;
+  return pending.is_done() || missing_member(pending) == config_.rank;
 }
 
 WaitTarget LineOperations::wait_target(const Pending& pending) const noexcept {
   const Rank member = missing_member(pending);
   if (member == config_.rank) return WaitTarget::kUnknown;
   const TeamLines::Line& before =
-      config_.members[member]->lines[(pending.number - 1) % TeamLines::kLines];
+      config_.members[member]->lines[(pending.awaited() - 1) % TeamLines::kLines];
   return before.processor.load(std::memory_order_relaxed) == processor_word()
              ? WaitTarget::kThisProcessor
              : WaitTarget::kOtherProcessors;

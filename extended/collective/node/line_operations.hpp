@@ -1,8 +1,11 @@
-// Collectives of up to 48 bytes among members that share memory: each contributes a line, and reads the
-// lines of the others. One transfer of a cache line per member, as in a barrier; no member runs for another.
+// Collectives among members that share memory: each contributes a line, and reads the lines of the
+// others. Up to 48 bytes are in the lines: one transfer of a cache line per member, as in a barrier; no
+// member runs for another. Reductions read all lines and combine them on each member, along the tree over
+// consecutive ranks that all algorithms use (schedules.hpp).
 //
-// Reductions read all lines and combine them on each member, along the tree over consecutive ranks that all
-// algorithms use (schedules.hpp).
+// For longer vectors the lines have the addresses of the members' memory, which all members have mapped. Each
+// does its part of the work (mapped_vectors.hpp), and says in a second line that it has. If the memory of a
+// member is not shared, the line tells that, and the operation ends as kNotShared on all members.
 //
 // Any number of operations may be under way. Those for which no line is free wait in a list; advance()
 // starts them.
@@ -10,6 +13,7 @@
 // Threads: callers serialise all calls, but ready() and wait_target().
 #pragma once
 
+#include "extended/collective/node/mapped_vectors.hpp"
 #include "extended/collective/node/team_lines.hpp"
 #include "extended/collective/reduction.hpp"
 #include "extended/event/event.hpp"
@@ -34,14 +38,34 @@ class LineOperations {
     size_t bytes = 0;
     uint32_t signature = 0;
     Reduction reduction = {};
+    // More than kMaxBytes: whether all members have this member's source and destination mapped; and, for the
+    // owner, which other operation does it if not.
+    bool is_shared = false;
+    uint32_t other = 0;
+
+    bool is_vector() const noexcept { return bytes > TeamLines::kMaxBytes; }
+  };
+  enum class Stage : uint8_t {
+    kQueued,
+    kPublished,
+    kWorking,    // vectors: all addresses are known
+    kFinishing,  // vectors: this member's part is done
+    kDone,
+    kNotShared,  // the lines are done with it
   };
   // An operation that is not complete when its call returns.
   struct Pending {
     Call call;
-    uint64_t number = 0;
-    bool is_published = false;
-    bool is_done = false;
+    uint64_t number = 0;  // vectors: and the next one
+    Stage stage = Stage::kQueued;
+    size_t progress = 0;       // vectors: bytes of this member's part
+    void* context = nullptr;   // the owner's
     Pending* next = nullptr;
+
+    bool is_done() const noexcept { return stage >= Stage::kDone; }
+    // The line that is awaited.
+    uint64_t awaited() const noexcept { return number + (stage == Stage::kFinishing ? 1 : 0); }
+    uint64_t last_number() const noexcept { return number + (call.is_vector() ? 1 : 0); }
   };
 
   struct Config {
@@ -51,6 +75,8 @@ class LineOperations {
     void (*wake)(void* context,
                  Rank member) noexcept = nullptr;  // a member that may sleep; null: none sleeps
     Rank (*jobrank)(void* context, Rank member) noexcept = nullptr;  // for messages
+    // The address at which this process has the shared memory of a member mapped.
+    std::byte* (*map)(void* context, Rank member, uintptr_t address, size_t bytes) noexcept = nullptr;
     void* context = nullptr;
   };
   explicit LineOperations(Config config) noexcept;
@@ -71,6 +97,8 @@ class LineOperations {
   Rank missing_member(const Pending& pending) const noexcept;
   // Ends the use of a Pending that is done.
   void release(Pending* pending) noexcept;
+  // The next operation that is kNotShared, and was not returned before; null: none.
+  Pending* take_not_shared() noexcept;
 
   // The highest number in use, for the next team that takes the memory over.
   uint64_t last_number() const noexcept { return last_; }
@@ -79,10 +107,30 @@ class LineOperations {
   bool all_done() const noexcept;
 
  private:
+  // The data of a vector's first line.
+  struct Addresses {
+    uintptr_t source = 0;
+    uintptr_t dest = 0;
+    bool is_shared = false;
+  };
+  static_assert(sizeof(Addresses) <= TeamLines::kMaxBytes);
+
   bool may_publish(uint64_t number) noexcept;
   void publish(const Call& call, uint64_t number) noexcept;
+  void write_line(uint64_t number, const void* data, size_t bytes, uint32_t signature) noexcept;
   bool contributes(const Call& call) const noexcept;
+  bool try_publish(Pending& pending) noexcept;
+  bool try_complete(Pending& pending) noexcept;
   bool try_complete(const Call& call, uint64_t number) noexcept;
+  // True if lines of all members that the operation awaits are there.
+  bool has_all(const Pending& pending) const noexcept;
+  bool awaits(const Pending& pending, Rank member) const noexcept;
+  // True if the operation is done.
+  bool advance_vector(Pending& pending) noexcept;
+  // False: the memory of a member is not shared.
+  bool map_all(const Pending& pending) noexcept;
+  bool work(Pending& pending) noexcept;
+  Pending* take_pending() noexcept;
   bool has_line(Rank member, uint64_t number, uint32_t signature) const noexcept;
   const std::byte* data_of(Rank member, uint64_t number) const noexcept {
     return config_.members[member]->lines[number % TeamLines::kLines].data;
@@ -93,12 +141,14 @@ class LineOperations {
 
   const Config config_;
   std::unique_ptr<std::byte[]> operands_;  // of a reduction: one of kMaxBytes per member
+  MappedVectors vectors_;
   uint64_t last_ = 0;                      // number of the latest operation
   uint64_t done_ = 0;                      // own: all up to it are complete
   uint64_t done_by_all_ = 0;  // all up to it were complete on all members when last looked at
   Pending* first_ = nullptr;  // not done, in the order of numbers
   Pending* end_ = nullptr;
   Pending* free_ = nullptr;
+  Pending* not_shared_ = nullptr;  // done, for take_not_shared()
 };
 
 }  // namespace hydrant

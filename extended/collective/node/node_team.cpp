@@ -4,6 +4,9 @@
 
 #include "am/job/job.hpp"
 #include "extended/barrier/barrier_shm.hpp"
+#include "extended/collective/operations.hpp"
+#include "extended/collective/schedules.hpp"
+#include "extended/rma/rma_path.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/thread.hpp"
 #include "rdma/config/job_knobs.hpp"
@@ -43,6 +46,32 @@ bool is_flat(Rank size) noexcept {
   const long processors = sysconf(_SC_NPROCESSORS_ONLN);
   const bool is_crowded = processors > 0 && static_cast<long>(size) > processors;
   return choose_barrier_radix(size, is_crowded) >= size;
+}
+
+// The memory of this rank that all ranks of the node have mapped since the segments were attached.
+bool is_shared(const void* memory, size_t bytes) noexcept {
+  const Job& the_job = job();
+  if (!paths().mapped || the_job.state.load(std::memory_order_relaxed) != JobState::kAttached) return false;
+  const auto first = reinterpret_cast<uintptr_t>(the_job.segment.addr);
+  const uintptr_t offset = reinterpret_cast<uintptr_t>(memory) - first;
+  return first != 0 && offset < the_job.segment.size && bytes <= the_job.segment.size - offset;
+}
+bool is_shared(const LineOperations::Call& call, Rank rank) noexcept {
+  using Kind = LineOperations::Kind;
+  const bool is_root = call.root == rank;
+  const bool source = call.kind != Kind::kBroadcast || is_root;
+  const bool dest = call.kind == Kind::kReduceToAll || (call.kind == Kind::kReduceToOne && is_root);
+  return (!source || is_shared(call.source, call.bytes)) &&
+         (!dest || is_shared(call.dest, call.bytes));
+}
+
+// The same operation with messages.
+Schedule make_schedule(const LineOperations::Call& call, Member me) noexcept {
+  using Kind = LineOperations::Kind;
+  if (call.kind == Kind::kBroadcast) return choose_broadcast(me, call.root, call.bytes);
+  const size_t unit = call.reduction.unit;
+  return call.kind == Kind::kReduceToOne ? reduce_tree(me, call.root, unit, call.bytes / unit)
+                                         : choose_reduce_all(me, unit, call.bytes / unit);
 }
 
 bool uses_lines() noexcept { return knob_choice(JobKnob::kCollNode) == "lines"; }
@@ -122,7 +151,7 @@ class NodeTeams {
     for (NodeTeam** link = &all.active_; *link != nullptr;) {
       NodeTeam& team = **link;
       const NodeTeam::Guard guard(team);
-      completed += team.operations_->advance();
+      completed += team.advance();
       if (team.pending_ != 0) {
         link = &team.next_active_;
         continue;
@@ -182,6 +211,10 @@ NodeTeam& team_of(const hydrant_event& event) noexcept {
 LineOperations::Pending& pending_of(const hydrant_event& event) noexcept {
   return *reinterpret_cast<LineOperations::Pending*>(event.number);
 }
+// The operation that does it with messages; null: none, or it is complete.
+Operation* other_of(const LineOperations::Pending& pending) noexcept {
+  return static_cast<Operation*>(pending.context);
+}
 
 }  // namespace
 
@@ -201,13 +234,14 @@ NodeTeam* NodeTeam::find_world() noexcept {
 }
 
 NodeTeam::NodeTeam(const TeamMembers& members, uint32_t block, uint64_t base) noexcept
-    : members_(members), block_(block), threaded_(!job().single_threaded) {
+    : members_(members), block_(block), threaded_(!job().single_threaded), is_flat_(hydrant::is_flat(members.size)) {
   const Transport& transport = *job().transport;
   LineOperations::Config config = {.rank = members.rank,
                                    .members = {},
                                    .base = base,
                                    .wake = wake,
                                    .jobrank = jobrank,
+                                   .map = map,
                                    .context = this};
   for (Rank member = 0; member < members.size; ++member) {
     std::byte* blocks = transport.collective_blocks(members.jobrank(member));
@@ -220,7 +254,7 @@ NodeTeam::NodeTeam(const TeamMembers& members, uint32_t block, uint64_t base) no
 std::unique_ptr<NodeTeam> NodeTeam::make(const TeamMembers& members, const NodeTeamOffer& mine,
                                          const NodeTeamOffer& all) noexcept {
   const Transport* transport = job().transport.get();
-  bool is_shared = transport != nullptr && all.blocks != 0 && is_flat(members.size);
+  bool is_shared = transport != nullptr && all.blocks != 0;
   for (Rank member = 0; is_shared && member < members.size; ++member)
     is_shared = transport->collective_blocks(members.jobrank(member)) != nullptr;
   if (!is_shared) {
@@ -249,13 +283,40 @@ Rank NodeTeam::jobrank(void* self, Rank member) noexcept {
   return static_cast<const NodeTeam*>(self)->members_.jobrank(member);
 }
 
-gex_Event_t NodeTeam::start(const LineOperations::Call& call) noexcept {
+std::byte* NodeTeam::map(void* self, Rank member, uintptr_t address, size_t bytes) noexcept {
+  const auto& team = *static_cast<const NodeTeam*>(self);
+  return static_cast<std::byte*>(
+      job().transport->mapped(team.members_.jobrank(member), address, bytes));
+}
+
+uint32_t NodeTeam::advance() noexcept {
+  const uint32_t completed = operations_->advance();
+  start_others();
+  return completed;
+}
+
+void NodeTeam::start_others() noexcept {
+  while (LineOperations::Pending* pending = operations_->take_not_shared()) {
+    const LineOperations::Call& call = pending->call;
+    pending->context = begin_operation(members_, call.other,
+                                       {.signature = call.signature,
+                                        .source = call.source,
+                                        .dest = call.dest,
+                                        .reduction = call.reduction},
+                                       make_schedule(call, {members_.rank, members_.size}));
+  }
+}
+
+gex_Event_t NodeTeam::start(LineOperations::Call& call) noexcept {
+  if (call.is_vector()) call.is_shared = hydrant::is_shared(call, members_.rank);
   LineOperations::Pending* pending = nullptr;
   {
     const Guard guard(*this);
     if (!operations_->start(call, &pending))
       fatal("%s: no memory for an operation: free memory, or raise ulimit -v",
             collective_name(call.signature));
+    // It may have advanced earlier operations.
+    start_others();
     if (pending == nullptr) return GEX_EVENT_INVALID;
     ++pending_;
   }
@@ -277,8 +338,10 @@ bool NodeTeam::event_is_done(hydrant_event& event) noexcept {
   NodeTeam& team = team_of(event);
   LineOperations::Pending& pending = pending_of(event);
   const Guard guard(team);
-  if (!pending.is_done) (void)team.operations_->advance();
-  if (!pending.is_done) return false;
+  if (!pending.is_done()) (void)team.advance();
+  if (!pending.is_done()) return false;
+  if (Operation* other = other_of(pending); other != nullptr && !finish_operation(*other))
+    return false;
   team.operations_->release(&pending);
   --team.pending_;
   return true;
@@ -287,19 +350,24 @@ bool NodeTeam::event_is_done(hydrant_event& event) noexcept {
 bool NodeTeam::event_is_ready(const hydrant_event& event) noexcept {
   NodeTeam& team = team_of(event);
   const Guard guard(team);
-  return team.operations_->is_ready(pending_of(event));
+  LineOperations::Pending& pending = pending_of(event);
+  if (Operation* other = other_of(pending); other != nullptr) return is_operation_ready(*other);
+  return team.operations_->is_ready(pending);
 }
 
 WaitTarget NodeTeam::event_wait_target(const hydrant_event& event) noexcept {
   NodeTeam& team = team_of(event);
   const Guard guard(team);
-  return team.operations_->wait_target(pending_of(event));
+  const LineOperations::Pending& pending = pending_of(event);
+  return pending.is_done() ? WaitTarget::kUnknown : team.operations_->wait_target(pending);
 }
 
 void NodeTeam::log_pending_event(const hydrant_event& event) {
   NodeTeam& team = team_of(event);
   const Guard guard(team);
   const LineOperations::Pending& pending = pending_of(event);
+  if (const Operation* other = other_of(pending); other != nullptr)
+    return log_pending_operation(*other);
   const Rank missing = team.operations_->missing_member(pending);
   log_warning(
       "rank %u still waits in %s: rank %u has not called it, or has not completed earlier ones",

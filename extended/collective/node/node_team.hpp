@@ -1,5 +1,5 @@
-// The small collectives of a team whose members share memory: blocks of memory, events and progress for
-// LineOperations.
+// The collectives of a team whose members share memory: blocks of memory, events and progress for
+// LineOperations. Vectors in memory that a member does not share take messages.
 //
 // A block is the same index on all members. When a team is made, each member offers the blocks that are
 // free in its memory; the team takes the lowest that all have. A block of a destroyed team is free again
@@ -35,8 +35,7 @@ class NodeTeam {
   // Sets blocks aside until make() or withdraw(): another thread may be making a team.
   static NodeTeamOffer offer() noexcept;
   static void withdraw(const NodeTeamOffer& mine) noexcept;
-  // `all` is the combination of all members' offers. Null if they share no memory or no block, or are so many
-  // that trees are faster.
+  // `all` is the combination of all members' offers. Null if they share no memory or no block.
   static std::unique_ptr<NodeTeam> make(const TeamMembers& members, const NodeTeamOffer& mine,
                                         const NodeTeamOffer& all) noexcept;
   // That of the primordial team; null likewise. Cost: a load, except the first time.
@@ -48,9 +47,12 @@ class NodeTeam {
   NodeTeam(const NodeTeam&) = delete;
   NodeTeam& operator=(const NodeTeam&) = delete;
 
-  // Starts an operation of at most TeamLines::kMaxBytes. The event is GEX_EVENT_INVALID if it is complete.
-  // Ends the job if there is no memory.
-  gex_Event_t start(const LineOperations::Call& call) noexcept;
+  // False: trees are faster. The same answer on all members.
+  bool takes(size_t bytes) const noexcept { return is_flat_ || bytes > TeamLines::kMaxBytes; }
+  // Starts an operation, which takes() its bytes. `other` is the number of the operation that sends messages
+  // if the memory of a vector is not shared; start() sets `is_shared`. The event is GEX_EVENT_INVALID if
+  // it is complete. Ends the job if there is no memory.
+  gex_Event_t start(LineOperations::Call& call) noexcept;
 
  private:
   class Guard;
@@ -65,12 +67,18 @@ class NodeTeam {
   static bool event_is_ready(const hydrant_event& event) noexcept;
   static WaitTarget event_wait_target(const hydrant_event& event) noexcept;
   static void log_pending_event(const hydrant_event& event);
+  // Under the lock. Advances all operations.
+  uint32_t advance() noexcept;
+  // Starts those whose vectors are not shared with messages: after each call that may advance operations.
+  void start_others() noexcept;
+  static std::byte* map(void* self, Rank member, uintptr_t address, size_t bytes) noexcept;
   static void wake(void* self, Rank member) noexcept;
   static Rank jobrank(void* self, Rank member) noexcept;
 
   const TeamMembers members_;
   const uint32_t block_;
   const bool threaded_;
+  const bool is_flat_;  // few enough members for lines of data
   std::atomic<bool> busy_{false};  // threaded_: lock of operations_
   std::unique_ptr<LineOperations> operations_;
   uint32_t pending_ = 0;             // under the lock
