@@ -123,7 +123,7 @@ class Transport {
   // node read and write, for collectives: 128-byte aligned, zero at first. Their owner reserves each
   // before the first access. Null if this process and `peer` share no such memory.
   static constexpr uint32_t kCollectiveBlocks = 64;
-  static constexpr uint32_t kCollectiveBytes = 1152;
+  static constexpr uint32_t kCollectiveBytes = 9344;
   virtual std::byte* collective_blocks(Rank /*peer*/) const noexcept { return nullptr; }
   // Reserves this rank's block. Errors: kResource; kUnsupported: there are none.
   virtual Status reserve_collective_block(uint32_t /*block*/) noexcept {

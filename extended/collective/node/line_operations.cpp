@@ -53,16 +53,33 @@ LineOperations::~LineOperations() {
 bool LineOperations::contributes(const Call& call) const noexcept {
   return call.kind != Kind::kBroadcast || call.root == config_.rank;
 }
+bool LineOperations::writes_dest(const Call& call) const noexcept {
+  return call.kind == Kind::kReduceToAll ||
+         (call.kind == Kind::kReduceToOne && call.root == config_.rank);
+}
 
-// The line of `number` has to be free: the operation before, which used it, is complete everywhere.
-bool LineOperations::may_publish(uint64_t number) noexcept {
-  if (number <= done_by_all_ + TeamLines::kLines) [[likely]]
+bool LineOperations::is_done_by_all(uint64_t number) noexcept {
+  if (number <= done_by_all_) [[likely]]
     return true;
   uint64_t least = done_;
   for (const TeamLines* member : config_.members)
     least = std::min(least, member->done.load(std::memory_order_acquire));
   done_by_all_ = std::max(done_by_all_, least);
-  return number <= done_by_all_ + TeamLines::kLines;
+  return number <= done_by_all_;
+}
+
+// The line of `number` has to be free: the operation before, which used it, is complete everywhere.
+bool LineOperations::may_publish(uint64_t number) noexcept {
+  return number <= TeamLines::kLines || is_done_by_all(number - TeamLines::kLines);
+}
+bool LineOperations::may_publish(const Call& call, uint64_t number) noexcept {
+  // Members that only read a line need no free one.
+  if (!call.is_vector()) return !contributes(call) || may_publish(number);
+  return may_publish(number + 1) && (!uses_slot(call) || is_done_by_all(slot_numbers_[slot_]));
+}
+bool LineOperations::uses_slot(const Call& call) const noexcept {
+  return call.is_vector() && contributes(call) && !call.is_shared &&
+         call.bytes <= TeamLines::kSlotBytes;
 }
 
 void LineOperations::write_line(uint64_t number, const void* data, size_t bytes,
@@ -76,12 +93,17 @@ void LineOperations::write_line(uint64_t number, const void* data, size_t bytes,
 }
 
 void LineOperations::publish(const Call& call, uint64_t number) noexcept {
+  if (!contributes(call)) return;
   if (call.is_vector()) {
-    const bool has_dest = call.kind == Kind::kReduceToAll ||
-                          (call.kind == Kind::kReduceToOne && call.root == config_.rank);
-    const Addresses mine = {.source = reinterpret_cast<uintptr_t>(call.source),
-                            .dest = has_dest ? reinterpret_cast<uintptr_t>(call.dest) : 0,
-                            .is_shared = call.is_shared};
+    Addresses mine = {.source = reinterpret_cast<uintptr_t>(call.source),
+                      .dest = writes_dest(call) ? reinterpret_cast<uintptr_t>(call.dest) : 0,
+                      .place = call.is_shared ? Place::kMapped : Place::kHidden};
+    if (uses_slot(call)) {
+      std::memcpy(config_.members[config_.rank]->slots[slot_], call.source, call.bytes);
+      mine = {.source = slot_, .dest = 0, .place = Place::kSlot};
+      slot_numbers_[slot_] = number + 1;
+      slot_ = (slot_ + 1) % TeamLines::kSlots;
+    }
     write_line(number, &mine, sizeof mine, call.signature);
     if (call.kind == Kind::kBroadcast) wake_all();
     return;
@@ -168,36 +190,54 @@ bool LineOperations::has_all(const Pending& pending) const noexcept {
   return true;
 }
 
-bool LineOperations::map_all(const Pending& pending) noexcept {
+std::byte* LineOperations::map(const Call& call, Rank member, uintptr_t address) noexcept {
+  if (member == config_.rank || address == 0) return reinterpret_cast<std::byte*>(address);
+  std::byte* const found = config_.map(config_.context, member, address, call.bytes);
+  if (found == nullptr)
+    fatal("%s: the memory of rank %u of the job is not mapped here: %zu bytes at %#lx",
+          collective_name(call.signature), config_.jobrank(config_.context, member), call.bytes,
+          address);
+  return found;
+}
+
+LineOperations::Place LineOperations::find_all(const Pending& pending) noexcept {
   const Call& call = pending.call;
-  const auto here = [&](Rank member, uintptr_t address) noexcept {
-    if (member == config_.rank) return reinterpret_cast<std::byte*>(address);
-    std::byte* const found = config_.map(config_.context, member, address, call.bytes);
-    if (found == nullptr)
-      fatal("%s: the memory of rank %u of the job is not mapped here: %zu bytes at %#lx",
-            collective_name(call.signature), config_.jobrank(config_.context, member), call.bytes,
-            address);
-    return found;
-  };
+  bool some_in_slots = false;
+  bool some_mapped = false;
   for (Rank member = 0; member < config_.members.size(); ++member) {
     vectors_.sources[member] = nullptr;
     vectors_.dests[member] = nullptr;
     if (call.kind == Kind::kBroadcast && member != call.root) continue;
     Addresses addresses;
     std::memcpy(&addresses, data_of(member, pending.number), sizeof addresses);
-    if (!addresses.is_shared) return false;
-    vectors_.sources[member] = here(member, addresses.source);
-    if (addresses.dest != 0) vectors_.dests[member] = here(member, addresses.dest);
+    if (addresses.place == Place::kHidden) return Place::kHidden;
+    if (addresses.place == Place::kSlot) {
+      vectors_.sources[member] = config_.members[member]->slots[addresses.source];
+      some_in_slots = true;
+    } else {
+      vectors_.sources[member] = map(call, member, addresses.source);
+      vectors_.dests[member] = map(call, member, addresses.dest);
+      some_mapped = true;
+    }
   }
-  return true;
+  if (!some_in_slots) return Place::kMapped;
+  // A mapped source would have to stay until all have read it, while its member writes the result to it.
+  if (some_mapped) return Place::kHidden;
+  if (writes_dest(call)) vectors_.dests[config_.rank] = call.dest;
+  return Place::kSlot;
 }
 
-bool LineOperations::work(Pending& pending) noexcept {
+bool LineOperations::work(Pending& pending, Place place) noexcept {
   const Call& call = pending.call;
-  (void)map_all(pending);
   if (call.kind == Kind::kBroadcast)
     return vectors_.copy(call.root, call.dest, call.bytes, kWorkBytes, &pending.progress);
-  return vectors_.reduce(call.reduction, call.bytes, kWorkBytes, &pending.progress);
+  if (place == Place::kSlot && !writes_dest(call)) return true;
+  MappedVectors::Range range = {0, call.bytes};
+  if (place == Place::kMapped) {
+    const auto size = static_cast<Rank>(config_.members.size());
+    range = MappedVectors::range_of(config_.rank, size, call.reduction.unit, call.bytes);
+  }
+  return vectors_.reduce(call.reduction, range, kWorkBytes, &pending.progress);
 }
 
 bool LineOperations::advance_vector(Pending& pending) noexcept {
@@ -206,16 +246,18 @@ bool LineOperations::advance_vector(Pending& pending) noexcept {
   if (pending.stage == Stage::kPublished) {
     if (!has_all(pending)) return false;
     if (!is_broadcast) wake_all();
-    if (!map_all(pending)) {
-      pending.stage = Stage::kNotShared;
-      return true;
-    }
     pending.stage = Stage::kWorking;
   }
   if (pending.stage == Stage::kWorking) {
-    if (!work(pending)) return false;
+    const Place place = find_all(pending);
+    if (place == Place::kHidden) {
+      pending.stage = Stage::kNotShared;
+      return true;
+    }
+    if (!work(pending, place)) return false;
+    pending.stage = place == Place::kSlot ? Stage::kDone : Stage::kFinishing;
+    if (place == Place::kSlot) return true;
     write_line(pending.number + 1, nullptr, 0, call.signature);
-    pending.stage = Stage::kFinishing;
     if (is_broadcast && call.root != config_.rank && config_.wake != nullptr)
       config_.wake(config_.context, call.root);
   }
@@ -246,28 +288,21 @@ void LineOperations::note_done() noexcept {
 bool LineOperations::start(const Call& call, Pending** pending) noexcept {
   *pending = nullptr;
   const uint64_t number = last_ + 1;
-  const bool publishes = contributes(call);
   const bool is_vector = call.is_vector();
-  // Members that only read a line need no free one, but operations start in order.
-  const bool starts = first_ == nullptr &&
-                      (!(publishes || is_vector) || may_publish(is_vector ? number + 1 : number));
+  const bool starts = first_ == nullptr && may_publish(call, number);  // operations start in order
   if (starts && !is_vector) {
-    if (publishes) publish(call, number);
+    publish(call, number);
     if (try_complete(call, number)) {
       last_ = number;
       note_done();
       return true;
     }
   }
+  if (is_vector && call.kind != Kind::kBroadcast && !vectors_.reserve(call.reduction)) return false;
   Pending* made = take_pending();
   if (made == nullptr) return false;
   *made = {.call = call, .number = number, .stage = starts ? Stage::kPublished : Stage::kQueued};
-  if (is_vector) {
-    // Without memory for intermediate results the operation is done elsewhere.
-    made->call.is_shared = call.is_shared &&
-                           (call.kind == Kind::kBroadcast || vectors_.reserve(call.reduction));
-    if (starts && publishes) publish(made->call, number);
-  }
+  if (is_vector && starts) publish(call, number);
   (first_ != nullptr ? end_->next : first_) = made;
   end_ = made;
   last_ = made->last_number();
@@ -280,9 +315,8 @@ bool LineOperations::start(const Call& call, Pending** pending) noexcept {
 }
 
 bool LineOperations::try_publish(Pending& pending) noexcept {
-  const bool publishes = contributes(pending.call);
-  if ((publishes || pending.call.is_vector()) && !may_publish(pending.last_number())) return false;
-  if (publishes) publish(pending.call, pending.number);
+  if (!may_publish(pending.call, pending.number)) return false;
+  publish(pending.call, pending.number);
   pending.stage = Stage::kPublished;
   return true;
 }
@@ -320,10 +354,11 @@ uint32_t LineOperations::advance() noexcept {
 Rank LineOperations::missing_member(const Pending& pending) const noexcept {
   const auto size = static_cast<Rank>(config_.members.size());
   if (pending.stage == Stage::kQueued) {
-    // A line is free when all members have completed an earlier operation.
+    // A line or slot is free when all members have completed an earlier operation.
+    const uint64_t slot = uses_slot(pending.call) ? slot_numbers_[slot_] : 0;
     for (Rank member = 0; member < size; ++member) {
       const uint64_t done = config_.members[member]->done.load(std::memory_order_acquire);
-      if (done + TeamLines::kLines < pending.last_number()) return member;
+      if (done + TeamLines::kLines < pending.last_number() || done < slot) return member;
     }
     return config_.rank;
   }

@@ -4,8 +4,9 @@
 // consecutive ranks that all algorithms use (schedules.hpp).
 //
 // For longer vectors the lines have the addresses of the members' memory, which all members have mapped. Each
-// does its part of the work (mapped_vectors.hpp), and says in a second line that it has. If the memory of a
-// member is not shared, the line tells that, and the operation ends as kNotShared on all members.
+// does its part of the work (mapped_vectors.hpp), and says in a second line that it has. Vectors of up to
+// kSlotBytes in memory that is not shared are copied to the member's slots; they need no second line. If
+// longer ones are not shared, the line tells that, and the operation ends as kNotShared on all members.
 //
 // Any number of operations may be under way. Those for which no line is free wait in a list; advance()
 // starts them.
@@ -38,8 +39,8 @@ class LineOperations {
     size_t bytes = 0;
     uint32_t signature = 0;
     Reduction reduction = {};
-    // More than kMaxBytes: whether all members have this member's source and destination mapped; and, for the
-    // owner, which other operation does it if not.
+    // More than kMaxBytes: whether all members have this member's source, and its destination where others
+    // write it, mapped; and, for the owner, which other operation does it if not.
     bool is_shared = false;
     uint32_t other = 0;
 
@@ -107,18 +108,25 @@ class LineOperations {
   bool all_done() const noexcept;
 
  private:
+  // Where the members find a vector.
+  enum class Place : uint8_t { kHidden, kMapped, kSlot };
   // The data of a vector's first line.
   struct Addresses {
-    uintptr_t source = 0;
+    uintptr_t source = 0;  // kSlot: the index of the slot
     uintptr_t dest = 0;
-    bool is_shared = false;
+    Place place = Place::kHidden;
   };
   static_assert(sizeof(Addresses) <= TeamLines::kMaxBytes);
 
   bool may_publish(uint64_t number) noexcept;
+  bool may_publish(const Call& call, uint64_t number) noexcept;
+  bool is_done_by_all(uint64_t number) noexcept;
+  bool uses_slot(const Call& call) const noexcept;
   void publish(const Call& call, uint64_t number) noexcept;
   void write_line(uint64_t number, const void* data, size_t bytes, uint32_t signature) noexcept;
   bool contributes(const Call& call) const noexcept;
+  // A reduction leaves a result here.
+  bool writes_dest(const Call& call) const noexcept;
   bool try_publish(Pending& pending) noexcept;
   bool try_complete(Pending& pending) noexcept;
   bool try_complete(const Call& call, uint64_t number) noexcept;
@@ -127,9 +135,11 @@ class LineOperations {
   bool awaits(const Pending& pending, Rank member) const noexcept;
   // True if the operation is done.
   bool advance_vector(Pending& pending) noexcept;
-  // False: the memory of a member is not shared.
-  bool map_all(const Pending& pending) noexcept;
-  bool work(Pending& pending) noexcept;
+  // Finds the vectors of all members. kHidden: some cannot be reached. kSlot: all are in slots.
+  Place find_all(const Pending& pending) noexcept;
+  std::byte* map(const Call& call, Rank member, uintptr_t address) noexcept;
+  // False: more is to be done.
+  bool work(Pending& pending, Place place) noexcept;
   Pending* take_pending() noexcept;
   bool has_line(Rank member, uint64_t number, uint32_t signature) const noexcept;
   const std::byte* data_of(Rank member, uint64_t number) const noexcept {
@@ -145,6 +155,8 @@ class LineOperations {
   uint64_t last_ = 0;                      // number of the latest operation
   uint64_t done_ = 0;                      // own: all up to it are complete
   uint64_t done_by_all_ = 0;  // all up to it were complete on all members when last looked at
+  uint32_t slot_ = 0;                      // the next one
+  uint64_t slot_numbers_[TeamLines::kSlots] = {};  // of the operations that used them last
   Pending* first_ = nullptr;  // not done, in the order of numbers
   Pending* end_ = nullptr;
   Pending* free_ = nullptr;

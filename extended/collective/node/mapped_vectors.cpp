@@ -77,9 +77,8 @@ std::byte* MappedVectors::nearest_dest() const noexcept {
   return *std::find_if(dests.begin(), dests.end(), [](std::byte* dest) { return dest != nullptr; });
 }
 
-bool MappedVectors::reduce(const Reduction& reduction, size_t bytes, size_t budget,
+bool MappedVectors::reduce(const Reduction& reduction, Range range, size_t budget,
                            size_t* progress) noexcept {
-  const Range range = range_of(rank_, static_cast<Rank>(sources.size()), reduction.unit, bytes);
   const size_t all = range.end - range.first;
   reduction_ = &reduction;
   piece_ = piece_bytes(reduction.unit);

@@ -4,7 +4,8 @@
 // A reduction divides the vector into ranges, one per member, which begin at cache lines. A member combines
 // its range of all sources, along the tree over consecutive ranks that all algorithms use
 // (schedules.hpp), and copies the result to the destinations. No other member reads or writes the range, so
-// that sources and destinations may be the same memory.
+// that sources and destinations may be the same memory. If destinations are not mapped, each member combines
+// the whole vector for itself, from copies of the sources.
 //
 // Threads: callers serialise.
 #pragma once
@@ -30,17 +31,18 @@ class MappedVectors {
   // Allocates memory for intermediate results. False: no memory.
   bool reserve(const Reduction& reduction) noexcept;
 
-  // Combines at most `budget` bytes, or one piece, of this member's range. `*progress` is the number of
-  // its bytes that are done. True: the whole range is done.
-  bool reduce(const Reduction& reduction, size_t bytes, size_t budget, size_t* progress) noexcept;
-  // Copies at most `budget` bytes of the source of `root` to `dest`. True: all are done.
-  bool copy(Rank root, std::byte* dest, size_t bytes, size_t budget, size_t* progress) noexcept;
-
-  // The bytes [first, end) of a vector that a member combines.
+  // The bytes [first, end) of vectors.
   struct Range {
     size_t first = 0;
     size_t end = 0;
   };
+  // Combines at most `budget` bytes, or one piece, of a range. `*progress` is the number of its bytes that
+  // are done. True: all are done.
+  bool reduce(const Reduction& reduction, Range range, size_t budget, size_t* progress) noexcept;
+  // Copies at most `budget` bytes of the source of `root` to `dest`. True: all are done.
+  bool copy(Rank root, std::byte* dest, size_t bytes, size_t budget, size_t* progress) noexcept;
+
+  // The range that a member combines.
   static Range range_of(Rank rank, Rank size, size_t unit, size_t bytes) noexcept;
 
  private:

@@ -28,7 +28,12 @@ struct TeamLines {
   // The member has completed all operations up to this number. Apart from the lines: processors fetch pairs.
   alignas(128) std::atomic<uint64_t> done;
   std::byte unused[120];
+  // Copies of vectors that other members do not have mapped. One is written again when all members have
+  // completed the operation whose data it has.
+  static constexpr uint32_t kSlots = 2;
+  static constexpr size_t kSlotBytes = 4096;
+  std::byte slots[kSlots][kSlotBytes];
 };
-static_assert(sizeof(TeamLines::Line) == 64 && sizeof(TeamLines) == 1152);
+static_assert(sizeof(TeamLines::Line) == 64 && sizeof(TeamLines) == 1152 + 8192);
 
 }  // namespace hydrant

@@ -44,7 +44,7 @@ struct CallPlan {
   Rank root;
   size_t count;
   uint32_t seed;
-  Rank hidden;  // the member whose memory is not shared, if it is one
+  Rank hidden;  // the member whose memory is not shared, or more than the last: all or none are
 
   CallPlan(uint32_t series, uint32_t index, Rank size) {
     std::minstd_rand random(series * 7919 + index + 1);
@@ -57,8 +57,14 @@ struct CallPlan {
     seed = static_cast<uint32_t>(random());
   }
   bool is_vector() const { return kind != Kind::kBarrier && count > 6; }
+  bool is_hidden(Rank rank, Rank size) const { return hidden == rank || hidden >= 3 * size; }
+  bool fits_slots() const { return count * sizeof(Affine) <= TeamLines::kSlotBytes; }
+  // True if messages have to carry it.
   bool is_not_shared(Rank size) const {
-    return is_vector() && (kind == Kind::kBroadcast ? hidden == root : hidden < size);
+    if (!is_vector()) return false;
+    if (kind == Kind::kBroadcast) return is_hidden(root, size) && !fits_slots();
+    if (hidden < size && size > 1) return true;
+    return is_hidden(0, size) && !fits_slots();
   }
   Affine operand(Rank rank, size_t i) const {
     std::minstd_rand random(seed + rank * 131 + static_cast<uint32_t>(i) * 17 + 1);
@@ -83,10 +89,11 @@ struct MembersCall {
   std::vector<Affine> dest;
   LineOperations::Pending* pending = nullptr;
   Rank my_rank;
+  Rank team_size;
   bool is_not_shared = false;
 
-  MembersCall(const CallPlan& chosen, Rank rank)
-      : plan(chosen), dest(chosen.count, Affine{9, 9}), my_rank(rank) {
+  MembersCall(const CallPlan& chosen, Rank rank, Rank size)
+      : plan(chosen), dest(chosen.count, Affine{9, 9}), my_rank(rank), team_size(size) {
     for (size_t i = 0; i < plan.count; ++i) source.push_back(plan.operand(rank, i));
   }
   // True: it is complete, and released.
@@ -107,7 +114,7 @@ struct MembersCall {
             .bytes = plan.kind == Kind::kBarrier ? 0 : plan.count * sizeof(Affine),
             .signature = plan.signature(),
             .reduction = {.user_function = compose_all, .unit = sizeof(Affine)},
-            .is_shared = plan.hidden != my_rank};
+            .is_shared = !plan.is_hidden(my_rank, team_size)};
   }
   void check(Rank rank, Rank size) const {
     EXPECT_EQ(is_not_shared, plan.is_not_shared(size));
@@ -164,7 +171,7 @@ void run_interleaved(LineTeam& team, uint32_t series, uint32_t calls, std::mt199
     const auto rank = static_cast<Rank>(random() % size);
     if (started[rank] < calls && random() % 3 != 0) {
       MembersCall& made =
-          under_way[rank].emplace_back(CallPlan(series, started[rank]++, size), rank);
+          under_way[rank].emplace_back(CallPlan(series, started[rank]++, size), rank, size);
       ASSERT_TRUE(team.members[rank]->start(made.call(), &made.pending));
       idle = 0;
     } else if (team.members[rank]->advance() != 0) {
@@ -235,7 +242,7 @@ TEST(LineOperations, ThreadsAgreeWithAModel) {
   const auto work = [&](Rank rank) {
     LineOperations& mine = *team.members[rank];
     for (uint32_t i = 0; i < kCalls; ++i) {
-      MembersCall call(CallPlan(77, i, kSize), rank);
+      MembersCall call(CallPlan(77, i, kSize), rank, kSize);
       if (!mine.start(call.call(), &call.pending)) return;
       while (!call.finish(mine)) {
         if (mine.advance() == 0) std::this_thread::yield();
