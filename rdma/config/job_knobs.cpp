@@ -153,8 +153,8 @@ constexpr std::array<KnobInfo, at(JobKnob::kEnd)> kRows = {{
      .unit = "",
      .default_text = "lines",
      .effect =
-         "Small collectives of a team on one node: lines, which all members read; or messages, as "
-         "between nodes. The same on all ranks.",
+         "Collectives of a team on one node: lines and mapped vectors, which all members read; or "
+         "messages, as between nodes. The same on all ranks.",
      .choices = "lines|messages"},
     {.index = at(JobKnob::kJobWaitWarn),
      .name = "HYDRANT_WAIT_WARN",

@@ -175,7 +175,8 @@ bool LineOperations::awaits(const Pending& pending, Rank member) const noexcept 
   const Call& call = pending.call;
   const bool is_root = call.root == config_.rank;
   switch (call.kind) {
-    case Kind::kBroadcast: return pending.stage == Stage::kFinishing ? is_root : member == call.root;
+    case Kind::kBroadcast:
+      return pending.stage == Stage::kFinishing ? is_root : member == call.root;
     // All have to be there before one may read their memory, and to have read before one may go on.
     case Kind::kReduceToOne: return is_root || call.is_vector();
     default: return true;

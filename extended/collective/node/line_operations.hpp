@@ -59,8 +59,8 @@ class LineOperations {
     Call call;
     uint64_t number = 0;  // vectors: and the next one
     Stage stage = Stage::kQueued;
-    size_t progress = 0;       // vectors: bytes of this member's part
-    void* context = nullptr;   // the owner's
+    size_t progress = 0;      // vectors: bytes of this member's part
+    void* context = nullptr;  // the owner's
     Pending* next = nullptr;
 
     bool is_done() const noexcept { return stage >= Stage::kDone; }
@@ -77,7 +77,8 @@ class LineOperations {
                  Rank member) noexcept = nullptr;  // a member that may sleep; null: none sleeps
     Rank (*jobrank)(void* context, Rank member) noexcept = nullptr;  // for messages
     // The address at which this process has the shared memory of a member mapped.
-    std::byte* (*map)(void* context, Rank member, uintptr_t address, size_t bytes) noexcept = nullptr;
+    std::byte* (*map)(void* context, Rank member, uintptr_t address,
+                      size_t bytes) noexcept = nullptr;
     void* context = nullptr;
   };
   explicit LineOperations(Config config) noexcept;
@@ -108,7 +109,7 @@ class LineOperations {
   bool all_done() const noexcept;
 
  private:
-  // Where the members find a vector.
+  // The memory in which the members find a vector.
   enum class Place : uint8_t { kHidden, kMapped, kSlot };
   // The data of a vector's first line.
   struct Addresses {
@@ -152,12 +153,12 @@ class LineOperations {
   const Config config_;
   std::unique_ptr<std::byte[]> operands_;  // of a reduction: one of kMaxBytes per member
   MappedVectors vectors_;
-  uint64_t last_ = 0;                      // number of the latest operation
-  uint64_t done_ = 0;                      // own: all up to it are complete
+  uint64_t last_ = 0;         // number of the latest operation
+  uint64_t done_ = 0;         // own: all up to it are complete
   uint64_t done_by_all_ = 0;  // all up to it were complete on all members when last looked at
-  uint32_t slot_ = 0;                      // the next one
+  uint32_t slot_ = 0;         // the next one
   uint64_t slot_numbers_[TeamLines::kSlots] = {};  // of the operations that used them last
-  Pending* first_ = nullptr;  // not done, in the order of numbers
+  Pending* first_ = nullptr;                       // not done, in the order of numbers
   Pending* end_ = nullptr;
   Pending* free_ = nullptr;
   Pending* not_shared_ = nullptr;  // done, for take_not_shared()

@@ -31,7 +31,9 @@ MappedVectors::Range MappedVectors::range_of(Rank rank, Rank size, size_t unit,
   const size_t grains = bytes / grain;
   const size_t share = grains / size;
   const size_t more = grains % size;  // the first members have one more
-  const auto begin = [&](size_t member) { return (member * share + std::min(member, more)) * grain; };
+  const auto begin = [&](size_t member) {
+    return (member * share + std::min(member, more)) * grain;
+  };
   return {.first = begin(rank), .end = rank + 1 == size ? bytes : begin(size_t{rank} + 1)};
 }
 

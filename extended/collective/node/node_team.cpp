@@ -51,7 +51,8 @@ bool is_flat(Rank size) noexcept {
 // The memory of this rank that all ranks of the node have mapped since the segments were attached.
 bool is_shared(const void* memory, size_t bytes) noexcept {
   const Job& the_job = job();
-  if (!paths().mapped || the_job.state.load(std::memory_order_relaxed) != JobState::kAttached) return false;
+  if (!paths().mapped || the_job.state.load(std::memory_order_relaxed) != JobState::kAttached)
+    return false;
   const auto first = reinterpret_cast<uintptr_t>(the_job.segment.addr);
   const uintptr_t offset = reinterpret_cast<uintptr_t>(memory) - first;
   return first != 0 && offset < the_job.segment.size && bytes <= the_job.segment.size - offset;
@@ -234,7 +235,10 @@ NodeTeam* NodeTeam::find_world() noexcept {
 }
 
 NodeTeam::NodeTeam(const TeamMembers& members, uint32_t block, uint64_t base) noexcept
-    : members_(members), block_(block), threaded_(!job().single_threaded), is_flat_(hydrant::is_flat(members.size)) {
+    : members_(members),
+      block_(block),
+      threaded_(!job().single_threaded),
+      is_flat_(hydrant::is_flat(members.size)) {
   const Transport& transport = *job().transport;
   LineOperations::Config config = {.rank = members.rank,
                                    .members = {},

@@ -1,4 +1,4 @@
-// What teams_client.cpp knows about its job, and teams of which every rank can compute the members.
+// The job of teams_client.cpp, and teams of which every rank can compute the members.
 #pragma once
 
 #include <gasnetex.h>

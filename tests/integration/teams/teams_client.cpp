@@ -1,11 +1,11 @@
 // Random teams and collectives over them, against models that every rank can compute. Ends with 0 and "all
 // held", or with a line that begins with "WRONG".
 // Arguments: the scenario, and the number of rounds.
-#include "model_collective.hpp"
-#include "model_team.hpp"
-
 #include <string>
 #include <thread>
+
+#include "model_collective.hpp"
+#include "model_team.hpp"
 
 namespace {
 

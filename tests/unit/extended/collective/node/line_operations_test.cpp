@@ -121,7 +121,8 @@ struct MembersCall {
     const bool writes = plan.kind == Kind::kBroadcast || plan.kind == Kind::kReduceToAll ||
                         (plan.kind == Kind::kReduceToOne && plan.root == rank);
     for (size_t i = 0; i < plan.count; ++i)
-      ASSERT_EQ(dest[i], writes && !is_not_shared ? plan.expected(size, i) : (Affine{9, 9})) << "rank " << rank;
+      ASSERT_EQ(dest[i], writes && !is_not_shared ? plan.expected(size, i) : (Affine{9, 9}))
+          << "rank " << rank;
   }
 };
 
@@ -143,9 +144,8 @@ class LineTeam {
         .members = lines_,
         .base = base,
         .jobrank = [](void*, Rank member) noexcept { return member; },
-        .map = [](void*, Rank, uintptr_t address, size_t) noexcept {
-          return reinterpret_cast<std::byte*>(address);
-        }});
+        .map = [](void*, Rank, uintptr_t address,
+                  size_t) noexcept { return reinterpret_cast<std::byte*>(address); }});
   }
 
   std::vector<std::unique_ptr<LineOperations>> members;

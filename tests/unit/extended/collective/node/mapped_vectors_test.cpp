@@ -2,10 +2,10 @@
 // members, elements of any size, the order of combination, results in place.
 #include "extended/collective/node/mapped_vectors.hpp"
 
-#include <gasnet_coll.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <gasnet_coll.h>
 #include <numeric>
 #include <random>
 #include <vector>
@@ -14,7 +14,9 @@ namespace hydrant::testing {
 namespace {
 
 // Neither associative nor commutative: another tree of combinations gives another result.
-uint8_t mix(uint8_t left, uint8_t right) { return static_cast<uint8_t>(31 * left + 17 * right + 1); }
+uint8_t mix(uint8_t left, uint8_t right) {
+  return static_cast<uint8_t>(31 * left + 17 * right + 1);
+}
 void mix_all(const void* arg1, void* arg2_and_out, size_t count, const void* unit) {
   const size_t bytes = count * *static_cast<const size_t*>(unit);
   for (size_t i = 0; i < bytes; ++i) {
@@ -28,9 +30,9 @@ template <typename Combine>
 uint8_t combine_tree(std::vector<uint8_t> values, Combine&& combine) {
   const size_t vertices = std::bit_floor(values.size());
   const size_t pairs = values.size() - vertices;
-  for (size_t i = 0; i < pairs; ++i)
-    values[i] = combine(values[2 * i], values[2 * i + 1]);
-  values.erase(values.begin() + static_cast<ptrdiff_t>(pairs), values.begin() + static_cast<ptrdiff_t>(2 * pairs));
+  for (size_t i = 0; i < pairs; ++i) values[i] = combine(values[2 * i], values[2 * i + 1]);
+  values.erase(values.begin() + static_cast<ptrdiff_t>(pairs),
+               values.begin() + static_cast<ptrdiff_t>(2 * pairs));
   for (size_t half = vertices / 2; half != 0; half /= 2) {
     for (size_t i = 0; i < half; ++i) values[i] = combine(values[2 * i], values[2 * i + 1]);
   }
@@ -66,7 +68,8 @@ class Members {
       reduction_.user_function = mix_all;
       reduction_.user_data = &what_.unit;
     } else {
-      EXPECT_EQ(find_reduction(GEX_DT_U64, 8, GEX_OP_XOR, nullptr, nullptr, &reduction_), Status::kOk);
+      EXPECT_EQ(find_reduction(GEX_DT_U64, 8, GEX_OP_XOR, nullptr, nullptr, &reduction_),
+                Status::kOk);
     }
   }
 
@@ -145,7 +148,8 @@ TEST(MappedVectors, RangesCoverTheVectorAndBeginAtCacheLines) {
       for (const size_t count : {1u, 7u, 100u, 4097u}) {
         size_t end = 0;
         for (Rank rank = 0; rank < size; ++rank) {
-          const MappedVectors::Range range = MappedVectors::range_of(rank, size, unit, unit * count);
+          const MappedVectors::Range range =
+              MappedVectors::range_of(rank, size, unit, unit * count);
           EXPECT_EQ(range.first, end);
           EXPECT_LE(range.first, range.end);
           EXPECT_EQ(range.first % unit, 0u);
