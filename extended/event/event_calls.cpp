@@ -128,6 +128,10 @@ int hydrant_event_test(gex_Event_t event) {
 
 void hydrant_event_wait(gex_Event_t event) {
   const InCall in_call("gex_Event_Wait");
+  if (handler_depth == 0 && try_event(event, "gex_Event_Wait")) {
+    if (should_poll_anyway()) poll_all();
+    return;
+  }
   Events events{.first = &event, .count = 1, .call = "gex_Event_Wait"};
   wait_for_events(events, all_done);
 }

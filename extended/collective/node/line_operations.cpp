@@ -130,6 +130,11 @@ bool LineOperations::has_line(Rank member, uint64_t number, uint32_t signature) 
 // rest, and so on.
 void LineOperations::reduce(const Call& call, uint64_t number) noexcept {
   const auto size = static_cast<Rank>(config_.members.size());
+  if (size == 2 && call.reduction.function != nullptr) [[likely]] {
+    call.reduction.function(data_of(0, number), data_of(1, number), call.dest,
+                            call.bytes / call.reduction.unit);
+    return;
+  }
   const Hypercube cube(size);
   const auto at = [&](uint32_t vertex) { return operands_.get() + vertex * TeamLines::kMaxBytes; };
   for (uint32_t vertex = 0; vertex < cube.vertices(); ++vertex) {
