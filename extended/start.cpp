@@ -3,7 +3,7 @@
 #include "extended/barrier/barriers.hpp"
 #include "extended/collective/collectives.hpp"
 #include "extended/rma/rma.hpp"
-#include "extended/rma/rma_statistics.hpp"
+#include "extended/job_statistics.hpp"
 
 namespace hydrant {
 
@@ -15,6 +15,6 @@ Status start_extended() noexcept {
 
 Status verify_extended_settings() noexcept { return verify_barrier_settings(); }
 
-void end_extended() noexcept { write_rma_statistics(); }
+void end_extended() noexcept { write_job_statistics(); }
 
 }  // namespace hydrant

@@ -9,6 +9,7 @@
 #include "extended/barrier/barrier_messages.hpp"
 #include "extended/barrier/barrier_rdma.hpp"
 #include "extended/barrier/barrier_shared_memory.hpp"
+#include "extended/collective/algorithms.hpp"
 #include "extended/handlers.hpp"
 #include "extended/send_failures.hpp"
 #include "firehose/base/log.hpp"
@@ -173,8 +174,8 @@ struct Choice {
   Kind kind = Kind::kShm;
   uint32_t radix = 0;
   uint32_t strict = 0;
-  uint32_t nodes = 0;      // RDMADISSEM: number of nodes
-  uint32_t has_lines = 0;  // small collectives on a node use lines
+  uint32_t nodes = 0;  // RDMADISSEM: number of nodes
+  uint32_t collectives = 0;  // the choices of HYDRANT_COLL_*
 };
 constexpr const char* kChoiceKey = "barrier";
 constexpr uint64_t kChoiceWaitNs = 30'000'000'000;
@@ -198,7 +199,7 @@ Status start_barriers() noexcept {
                .radix = kind == Kind::kShm ? radix_of_job() : 0,
                .strict = strict ? 1u : 0u,
                .nodes = kind == Kind::kRdma ? BarrierSharedMemory::nodes() : 0,
-               .has_lines = knob_choice(JobKnob::kCollNode) == "lines" ? 1u : 0u};
+               .collectives = collective_choices()};
   // Published before the first collective step, so that a rank with different settings detects it.
   if (the_job.rank() == 0 && the_job.size() > 1) {
     const Status put = the_job.bootstrap->put(kChoiceKey, std::as_bytes(std::span(&my_choice, 1)));
@@ -239,10 +240,10 @@ Status agree_with_first() noexcept {
                 "the entry '%s' of rank 0 in the job's store has an unexpected size of %zu bytes",
                 kChoiceKey, bytes);
   if (std::memcmp(&theirs, &my_choice, sizeof theirs) == 0) return Status::kOk;
-  if (theirs.has_lines != my_choice.has_lines)
+  if (theirs.collectives != my_choice.collectives)
     return fail(Status::kBadArg,
-                "HYDRANT_COLL_NODE of rank %u differs from that of rank 0: it has to be the same "
-                "on all ranks",
+                "HYDRANT_COLL_NODE, _BROADCAST, _REDUCE_ALL or _GATHER_ALL of rank %u differs from "
+                "that of rank 0: they have to be the same on all ranks",
                 the_job.rank());
   return fail(Status::kBadArg,
               "the barrier of rank 0 is %s (radix %u, strict %u, %u nodes), and that of rank %u is "

@@ -5,9 +5,9 @@
 
 #include "am/job/job.hpp"
 #include "am/progress/in_call.hpp"
+#include "extended/collective/algorithms.hpp"
 #include "extended/collective/check_collective.hpp"
 #include "extended/collective/operations.hpp"
-#include "extended/collective/schedules.hpp"
 #include "extended/team/team.hpp"
 
 using namespace hydrant;
@@ -27,11 +27,11 @@ struct Collective1 {
 
 Schedule data_schedule(const Collective1& what, Member me) noexcept {
   switch (what.kind) {
-    case CollectiveKind::kScatter: return scatter_flat(me, what.root, what.bytes);
-    case CollectiveKind::kGather: return gather_flat(me, what.root, what.bytes);
-    case CollectiveKind::kGatherAll: return choose_gather_all(me, what.bytes);
-    case CollectiveKind::kExchange: return exchange_flat(me, what.bytes);
-    default: return choose_broadcast(me, what.root, what.bytes);
+    case CollectiveKind::kScatter: return make_scatter(me, what.root, what.bytes);
+    case CollectiveKind::kGather: return make_gather(me, what.root, what.bytes);
+    case CollectiveKind::kGatherAll: return make_gather_all(me, what.bytes);
+    case CollectiveKind::kExchange: return make_exchange(me, what.bytes);
+    default: return make_broadcast(me, what.root, what.bytes);
   }
 }
 

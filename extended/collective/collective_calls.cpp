@@ -6,12 +6,12 @@
 #include "am/progress/hsl.hpp"
 #include "am/progress/in_call.hpp"
 #include "am/progress/thread_state.hpp"
+#include "extended/collective/algorithms.hpp"
 #include "extended/collective/check_collective.hpp"
 #include "extended/collective/collective_messages.hpp"
 #include "extended/collective/collectives.hpp"
 #include "extended/collective/node/node_team.hpp"
 #include "extended/collective/operations.hpp"
-#include "extended/collective/schedules.hpp"
 #include "extended/team/team.hpp"
 #include "firehose/base/status.hpp"
 
@@ -108,8 +108,8 @@ gex_Event_t reduce(CollectiveKind kind, gex_TM_t tm, Rank root, void* dest, cons
   return start(
       tm, team,
       {.signature = small.signature, .source = source, .dest = dest, .reduction = small.reduction},
-      to_all ? choose_reduce_all(me, arguments.unit, arguments.count)
-             : reduce_tree(me, root, arguments.unit, arguments.count));
+      to_all ? make_reduce_all(me, arguments.unit, arguments.count)
+             : make_reduce(me, root, arguments.unit, arguments.count));
 }
 
 // The operations that have a part of `bytes` bytes for each member.
@@ -139,14 +139,6 @@ void check_root(const TeamMembers& team, Rank root, const char* call) noexcept {
     fatal("%s: the root rank %u does not exist; the team has %u ranks", call, root, team.size);
 }
 
-// Members get large data from the root's own memory.
-Schedule choose_broadcast(Member me, Rank root, size_t bytes) noexcept {
-  return bytes > eager_bytes() ? broadcast_flat(me, root, bytes) : broadcast_tree(me, root, bytes);
-}
-Schedule choose_gather_all(Member me, size_t bytes) noexcept {
-  return bytes > eager_bytes() ? gather_all_flat(me, bytes) : gather_all_rounds(me, bytes);
-}
-
 Status start_collectives() noexcept {
   start_collective_messages();
   return start_node_teams();
@@ -159,10 +151,8 @@ gex_Event_t start_team_barrier(gex_TM_t tm, const char* call) noexcept {
                                     .signature = signature_of(CollectiveKind::kBarrier)};
     return start_lines(*lines, tm, barrier);
   }
-  Schedule schedule;
-  add_barrier(schedule, member(team), 0);
   return start(tm, team, {.signature = signature_of(CollectiveKind::kBarrier)},
-               std::move(schedule));
+               make_barrier(member(team)));
 }
 
 }  // namespace hydrant
@@ -191,7 +181,7 @@ gex_Event_t gex_Coll_BroadcastNB(gex_TM_t tm, gex_Rank_t root, void* dest, const
                                  .signature = arguments.signature};
     return start_lines(*lines, tm, call);
   }
-  return start(tm, team, arguments, choose_broadcast(member(team), root, bytes));
+  return start(tm, team, arguments, make_broadcast(member(team), root, bytes));
 }
 
 gex_Event_t gex_Coll_ReduceToOneNB(gex_TM_t tm, gex_Rank_t root, void* dest, const void* source,
@@ -213,12 +203,12 @@ gex_Event_t gex_Coll_ReduceToAllNB(gex_TM_t tm, void* dest, const void* source, 
 }
 
 gex_Event_t hydrant_gather_all_nb(gex_TM_t tm, void* dest, const void* source, size_t bytes) {
-  return move_parts(CollectiveKind::kGatherAll, tm, dest, source, bytes, choose_gather_all,
+  return move_parts(CollectiveKind::kGatherAll, tm, dest, source, bytes, make_gather_all,
                     "hydrant_gather_all_nb");
 }
 
 gex_Event_t hydrant_exchange_nb(gex_TM_t tm, void* dest, const void* source, size_t bytes) {
-  return move_parts(CollectiveKind::kExchange, tm, dest, source, bytes, exchange_flat,
+  return move_parts(CollectiveKind::kExchange, tm, dest, source, bytes, make_exchange,
                     "hydrant_exchange_nb");
 }
 

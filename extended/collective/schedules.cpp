@@ -235,13 +235,6 @@ Schedule reduce_all_halving(Member me, size_t unit, size_t count) noexcept {
   return schedule;
 }
 
-Schedule choose_reduce_all(Member me, size_t unit, size_t count) noexcept {
-  // Below it the number of exchanges counts, above it their bytes.
-  constexpr size_t kHalvingBytes = 16384;
-  return unit * count >= kHalvingBytes && count >= me.size ? reduce_all_halving(me, unit, count)
-                                                           : reduce_all_doubling(me, unit, count);
-}
-
 Schedule gather_all_rounds(Member me, size_t bytes) noexcept {
   Schedule schedule;
   // In scratch memory the blocks begin with this member's.

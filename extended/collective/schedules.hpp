@@ -48,11 +48,6 @@ Schedule gather_all_flat(Member me, size_t bytes) noexcept;
 Schedule gather_flat(Member me, Rank root, size_t bytes) noexcept;
 // `bytes` of the root's source to dest of each member, in the order of ranks.
 Schedule scatter_flat(Member me, Rank root, size_t bytes) noexcept;
-// Choose by length and number of elements.
-Schedule choose_reduce_all(Member me, size_t unit, size_t count) noexcept;
-Schedule choose_broadcast(Member me, Rank root, size_t bytes) noexcept;
-Schedule choose_gather_all(Member me, size_t bytes) noexcept;
-
 // `bytes` for each member from source to dest of that member, at the place of the sender's rank. Pairwise.
 Schedule exchange_flat(Member me, size_t bytes) noexcept;
 

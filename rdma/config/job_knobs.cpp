@@ -156,6 +156,30 @@ constexpr std::array<KnobInfo, at(JobKnob::kEnd)> kRows = {{
          "Collectives of a team on one node: lines and mapped vectors, which all members read; or "
          "messages, as between nodes. The same on all ranks.",
      .choices = "lines|messages"},
+    {.index = at(JobKnob::kCollBroadcast),
+     .name = "HYDRANT_COLL_BROADCAST",
+     .type = KnobType::kChoice,
+     .unit = "",
+     .default_text = "auto",
+     .effect = "Broadcasts by messages: tree, or flat (all members get the data from the root). auto "
+               "chooses by length. The same on all ranks.",
+     .choices = "auto|tree|flat"},
+    {.index = at(JobKnob::kCollReduceAll),
+     .name = "HYDRANT_COLL_REDUCE_ALL",
+     .type = KnobType::kChoice,
+     .unit = "",
+     .default_text = "auto",
+     .effect = "Reductions to all by messages: doubling, or halving where each member gets an element. "
+               "auto chooses by length. The same on all ranks.",
+     .choices = "auto|doubling|halving"},
+    {.index = at(JobKnob::kCollGatherAll),
+     .name = "HYDRANT_COLL_GATHER_ALL",
+     .type = KnobType::kChoice,
+     .unit = "",
+     .default_text = "auto",
+     .effect = "Gathers to all: rounds (Bruck), or flat (each member gets from all others). auto "
+               "chooses by length. The same on all ranks.",
+     .choices = "auto|rounds|flat"},
     {.index = at(JobKnob::kJobWaitWarn),
      .name = "HYDRANT_WAIT_WARN",
      .type = KnobType::kDuration,
@@ -360,7 +384,7 @@ constexpr bool rows_are_in_order() {
 }
 static_assert(rows_are_in_order(), "a knob is the index of its row");
 
-constexpr std::string_view kPrefixes[] = {"HYDRANT_"};
+constexpr std::string_view kPrefixes[] = {"HYDRANT_", "GASNET_COLL_"};
 constinit std::atomic<bool> g_warned[kRows.size()];
 constinit KnobTable g_table(kRows, kPrefixes, g_warned);
 [[gnu::constructor(101)]] void add_table() noexcept { add_knob_table(g_table); }

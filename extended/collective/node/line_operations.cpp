@@ -262,6 +262,7 @@ bool LineOperations::advance_vector(Pending& pending) noexcept {
     }
     if (!work(pending, place)) return false;
     pending.stage = place == Place::kSlot ? Stage::kDone : Stage::kFinishing;
+    ++(place == Place::kSlot ? counts_.slots : counts_.mapped);
     if (place == Place::kSlot) return true;
     write_line(pending.number + 1, nullptr, 0, call.signature);
     if (is_broadcast && call.root != config_.rank && config_.wake != nullptr)
@@ -296,6 +297,7 @@ bool LineOperations::start(const Call& call, Pending** pending) noexcept {
   const uint64_t number = last_ + 1;
   const bool is_vector = call.is_vector();
   const bool starts = first_ == nullptr && may_publish(call, number);  // operations start in order
+  counts_.lines += is_vector ? 0 : 1;
   if (starts && !is_vector) {
     publish(call, number);
     if (try_complete(call, number)) {

@@ -102,6 +102,13 @@ class LineOperations {
   // The next operation that is kNotShared, and was not returned before; null: none.
   Pending* take_not_shared() noexcept;
 
+  // Operations of this member.
+  struct Counts {
+    uint64_t lines = 0;   // data in lines
+    uint64_t mapped = 0;  // vectors in mapped memory
+    uint64_t slots = 0;   // vectors in slots
+  };
+  const Counts& counts() const noexcept { return counts_; }
   // The highest number in use, for the next team that takes the memory over.
   uint64_t last_number() const noexcept { return last_; }
   bool is_idle() const noexcept { return first_ == nullptr; }
@@ -158,6 +165,7 @@ class LineOperations {
   uint64_t done_by_all_ = 0;  // all up to it were complete on all members when last looked at
   uint32_t slot_ = 0;         // the next one
   uint64_t slot_numbers_[TeamLines::kSlots] = {};  // of the operations that used them last
+  Counts counts_;
   Pending* first_ = nullptr;                       // not done, in the order of numbers
   Pending* end_ = nullptr;
   Pending* free_ = nullptr;

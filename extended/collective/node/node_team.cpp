@@ -4,8 +4,8 @@
 
 #include "am/job/job.hpp"
 #include "extended/barrier/barrier_shm.hpp"
+#include "extended/collective/algorithms.hpp"
 #include "extended/collective/operations.hpp"
-#include "extended/collective/schedules.hpp"
 #include "extended/rma/rma_path.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/thread.hpp"
@@ -69,10 +69,10 @@ bool is_shared(const LineOperations::Call& call, Rank rank) noexcept {
 // The same operation with messages.
 Schedule make_schedule(const LineOperations::Call& call, Member me) noexcept {
   using Kind = LineOperations::Kind;
-  if (call.kind == Kind::kBroadcast) return choose_broadcast(me, call.root, call.bytes);
+  if (call.kind == Kind::kBroadcast) return make_broadcast(me, call.root, call.bytes);
   const size_t unit = call.reduction.unit;
-  return call.kind == Kind::kReduceToOne ? reduce_tree(me, call.root, unit, call.bytes / unit)
-                                         : choose_reduce_all(me, unit, call.bytes / unit);
+  return call.kind == Kind::kReduceToOne ? make_reduce(me, call.root, unit, call.bytes / unit)
+                                         : make_reduce_all(me, unit, call.bytes / unit);
 }
 
 bool uses_lines() noexcept { return knob_choice(JobKnob::kCollNode) == "lines"; }
@@ -128,6 +128,24 @@ class NodeTeams {
     active_ = &team;
     job().progress.add(make_progress, this);
   }
+  void note_made(NodeTeam& team) noexcept HYDRANT_EXCLUDES(mu_) {
+    const MutexLock lock(mu_);
+    team.next_of_all_ = std::exchange(all_, &team);
+  }
+  void note_ended(NodeTeam& team) noexcept HYDRANT_EXCLUDES(mu_) {
+    const MutexLock lock(mu_);
+    NodeTeam** link = &all_;
+    while (*link != &team) link = &(*link)->next_of_all_;
+    *link = team.next_of_all_;
+    add_counts(team, &ended_);
+  }
+  LineOperations::Counts counts() noexcept HYDRANT_EXCLUDES(mu_) {
+    const MutexLock lock(mu_);
+    LineOperations::Counts counts = ended_;
+    for (NodeTeam* team = all_; team != nullptr; team = team->next_of_all_)
+      add_counts(*team, &counts);
+    return counts;
+  }
   void remove(NodeTeam& team) noexcept HYDRANT_EXCLUDES(mu_) {
     const MutexLock lock(mu_);
     if (!team.is_active_.load(std::memory_order_relaxed)) return;
@@ -145,6 +163,13 @@ class NodeTeams {
   }
 
  private:
+  static void add_counts(NodeTeam& team, LineOperations::Counts* sum) noexcept {
+    const NodeTeam::Guard guard(team);
+    const LineOperations::Counts& more = team.operations_->counts();
+    sum->lines += more.lines;
+    sum->mapped += more.mapped;
+    sum->slots += more.slots;
+  }
   static uint32_t make_progress(void* self) noexcept {
     auto& all = *static_cast<NodeTeams*>(self);
     if (!all.mu_.try_lock()) return 0;
@@ -191,6 +216,8 @@ class NodeTeams {
   uint64_t last_number_ HYDRANT_GUARDED_BY(mu_) = 0;
   std::unique_ptr<LineOperations> retired_[Transport::kCollectiveBlocks] HYDRANT_GUARDED_BY(mu_);
   NodeTeam* active_ HYDRANT_GUARDED_BY(mu_) = nullptr;
+  NodeTeam* all_ HYDRANT_GUARDED_BY(mu_) = nullptr;
+  LineOperations::Counts ended_ HYDRANT_GUARDED_BY(mu_);  // of destroyed teams
 
   Mutex making_mu_;
   std::atomic<bool> world_is_known_{false};
@@ -226,6 +253,7 @@ Status start_node_teams() noexcept {
   return transport->reserve_collective_block(0);
 }
 
+LineOperations::Counts NodeTeam::counts_of_all() noexcept { return node_teams().counts(); }
 NodeTeamOffer NodeTeam::offer() noexcept { return node_teams().offer(); }
 void NodeTeam::withdraw(const NodeTeamOffer& mine) noexcept { node_teams().withdraw(mine.blocks); }
 NodeTeam* NodeTeam::find_world() noexcept {
@@ -270,10 +298,12 @@ std::unique_ptr<NodeTeam> NodeTeam::make(const TeamMembers& members, const NodeT
   std::unique_ptr<NodeTeam> made(new (std::nothrow) NodeTeam(members, block, all.base));
   if (made == nullptr || made->operations_ == nullptr)
     fatal("no memory for the collectives of a team of %u ranks", members.size);
+  node_teams().note_made(*made);
   return made;
 }
 
 NodeTeam::~NodeTeam() {
+  node_teams().note_ended(*this);
   node_teams().remove(*this);
   node_teams().give_back(block_, std::move(operations_));
 }

@@ -32,6 +32,8 @@ Status start_node_teams() noexcept;
 
 class NodeTeam {
  public:
+  // Operations of this process in all node teams, also those that were destroyed.
+  static LineOperations::Counts counts_of_all() noexcept;
   // Sets blocks aside until make() or withdraw(): another thread may be making a team.
   static NodeTeamOffer offer() noexcept;
   static void withdraw(const NodeTeamOffer& mine) noexcept;
@@ -82,7 +84,8 @@ class NodeTeam {
   std::atomic<bool> busy_{false};  // threaded_: lock of operations_
   std::unique_ptr<LineOperations> operations_;
   uint32_t pending_ = 0;             // under the lock
-  NodeTeam* next_active_ = nullptr;  // list of NodeTeams
+  NodeTeam* next_active_ = nullptr;  // lists of NodeTeams
+  NodeTeam* next_of_all_ = nullptr;
   // Written under NodeTeams' mutex and the lock; relaxed.
   std::atomic<bool> is_active_{false};
 };

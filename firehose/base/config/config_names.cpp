@@ -12,7 +12,11 @@ namespace hydrant {
 namespace {
 
 // Prefixes of all libraries, loaded or not.
-constexpr std::string_view kAllPrefixes[] = {"HYDRANT_", "FIREHOSE_", "GASNET_FIREHOSE_"};
+constexpr std::string_view kAllPrefixes[] = {"HYDRANT_", "FIREHOSE_", "GASNET_FIREHOSE_",
+                                             "GASNET_COLL_"};
+// Tuning of GASNet itself: without effect in a job of libhydrant, whose table owns the prefix. A program of
+// GASNet's that links libfirehose alone uses them.
+constexpr std::string_view kGasnetsOwn[] = {"GASNET_COLL_"};
 // Read by other programs: a launcher passes HYDRANT_JOB_* to its processes.
 constexpr std::string_view kOthers[] = {"HYDRANT_TEST_", "HYDRANT_BENCH_", "HYDRANT_JOB_"};
 
@@ -76,7 +80,8 @@ size_t for_each_unknown_name(void (*visit)(void* context, const char* name),
     if (!has_prefix(name, kAllPrefixes) || has_prefix(name, kOthers) || is_known(name)) continue;
     char copy[96];
     std::snprintf(copy, sizeof copy, "%.*s", static_cast<int>(name.size()), name.data());
-    if (!is_owned(name) && nearest_knob_name(copy) == nullptr) continue;
+    const bool is_gasnets_own = has_prefix(name, kGasnetsOwn);
+    if (!is_owned(name) && (is_gasnets_own || nearest_knob_name(copy) == nullptr)) continue;
     ++unknown;
     visit(context, copy);
   }
@@ -85,6 +90,11 @@ size_t for_each_unknown_name(void (*visit)(void* context, const char* name),
 
 size_t warn_unknown_names() noexcept {
   const auto warn = [](void*, const char* name) {
+    if (has_prefix(name, kGasnetsOwn)) {
+      log_warning("environment variable %s has no effect: it tunes GASNet's own implementation",
+                  name);
+      return;
+    }
     const char* nearest = nearest_knob_name(name);
     if (nearest != nullptr) {
       log_warning("environment variable %s is unknown and ignored; did you mean %s?", name,

@@ -3,9 +3,11 @@
 
 teams_jobs_test.py PATH_OF_TEAMS_CLIENT_SEQ PATH_OF_TEAMS_CLIENT_PAR (which has GASNET_DEBUG)
 """
+import json
 import pathlib
 import re
 import sys
+import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
@@ -66,6 +68,36 @@ class TeamsJobs(unittest.TestCase):
         self.assertGreater(len(names), 60)
         self.assertEqual([name for name in names if not re.search(rf"\b{name}\b", text)], [])
 
+    def counts(self, ranks, rounds, **extra):
+        """Collectives of rank 0 by algorithm."""
+        with tempfile.TemporaryDirectory() as folder:
+            self.holds(CLIENTS[0], ranks, "random", rounds, HYDRANT_STATS=f"json:{folder}/%r", **extra)
+            return json.loads(pathlib.Path(folder, "0").read_text())["collectives"]
+
+    def test_each_algorithm_can_be_forced(self):
+        for broadcast, other_broadcast, reduce_all, other_reduce_all, gather_all, other_gather_all in (
+                ("tree", "flat", "doubling", "halving", "rounds", "flat"),
+                ("flat", "tree", "halving", None, "flat", "rounds")):  # short vectors are never halved
+            counts = self.counts(3, 12, HYDRANT_COLL_NODE="messages", HYDRANT_COLL_BROADCAST=broadcast,
+                                 HYDRANT_COLL_REDUCE_ALL=reduce_all, HYDRANT_COLL_GATHER_ALL=gather_all)
+            for name in (f"broadcast_{broadcast}", f"reduce_all_{reduce_all}", f"gather_all_{gather_all}"):
+                self.assertGreater(counts.get(name, 0), 0, name)
+            for name in (f"broadcast_{other_broadcast}", f"reduce_all_{other_reduce_all}",
+                         f"gather_all_{other_gather_all}", "lines", "mapped", "slots"):
+                self.assertNotIn(name, counts)
+
+    @unittest.skipIf(over.OVER, "shared memory is what it counts")
+    def test_ranks_of_a_node_use_lines_mapped_memory_and_slots(self):
+        counts = self.counts(3, 12)
+        for name in ("lines", "mapped", "slots", "reduce_tree", "exchange_flat"):
+            self.assertGreater(counts.get(name, 0), 0, name)
+
+    @unittest.skipIf(over.OVER, "the setting is of any job")
+    def test_variables_of_gasnets_own_collectives_are_named(self):
+        status, output = run_job(CLIENTS[0], 2, "calls", "1", seconds=SECONDS, GASNET_COLL_SCRATCH_SIZE="2K")
+        self.assertEqual(status, 0)
+        self.assertEqual(output.count("GASNET_COLL_SCRATCH_SIZE has no effect"), 1, output)
+
     def test_polls_are_enough(self):
         for path in ("auto", "am", "am_medium", "am_long"):
             self.holds(CLIENTS[0], 3, "polled", 5, HYDRANT_PATH=path)
@@ -95,7 +127,7 @@ class TeamsJobs(unittest.TestCase):
         status, output = run_job(CLIENTS[0], 2, "random", "1", seconds=SECONDS,
                                  by_rank='[ $HYDRANT_JOB_RANK = 1 ] && export HYDRANT_COLL_NODE=messages;')
         self.assertNotEqual(status, 0)
-        self.assertIn("HYDRANT_COLL_NODE of rank 1 differs", output)
+        self.assertIn("_GATHER_ALL of rank 1 differs", output)
 
     def test_a_rank_that_dies_ends_the_job(self):
         status, output = run_job(CLIENTS[0], 3, "killed", "1", seconds=SECONDS)

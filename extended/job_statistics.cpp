@@ -1,12 +1,14 @@
-// Writes the counters of puts, gets, firehoses and the transport as JSON at process exit
+// Writes the counters of puts, gets, firehoses, collectives and the transport as JSON at process exit
 // (HYDRANT_STATS). Called by end_extended() (start.cpp).
-#include "extended/rma/rma_statistics.hpp"
+#include "extended/job_statistics.hpp"
 
 #include <hydrant/rma.h>
 
 #include "am/job/job.hpp"
 #include "am/job/shared_environment.hpp"
 #include "extended/binding/firehose_binding.hpp"
+#include "extended/collective/algorithms.hpp"
+#include "extended/collective/node/node_team.hpp"
 #include "extended/rma/pinned/on_demand.hpp"
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
@@ -129,9 +131,26 @@ void write_transport(FILE* file) noexcept {
   }
 }
 
+// Only those that were used.
+void write_collectives(FILE* file) noexcept {
+  const char* separator = "";
+  const auto write = [&](const char* name, uint64_t count) {
+    if (count == 0) return;
+    fprintf(file, "%s\"%s\": %" PRIu64, separator, name, count);
+    separator = ", ";
+  };
+  const LineOperations::Counts on_node = NodeTeam::counts_of_all();
+  write("lines", on_node.lines);
+  write("mapped", on_node.mapped);
+  write("slots", on_node.slots);
+  const auto counts = algorithm_counts();
+  for (size_t i = 0; i < counts.size(); ++i)
+    write(algorithm_name(static_cast<Algorithm>(i)), counts[i]);
+}
+
 }  // namespace
 
-void write_rma_statistics() noexcept {
+void write_job_statistics() noexcept {
   if (!is_wired()) return;
   const std::string name = file_name();
   if (name.empty()) return;
@@ -149,7 +168,9 @@ void write_rma_statistics() noexcept {
   const OnDemandCounts on_demand = on_demand_counts();
   fprintf(file, "\n  ],\n  \"on_demand\": {\"ops\": %" PRIu64 ", \"bytes\": %" PRIu64 "}",
           on_demand.ops, on_demand.bytes);
-  fprintf(file, ",\n  \"transport_counts\": {");
+  fprintf(file, ",\n  \"collectives\": {");
+  write_collectives(file);
+  fprintf(file, "},\n  \"transport_counts\": {");
   write_transport(file);
   fprintf(file, "}");
   const bool is_whole = fprintf(file, "\n}\n") > 0 && ferror(file) == 0;

@@ -1,0 +1,10 @@
+// HYDRANT_STATS=json:FILE: writes this process's puts and gets by path and peer, firehoses, and collectives
+// by algorithm, at process exit.
+#pragma once
+
+namespace hydrant {
+
+// No effect without the variable. A write error is logged as one warning.
+void write_job_statistics() noexcept;
+
+}  // namespace hydrant
