@@ -202,7 +202,7 @@ void put_many(uint64_t puts) {
     op.bytes = 8;
   }
   for (uint64_t i = 0; i < puts; i += kWindow)
-    (void)hydrant_put_many(ops, kWindow, size_t{8} * kWindow, nullptr);
+    (void)hydrant_put_many(job.team, ops, kWindow, size_t{8} * kWindow, nullptr);
 }
 
 void flood(uint64_t messages) {

@@ -2,8 +2,8 @@
 #include "am/job/start_extended.hpp"
 #include "extended/barrier/barriers.hpp"
 #include "extended/collective/collectives.hpp"
-#include "extended/rma/rma.hpp"
 #include "extended/job_statistics.hpp"
+#include "extended/rma/rma.hpp"
 
 namespace hydrant {
 

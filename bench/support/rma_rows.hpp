@@ -158,8 +158,8 @@ inline void run_many(const RmaPlaces& at, const RmaRow& row, uint64_t batches) {
     ops.push_back({at.peer, at.remote + k * row.bytes, at.local + k * row.bytes, row.bytes});
   const size_t total = row.batch * row.bytes;
   for (uint64_t i = 0; i < batches; ++i) {
-    row.is_put ? hydrant_put_many(ops.data(), ops.size(), total, nullptr)
-               : hydrant_get_many(ops.data(), ops.size(), total, nullptr);
+    row.is_put ? hydrant_put_many(at.team, ops.data(), ops.size(), total, nullptr)
+               : hydrant_get_many(at.team, ops.data(), ops.size(), total, nullptr);
   }
 }
 

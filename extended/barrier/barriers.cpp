@@ -174,7 +174,7 @@ struct Choice {
   Kind kind = Kind::kShm;
   uint32_t radix = 0;
   uint32_t strict = 0;
-  uint32_t nodes = 0;  // RDMADISSEM: number of nodes
+  uint32_t nodes = 0;        // RDMADISSEM: number of nodes
   uint32_t collectives = 0;  // the choices of HYDRANT_COLL_*
 };
 constexpr const char* kChoiceKey = "barrier";

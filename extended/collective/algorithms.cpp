@@ -1,5 +1,5 @@
-// Chooses the algorithms of collective operations. The calls (collective_calls.cpp, collective1_calls.cpp) and
-// node teams that cannot use shared memory start what it builds.
+// Chooses the algorithms of collective operations. The calls (collective_calls.cpp, collective1_calls.cpp)
+// and node teams that cannot use shared memory start what it builds.
 #include "extended/collective/algorithms.hpp"
 
 #include "extended/collective/operation.hpp"
@@ -15,9 +15,9 @@ namespace {
 constexpr size_t kHalvingBytes = 16384;
 
 constexpr std::array<const char*, kAlgorithms> kNames = {
-    "barrier_rounds",     "broadcast_tree",   "broadcast_flat", "reduce_tree", "reduce_all_doubling",
-    "reduce_all_halving", "gather_all_rounds", "gather_all_flat", "gather_flat", "scatter_flat",
-    "exchange_flat"};
+    "barrier_rounds",      "broadcast_tree",     "broadcast_flat",    "reduce_tree",
+    "reduce_all_doubling", "reduce_all_halving", "gather_all_rounds", "gather_all_flat",
+    "gather_flat",         "scatter_flat",       "exchange_flat"};
 
 constinit std::atomic<uint64_t> g_counts[kAlgorithms] = {};
 
@@ -55,10 +55,10 @@ Algorithm choose_broadcast(size_t bytes) noexcept {
 Algorithm choose_reduce_all(Rank size, size_t unit, size_t count) noexcept {
   // Each member keeps a part of the vector.
   if (count < size) return Algorithm::kReduceAllDoubling;
-  return forced_or(JobKnob::kCollReduceAll,
-                   unit * count >= kHalvingBytes ? Algorithm::kReduceAllHalving
-                                                 : Algorithm::kReduceAllDoubling,
-                   Algorithm::kReduceAllDoubling, Algorithm::kReduceAllHalving);
+  return forced_or(
+      JobKnob::kCollReduceAll,
+      unit * count >= kHalvingBytes ? Algorithm::kReduceAllHalving : Algorithm::kReduceAllDoubling,
+      Algorithm::kReduceAllDoubling, Algorithm::kReduceAllHalving);
 }
 Algorithm choose_gather_all(size_t bytes) noexcept {
   return forced_or(JobKnob::kCollGatherAll,

@@ -4,6 +4,7 @@
 #include <hydrant/rma.h>
 
 #include "am/job/job.hpp"
+#include "am/job/resolve.hpp"
 #include "am/progress/in_call.hpp"
 #include "extended/binding/firehose_binding.hpp"
 #include "extended/binding/mapped_copy.hpp"
@@ -31,12 +32,12 @@ Transfer transfer_of(const hydrant_rma_op_t& op, Direction direction) noexcept {
 }
 
 // Copies the operations at the front that are plain loads and stores; returns their number.
-size_t copy_known(Ops ops, Direction direction) noexcept {
+size_t copy_known(gex_TM_t tm, Ops ops, Direction direction) noexcept {
   size_t count = 0;
   for (const hydrant_rma_op_t& op : ops) {
     const bool done = direction == Direction::kPut
-                          ? put_mapped(&hydrant_world, op.rank, op.remote, op.local, op.bytes)
-                          : get_mapped(&hydrant_world, op.rank, op.local, op.remote, op.bytes);
+                          ? put_mapped(tm, op.rank, op.remote, op.local, op.bytes)
+                          : get_mapped(tm, op.rank, op.local, op.remote, op.bytes);
     if (!done) break;
     ++count;
   }
@@ -44,10 +45,10 @@ size_t copy_known(Ops ops, Direction direction) noexcept {
 }
 
 // `before` is the number of earlier operations of the same call, for error texts.
-Status check_all(Ops ops, size_t before, Direction direction) noexcept {
+Status check_all(gex_TM_t tm, Ops ops, size_t before, Direction direction) noexcept {
   for (size_t i = 0; i < ops.size(); ++i) {
     Transfer what = transfer_of(ops[i], direction);
-    const Status status = check_transfer(&hydrant_world, ops[i].rank, what);
+    const Status status = check_transfer(tm, ops[i].rank, what);
     if (status != Status::kOk)
       return add_context(status, "operation %zu of %zu", before + i, before + ops.size());
   }
@@ -106,6 +107,7 @@ size_t start_run_of_hits(RmaThread& thread, Ops ops, Direction direction,
   return start_hits(thread, std::span(run).first(count), counter);
 }
 
+// The ranks are those of the job.
 Status start_all(Ops ops, Direction direction, CompletionCounter& counter) noexcept {
   RmaThread* thread = RmaThread::mine();
   if (thread == nullptr || !thread->has_peers())
@@ -139,6 +141,27 @@ Status start_all(Ops ops, Direction direction, CompletionCounter& counter) noexc
   return Status::kOk;
 }
 
+// In parts that fit the stack, with the ranks of the job.
+Status translate_and_start(gex_TM_t tm, Ops ops, Direction direction,
+                           CompletionCounter& counter) noexcept {
+  constexpr size_t kPart = 64;
+  std::array<hydrant_rma_op_t, kPart> part;
+  while (!ops.empty()) {
+    const size_t count = std::min(ops.size(), kPart);
+    std::copy_n(ops.begin(), count, part.begin());
+    for (hydrant_rma_op_t& op : std::span(part).first(count)) {
+      if (const Status status = resolve(tm, op.rank, &op.rank); status != Status::kOk)
+        return status;
+    }
+    const Ops translated = Ops(part).first(count);
+    const size_t known = copy_known(&hydrant_world, translated, direction);
+    const Status status = start_all(translated.subspan(known), direction, counter);
+    if (status != Status::kOk) return status;
+    ops = ops.subspan(count);
+  }
+  return Status::kOk;
+}
+
 Status check_list(const hydrant_rma_op_t* list, size_t count, size_t total_bytes) noexcept {
   if (list == nullptr && count != 0)
     return fail(Status::kBadArg, "%zu operations, and the array is NULL", count);
@@ -150,24 +173,25 @@ Status check_list(const hydrant_rma_op_t* list, size_t count, size_t total_bytes
               total_bytes, count, sum);
 }
 
-int do_many(const hydrant_rma_op_t* list, size_t count, size_t total_bytes, gex_Event_t* event,
-            Direction direction, const char* call) noexcept {
+int do_many(gex_TM_t tm, const hydrant_rma_op_t* list, size_t count, size_t total_bytes,
+            gex_Event_t* event, Direction direction, const char* call) noexcept {
   const InCall in_call(call);
   if (event != nullptr) *event = GEX_EVENT_INVALID;
   if (const Status status = check_list(list, count, total_bytes); status != Status::kOk)
     return return_or_abort(status, call, true);
   if (total_bytes == 0) return GASNET_OK;
-  const size_t known = copy_known(Ops(list, count), direction);
+  const size_t known = copy_known(tm, Ops(list, count), direction);
   if (known == count && count != 0) [[likely]]
     return GASNET_OK;
   const Ops ops(list + known, count - known);
-  if (const Status status = check_all(ops, known, direction); status != Status::kOk)
+  if (const Status status = check_all(tm, ops, known, direction); status != Status::kOk)
     return return_or_abort(status, call, true);
   hydrant_event* own = event != nullptr ? take_counted_event() : nullptr;
   CompletionCounter here;
   CompletionCounter& counter = own != nullptr ? own->counter : here;
   counter.returns_errors = true;
-  const Status status = start_all(ops, direction, counter);
+  const Status status = tm == &hydrant_world ? start_all(ops, direction, counter)
+                                             : translate_and_start(tm, ops, direction, counter);
   if (status == Status::kOk && own != nullptr && !counter.all_done()) {
     *event = own;
     return GASNET_OK;
@@ -181,14 +205,14 @@ int do_many(const hydrant_rma_op_t* list, size_t count, size_t total_bytes, gex_
 
 extern "C" {
 
-int hydrant_put_many(const hydrant_rma_op_t* ops, size_t count, size_t total_bytes,
+int hydrant_put_many(gex_TM_t tm, const hydrant_rma_op_t* ops, size_t count, size_t total_bytes,
                      gex_Event_t* event) {
-  return do_many(ops, count, total_bytes, event, Direction::kPut, "hydrant_put_many");
+  return do_many(tm, ops, count, total_bytes, event, Direction::kPut, "hydrant_put_many");
 }
 
-int hydrant_get_many(const hydrant_rma_op_t* ops, size_t count, size_t total_bytes,
+int hydrant_get_many(gex_TM_t tm, const hydrant_rma_op_t* ops, size_t count, size_t total_bytes,
                      gex_Event_t* event) {
-  return do_many(ops, count, total_bytes, event, Direction::kGet, "hydrant_get_many");
+  return do_many(tm, ops, count, total_bytes, event, Direction::kGet, "hydrant_get_many");
 }
 
 const char* hydrant_last_error_text(void) { return last_error_text(); }

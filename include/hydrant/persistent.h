@@ -2,7 +2,7 @@
  * prepares the operation once, so each start costs less than a new call.
  *
  *     hydrant_operation_t row;
- *     hydrant_put_init(right, remote_row, my_row, bytes, &row);
+ *     hydrant_put_init(tm, right, remote_row, my_row, bytes, &row);
  *     for (...) {
  *       hydrant_start(row);
  *       ... the source must not change ...
@@ -29,13 +29,14 @@ HYDRANT_GASNET_BEGIN
 
 typedef struct hydrant_operation_s* hydrant_operation_t;
 
-/* Prepares a put of [local, local+bytes) to [remote, remote+bytes) of `rank`, or a get in the other
- * direction. Starts no transfer. *operation is unchanged on errors.
- * Errors: GASNET_ERR_BAD_ARG: invalid rank, null with a length, a range that wraps around, device
+/* Prepares a put of [local, local+bytes) to [remote, remote+bytes) of `rank` of `tm`, a team or a pair of
+ * endpoints, or a get in the other direction. Starts no transfer. The team may be destroyed before the
+ * operation is freed. *operation is unchanged on errors.
+ * Errors: GASNET_ERR_BAD_ARG: no team, invalid rank, null with a length, a range that wraps around, device
  * memory; GASNET_ERR_RESOURCE; GASNET_ERR_NOT_INIT. */
-int hydrant_put_init(gex_Rank_t rank, void* remote, const void* local, size_t bytes,
+int hydrant_put_init(gex_TM_t tm, gex_Rank_t rank, void* remote, const void* local, size_t bytes,
                      hydrant_operation_t* operation);
-int hydrant_get_init(gex_Rank_t rank, const void* remote, void* local, size_t bytes,
+int hydrant_get_init(gex_TM_t tm, gex_Rank_t rank, const void* remote, void* local, size_t bytes,
                      hydrant_operation_t* operation);
 
 /* Starts the operation. The source of a put must not change until it is complete, as with

@@ -13,7 +13,7 @@
 
 HYDRANT_GASNET_BEGIN
 
-/* A copy between [local, local+bytes) in this process and [remote, remote+bytes) of `rank`. */
+/* A copy between [local, local+bytes) in this process and [remote, remote+bytes) of `rank` of a team. */
 typedef struct {
   gex_Rank_t rank;
   void* remote;
@@ -21,16 +21,16 @@ typedef struct {
   size_t bytes;
 } hydrant_rma_op_t;
 
-/* Starts `count` operations together. Operations on the same path to the same rank share one post or
- * one system call; this works best if they are ordered by rank. `total_bytes` must be the sum of all
- * `bytes`; it is not recomputed, and 0 means no work (programs with GASNET_DEBUG check it). `event`:
- * NULL to return when all operations are complete, sources included, or the place for one event for
- * all. `ops` may be reused on return, the memory only after completion.
- * Errors: GASNET_ERR_BAD_ARG: invalid rank, null with a length, a range that wraps around, unmapped
- * memory; other operations of the call may then have been executed. Source: Hydrant. */
-int hydrant_put_many(const hydrant_rma_op_t* ops, size_t count, size_t total_bytes,
+/* Starts `count` operations with ranks of `tm`, a team or a pair of endpoints, together. Operations on the
+ * same path to the same rank share one post or one system call; this works best if they are ordered by rank.
+ * `total_bytes` must be the sum of all `bytes`; it is not recomputed, and 0 means no work (programs with
+ * GASNET_DEBUG check it). `event`: NULL to return when all operations are complete, sources included, or
+ * the place for one event for all. `ops` may be reused on return, the memory only after completion.
+ * Errors: GASNET_ERR_BAD_ARG: no team, invalid rank, null with a length, a range that wraps around,
+ * unmapped memory; other operations of the call may then have been executed. Source: Hydrant. */
+int hydrant_put_many(gex_TM_t tm, const hydrant_rma_op_t* ops, size_t count, size_t total_bytes,
                      gex_Event_t* event);
-int hydrant_get_many(const hydrant_rma_op_t* ops, size_t count, size_t total_bytes,
+int hydrant_get_many(gex_TM_t tm, const hydrant_rma_op_t* ops, size_t count, size_t total_bytes,
                      gex_Event_t* event);
 
 /* Text of the calling thread's last failure; "" if there was none. */
@@ -63,8 +63,8 @@ typedef struct {
   uint64_t put_ops, put_bytes;
   uint64_t get_ops, get_bytes;
 } hydrant_path_counts_t;
-/* Reads the operations that all threads of this process have sent along `path` to `rank`, or to all
- * ranks (GEX_RANK_INVALID). Each operation counts once, on the path of its first byte; fills
+/* Reads the operations that all threads of this process have sent along `path` to `rank` of the job, or to
+ * all ranks (GEX_RANK_INVALID). Each operation counts once, on the path of its first byte; fills
  * (gasnet_memset) count as puts. Exact for operations that happened before the call; does not stop
  * other threads.
  * Errors: GASNET_ERR_NOT_INIT, GASNET_ERR_BAD_ARG. */
@@ -73,7 +73,7 @@ int hydrant_query_path(gex_Rank_t rank, hydrant_path_t path, hydrant_path_counts
 /* ---- firehoses ---- */
 
 /* Hints, for memory that puts and gets access through pins and for mapped shared arenas of this node.
- * hydrant_prefetch() requests a firehose on [remote, remote+bytes) of `rank` with
+ * hydrant_prefetch() requests a firehose on [remote, remote+bytes) of `rank` of the job with
  * one message and does not wait. hydrant_evict() releases this process's firehoses on the range. No
  * effect for other memory, or if the firehose is not available now.
  * Errors: GASNET_ERR_NOT_INIT; GASNET_ERR_BAD_ARG: invalid rank, or a range that wraps around;

@@ -161,16 +161,18 @@ constexpr std::array<KnobInfo, at(JobKnob::kEnd)> kRows = {{
      .type = KnobType::kChoice,
      .unit = "",
      .default_text = "auto",
-     .effect = "Broadcasts by messages: tree, or flat (all members get the data from the root). auto "
-               "chooses by length. The same on all ranks.",
+     .effect =
+         "Broadcasts by messages: tree, or flat (all members get the data from the root). auto "
+         "chooses by length. The same on all ranks.",
      .choices = "auto|tree|flat"},
     {.index = at(JobKnob::kCollReduceAll),
      .name = "HYDRANT_COLL_REDUCE_ALL",
      .type = KnobType::kChoice,
      .unit = "",
      .default_text = "auto",
-     .effect = "Reductions to all by messages: doubling, or halving where each member gets an element. "
-               "auto chooses by length. The same on all ranks.",
+     .effect =
+         "Reductions to all by messages: doubling, or halving where each member gets an element. "
+         "auto chooses by length. The same on all ranks.",
      .choices = "auto|doubling|halving"},
     {.index = at(JobKnob::kCollGatherAll),
      .name = "HYDRANT_COLL_GATHER_ALL",

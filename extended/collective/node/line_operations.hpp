@@ -166,7 +166,7 @@ class LineOperations {
   uint32_t slot_ = 0;         // the next one
   uint64_t slot_numbers_[TeamLines::kSlots] = {};  // of the operations that used them last
   Counts counts_;
-  Pending* first_ = nullptr;                       // not done, in the order of numbers
+  Pending* first_ = nullptr;  // not done, in the order of numbers
   Pending* end_ = nullptr;
   Pending* free_ = nullptr;
   Pending* not_shared_ = nullptr;  // done, for take_not_shared()

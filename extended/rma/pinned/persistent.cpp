@@ -32,13 +32,13 @@ struct hydrant_operation_s {
 
 namespace {
 
-int make_operation(gex_Rank_t rank, const Transfer& wanted, hydrant_operation_t* operation,
-                   const char* call) noexcept {
+int make_operation(gex_TM_t tm, gex_Rank_t rank, const Transfer& wanted,
+                   hydrant_operation_t* operation, const char* call) noexcept {
   if (operation == nullptr)
     return return_or_abort(fail(Status::kBadArg, "the pointer to the operation is NULL"), call,
                            true);
   Transfer what = wanted;
-  const Status status = check_transfer(&hydrant_world, rank, what);
+  const Status status = check_transfer(tm, rank, what);
   if (status != Status::kOk) return return_or_abort(status, call, true);
   RmaThread* thread = RmaThread::mine();
   auto* made = new (std::nothrow) hydrant_operation_s;
@@ -124,24 +124,24 @@ Status check_hint(gex_Rank_t rank, const void* remote, size_t bytes) noexcept {
 
 extern "C" {
 
-int hydrant_put_init(gex_Rank_t rank, void* remote, const void* local, size_t bytes,
+int hydrant_put_init(gex_TM_t tm, gex_Rank_t rank, void* remote, const void* local, size_t bytes,
                      hydrant_operation_t* operation) {
   Transfer what;
   what.direction = Direction::kPut;
   what.remote = reinterpret_cast<uintptr_t>(remote);
   what.local = static_cast<std::byte*>(const_cast<void*>(local));
   what.bytes = bytes;
-  return make_operation(rank, what, operation, "hydrant_put_init");
+  return make_operation(tm, rank, what, operation, "hydrant_put_init");
 }
 
-int hydrant_get_init(gex_Rank_t rank, const void* remote, void* local, size_t bytes,
+int hydrant_get_init(gex_TM_t tm, gex_Rank_t rank, const void* remote, void* local, size_t bytes,
                      hydrant_operation_t* operation) {
   Transfer what;
   what.direction = Direction::kGet;
   what.remote = reinterpret_cast<uintptr_t>(remote);
   what.local = static_cast<std::byte*>(local);
   what.bytes = bytes;
-  return make_operation(rank, what, operation, "hydrant_get_init");
+  return make_operation(tm, rank, what, operation, "hydrant_get_init");
 }
 
 int hydrant_start(hydrant_operation_t operation) {

@@ -85,13 +85,14 @@ static void act_many(int is_put, gex_Rank_t peer, char* far, size_t bytes) {
   ops[1].local = near_memory + half;
   ops[0].bytes = half;
   ops[1].bytes = bytes - half;
-  require(is_put ? hydrant_put_many(ops, 2, bytes, NULL) : hydrant_get_many(ops, 2, bytes, NULL));
+  require(is_put ? hydrant_put_many(team, ops, 2, bytes, NULL)
+                 : hydrant_get_many(team, ops, 2, bytes, NULL));
 }
 
 static void act_again(int is_put, gex_Rank_t peer, char* far, size_t bytes) {
   hydrant_operation_t operation = NULL;
-  require(is_put ? hydrant_put_init(peer, far, near_memory, bytes, &operation)
-                 : hydrant_get_init(peer, far, near_memory, bytes, &operation));
+  require(is_put ? hydrant_put_init(team, peer, far, near_memory, bytes, &operation)
+                 : hydrant_get_init(team, peer, far, near_memory, bytes, &operation));
   require(hydrant_start(operation));
   require(hydrant_wait(operation));
   require(hydrant_operation_free(&operation));

@@ -95,8 +95,8 @@ hydrant_path_counts_t some_of_each(gex_Rank_t peer, Area which) {
   // An operation of 0 bytes has no bytes to count.
   const hydrant_rma_op_t ops[] = {{peer, far, local.data(), 100},
                                   {peer, far + 200, local.data(), 50}};
-  if (hydrant_put_many(ops, 2, 150, nullptr) != GASNET_OK) wrong("put_many");
-  if (hydrant_get_many(ops, 2, 150, nullptr) != GASNET_OK) wrong("get_many");
+  if (hydrant_put_many(team, ops, 2, 150, nullptr) != GASNET_OK) wrong("put_many");
+  if (hydrant_get_many(team, ops, 2, 150, nullptr) != GASNET_OK) wrong("get_many");
   made.put_ops += 2;
   made.put_bytes += 150;
   made.get_ops += 2;

@@ -19,7 +19,7 @@ void put_from(void* device, gex_Rank_t rank, std::byte* far, std::string_view si
     answered(gex_RMA_PutNBI(team, rank, far, device, some, GEX_EVENT_DEFER, 0));
   } else {
     const hydrant_rma_op_t op = {rank, far, device, 100};
-    answered(hydrant_put_many(&op, 1, 100, nullptr));
+    answered(hydrant_put_many(team, &op, 1, 100, nullptr));
   }
 }
 
@@ -35,7 +35,7 @@ void get_to(void* device, gex_Rank_t rank, std::byte* far, std::string_view size
     answered(gex_RMA_GetNBI(team, device, rank, far, some, 0));
   } else {
     const hydrant_rma_op_t op = {rank, far, device, 100};
-    answered(hydrant_get_many(&op, 1, 100, nullptr));
+    answered(hydrant_get_many(team, &op, 1, 100, nullptr));
   }
 }
 

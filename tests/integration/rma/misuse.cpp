@@ -79,8 +79,8 @@ void touch(std::string_view how, bool is_put, std::byte* far, size_t bytes) {
     gex_Event_t event = GEX_EVENT_INVALID;
     const bool waits = how == "many_event";
     if (!waits && how != "many") wrong("no form %s", std::string(how).c_str());
-    const int code = is_put ? hydrant_put_many(ops, 2, bytes + 100, waits ? &event : nullptr)
-                            : hydrant_get_many(ops, 2, bytes + 100, waits ? &event : nullptr);
+    const int code = is_put ? hydrant_put_many(team, ops, 2, bytes + 100, waits ? &event : nullptr)
+                            : hydrant_get_many(team, ops, 2, bytes + 100, waits ? &event : nullptr);
     gex_Event_Wait(event);
     answered(code);
   }
@@ -120,7 +120,7 @@ const Case kCases[] = {
     {"rank_many",
      [] {
        const hydrant_rma_op_t op = {size, heap(), &byte, 1};
-       answered(hydrant_put_many(&op, 1, 1, nullptr));
+       answered(hydrant_put_many(team, &op, 1, 1, nullptr));
      }},
     {"rank_memset",
      [] {
@@ -134,7 +134,7 @@ const Case kCases[] = {
     {"wrong_total",
      [] {
        const hydrant_rma_op_t op = {size - 1, heap(), &byte, 1};
-       answered(hydrant_put_many(&op, 1, 2, nullptr));
+       answered(hydrant_put_many(team, &op, 1, 2, nullptr));
      }},
     {"value_bytes",
      [] {
@@ -146,7 +146,7 @@ const Case kCases[] = {
        const volatile size_t none = 0;
        answered(static_cast<int>(gex_RMA_GetBlockingVal(team, size - 1, heap(), none, 0)));
      }},
-    {"null_list", [] { answered(hydrant_get_many(nullptr, 3, 3, nullptr)); }},
+    {"null_list", [] { answered(hydrant_get_many(team, nullptr, 3, 3, nullptr)); }},
     {"null_counts", [] { answered(hydrant_query_path(me, HYDRANT_PATH_SELF, nullptr)); }},
     {"wrap_remote",
      [] { answered(gex_RMA_PutBlocking(team, size - 1, high(), own_segment(), 100, 0)); }},

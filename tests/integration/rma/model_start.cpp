@@ -252,8 +252,8 @@ void Worker::many() {
                      [](const auto& a, const auto& b) { return a.rank < b.rank; });
   }
   gex_Event_t* event = chance(3) ? nullptr : &group.event;
-  const int answer = is_put ? hydrant_put_many(list.data(), list.size(), total, event)
-                            : hydrant_get_many(list.data(), list.size(), total, event);
+  const int answer = is_put ? hydrant_put_many(team, list.data(), list.size(), total, event)
+                            : hydrant_get_many(team, list.data(), list.size(), total, event);
   if (answer != GASNET_OK) wrong("many at once: %d, %s", answer, hydrant_last_error_text());
   if (is_put) {
     for (const Operation& put : group.operations) note_put(put);

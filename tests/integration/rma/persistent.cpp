@@ -45,8 +45,8 @@ void there_and_back(gex_Rank_t peer, std::byte* far, size_t bytes) {
   std::vector<std::byte> target(bytes + 1, std::byte{0x77});
   hydrant_operation_t put = nullptr;
   hydrant_operation_t get = nullptr;
-  good(hydrant_put_init(peer, far, source.data(), bytes, &put), "put_init");
-  good(hydrant_get_init(peer, far, target.data(), bytes, &get), "get_init");
+  good(hydrant_put_init(team, peer, far, source.data(), bytes, &put), "put_init");
+  good(hydrant_get_init(team, peer, far, target.data(), bytes, &get), "get_init");
   // The operation was never started.
   good(hydrant_wait(put), "wait for nothing");
   good(hydrant_test(get), "test of nothing");
@@ -97,8 +97,8 @@ void several_at_once(gex_Rank_t peer, std::byte* far) {
   hydrant_operation_t gets[kCount] = {};
   for (size_t i = 0; i < kCount; ++i) {
     const size_t at = i * kBytes;
-    good(hydrant_put_init(peer, far + at, &source[at], kBytes, &puts[i]), "put_init");
-    good(hydrant_get_init(peer, far + at, &target[at], kBytes, &gets[i]), "get_init");
+    good(hydrant_put_init(team, peer, far + at, &source[at], kBytes, &puts[i]), "put_init");
+    good(hydrant_get_init(team, peer, far + at, &target[at], kBytes, &gets[i]), "get_init");
   }
   for (unsigned round = 0; round < 4; ++round) {
     for (size_t i = 0; i < source.size(); ++i) source[i] = value_of(i, round);
@@ -121,8 +121,8 @@ void by_other_threads(gex_Rank_t peer, std::byte* far) {
   uint64_t target = 0;
   hydrant_operation_t put = nullptr;
   hydrant_operation_t get = nullptr;
-  good(hydrant_put_init(peer, far, &source, sizeof source, &put), "put_init");
-  good(hydrant_get_init(peer, far, &target, sizeof target, &get), "get_init");
+  good(hydrant_put_init(team, peer, far, &source, sizeof source, &put), "put_init");
+  good(hydrant_get_init(team, peer, far, &target, sizeof target, &get), "get_init");
   for (int round = 0; round < 5; ++round) {
     ++source;
     std::thread([&] {
@@ -144,12 +144,12 @@ void misused(gex_Rank_t peer, std::byte* far) {
   hydrant_operation_t none = nullptr;
   auto* const high = reinterpret_cast<std::byte*>(UINTPTR_MAX - 9);
   constexpr int kBad = GASNET_ERR_BAD_ARG;
-  bad(hydrant_put_init(size, far, near.data(), 8, &none), kBad, "no rank", "does not exist");
-  bad(hydrant_get_init(peer, nullptr, near.data(), 8, &none), kBad, "null",
+  bad(hydrant_put_init(team, size, far, near.data(), 8, &none), kBad, "no rank", "does not exist");
+  bad(hydrant_get_init(team, peer, nullptr, near.data(), 8, &none), kBad, "null",
       "remote address is NULL");
-  bad(hydrant_put_init(peer, far, nullptr, 8, &none), kBad, "null", "local address is NULL");
-  bad(hydrant_put_init(peer, high, near.data(), 100, &none), kBad, "wrap", "wrap around");
-  bad(hydrant_put_init(peer, far, near.data(), 8, nullptr), kBad, "no operation", "is NULL");
+  bad(hydrant_put_init(team, peer, far, nullptr, 8, &none), kBad, "null", "local address is NULL");
+  bad(hydrant_put_init(team, peer, high, near.data(), 100, &none), kBad, "wrap", "wrap around");
+  bad(hydrant_put_init(team, peer, far, near.data(), 8, nullptr), kBad, "no operation", "is NULL");
   if (none != nullptr) wrong("an invalid call created an operation");
   bad(hydrant_start(nullptr), kBad, "start", "is NULL");
   bad(hydrant_wait(nullptr), kBad, "wait", "is NULL");
@@ -164,7 +164,7 @@ void misused(gex_Rank_t peer, std::byte* far) {
   good(hydrant_prefetch(me, far, 8), "prefetch of own memory");
   // The second start is refused while the first is under way, and changes nothing.
   hydrant_operation_t put = nullptr;
-  good(hydrant_put_init(peer, far, near.data(), near.size(), &put), "put_init");
+  good(hydrant_put_init(team, peer, far, near.data(), near.size(), &put), "put_init");
   good(hydrant_start(put), "start");
   const int code = hydrant_start(put);
   if (code != GASNET_OK) bad(code, kBad, "start twice", "under way");
@@ -188,7 +188,7 @@ void after_it_went_away() {
   gasnet_get(&far, peer, area(peer, kHeap), sizeof far);
   std::vector<std::byte> source(kBytes);
   hydrant_operation_t put = nullptr;
-  good(hydrant_put_init(peer, far, source.data(), kBytes, &put), "put_init");
+  good(hydrant_put_init(team, peer, far, source.data(), kBytes, &put), "put_init");
   for (unsigned round = 0; round < kRounds; ++round) {
     barrier();
     if (mmap(mine, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,

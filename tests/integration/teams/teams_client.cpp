@@ -1,6 +1,8 @@
 // Random teams and collectives over them, against models that every rank can compute. Ends with 0 and "all
 // held", or with a line that begins with "WRONG".
 // Arguments: the scenario, and the number of rounds.
+#include <hydrant/persistent.h>
+
 #include <string>
 #include <thread>
 
@@ -20,8 +22,46 @@ void on_note(gex_Token_t token, gex_AM_Arg_t number) {
 }
 
 // Each member writes to the place of its rank in the job, in the segment of every member.
+// Lists of puts and gets with all members, and an operation that is started twice.
+void use_in_lists(const ModelTeam& model, uint32_t seed) {
+  const auto size = static_cast<gex_Rank_t>(model.jobranks.size());
+  std::vector<uint64_t> values(size);
+  std::vector<hydrant_rma_op_t> list;
+  uint64_t total = 0;
+  for (gex_Rank_t rank = 0; rank < size; ++rank) {
+    void* owner = nullptr;
+    gex_Event_Wait(gex_EP_QueryBoundSegmentNB(model.team, rank, &owner, nullptr, nullptr, 0));
+    values[rank] = uint64_t{seed} * 1000 + rank * 100 + me;
+    void* const place = static_cast<char*>(owner) + 896 * 1024 + me * 64;
+    list.push_back({rank, place, &values[rank], sizeof values[rank]});
+    total += sizeof values[rank];
+  }
+  check(hydrant_put_many(model.team, list.data(), list.size(), total, nullptr) == GASNET_OK,
+        "a list of puts");
+  const std::vector<uint64_t> expected = values;
+  std::fill(values.begin(), values.end(), 0);
+  gex_Event_t event = GEX_EVENT_INVALID;
+  check(hydrant_get_many(model.team, list.data(), list.size(), total, &event) == GASNET_OK,
+        "a list of gets");
+  gex_Event_Wait(event);
+  check(values == expected, "what lists put and got");
+  const auto last = size - 1;
+  hydrant_operation_t operation = nullptr;
+  uint64_t word = 0;
+  check(hydrant_get_init(model.team, last, list[last].remote, &word, 8, &operation) == GASNET_OK,
+        "an operation");
+  for (int i = 0; i < 2; ++i) {
+    word = 0;
+    check(hydrant_start(operation) == GASNET_OK && hydrant_wait(operation) == GASNET_OK,
+          "its start and wait");
+    check(word == expected[last], "what an operation got");
+  }
+  hydrant_operation_free(&operation);
+}
+
 void use_in_calls(const ModelTeam& model, uint32_t seed) {
   if (!model.has_me()) return;
+  use_in_lists(model, seed);
   const auto number = static_cast<gex_AM_Arg_t>(seed & 0x7fffffff);
   const size_t offset = 768 * 1024 + me * 64;
   for (gex_Rank_t rank = 0; rank < model.jobranks.size(); ++rank) {

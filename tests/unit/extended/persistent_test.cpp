@@ -15,8 +15,8 @@ class Persistent : public test::PinnedHitFixture {
  protected:
   hydrant_operation_t make(bool is_put, size_t bytes) {
     hydrant_operation_t made = nullptr;
-    EXPECT_EQ(is_put ? hydrant_put_init(kPeer, far_, near_, bytes, &made)
-                     : hydrant_get_init(kPeer, far_, near_, bytes, &made),
+    EXPECT_EQ(is_put ? hydrant_put_init(team(), kPeer, far_, near_, bytes, &made)
+                     : hydrant_get_init(team(), kPeer, far_, near_, bytes, &made),
               GASNET_OK);
     return made;
   }

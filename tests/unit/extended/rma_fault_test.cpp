@@ -74,9 +74,9 @@ class Forms {
     const hydrant_rma_op_t ops[] = {
         {1, far_.data(), near_.data(), kFaultyBytes / 2},
         {1, far_.data() + kFaultyBytes / 2, near_.data() + kFaultyBytes / 2, kFaultyBytes / 2}};
-    refused += look(hydrant_put_many(ops, 2, kFaultyBytes, nullptr), far_);
+    refused += look(hydrant_put_many(team_, ops, 2, kFaultyBytes, nullptr), far_);
     gex_Event_t event = GEX_EVENT_INVALID;
-    const int many = hydrant_put_many(ops, 2, kFaultyBytes, &event);
+    const int many = hydrant_put_many(team_, ops, 2, kFaultyBytes, &event);
     const bool waited = waited_without_error([&] { gex_Event_Wait(event); });
     refused += look(many != GASNET_OK || waited ? many : GASNET_ERR_BAD_ARG, far_);
     const bool nb = waited_without_error([&] {

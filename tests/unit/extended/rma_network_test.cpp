@@ -103,7 +103,7 @@ TEST_P(RmaNetwork, RegionsAndManyOperationsShareOneEvent) {
     size_t total = 0;
     for (const auto& op : ops) total += op.bytes;
     gex_Event_t event = GEX_EVENT_INVALID;
-    ASSERT_EQ(hydrant_put_many(ops.data(), ops.size(), total, &event), GASNET_OK);
+    ASSERT_EQ(hydrant_put_many(team(), ops.data(), ops.size(), total, &event), GASNET_OK);
     gex_Event_Wait(event);
     for (const auto& op : ops)
       EXPECT_TRUE(std::equal(static_cast<std::byte*>(op.local),

@@ -51,8 +51,8 @@ class RmaPinnedBatch : public test::PinnedFixture {
     }
     gex_Event_t event = GEX_EVENT_INVALID;
     gex_Event_t* const wanted = with_event ? &event : nullptr;
-    ASSERT_EQ(is_put ? hydrant_put_many(ops.data(), kOps, total, wanted)
-                     : hydrant_get_many(ops.data(), kOps, total, wanted),
+    ASSERT_EQ(is_put ? hydrant_put_many(team(), ops.data(), kOps, total, wanted)
+                     : hydrant_get_many(team(), ops.data(), kOps, total, wanted),
               GASNET_OK);
     gex_Event_Wait(event);
     for (size_t i = 0; i < kOps; ++i) {

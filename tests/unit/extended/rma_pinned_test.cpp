@@ -245,7 +245,7 @@ TEST_F(RmaPinned, PersistentOperationsUseTheCurrentFirehoses) {
     std::byte* const far = map(bytes);
     std::vector<std::byte> near = pattern(bytes, 0);
     hydrant_operation_t put = nullptr;
-    ASSERT_EQ(hydrant_put_init(kPeer, far, near.data(), bytes, &put), GASNET_OK);
+    ASSERT_EQ(hydrant_put_init(team(), kPeer, far, near.data(), bytes, &put), GASNET_OK);
     for (unsigned round = 1; round < 8; ++round) {
       const std::vector<std::byte> next = pattern(bytes, round);
       std::copy(next.begin(), next.end(), near.begin());
@@ -275,8 +275,8 @@ TEST_F(RmaPinned, HandlersCannotStartPersistentOperations) {
     uint64_t word = 0;
     hydrant_operation_t put = nullptr;
     hydrant_operation_t own = nullptr;
-    ASSERT_EQ(hydrant_put_init(kPeer, far, &word, sizeof word, &put), GASNET_OK);
-    ASSERT_EQ(hydrant_put_init(0, far, &word, sizeof word, &own), GASNET_OK);
+    ASSERT_EQ(hydrant_put_init(team(), kPeer, far, &word, sizeof word, &put), GASNET_OK);
+    ASSERT_EQ(hydrant_put_init(team(), 0, far, &word, sizeof word, &own), GASNET_OK);
     ++handler_depth;
     EXPECT_EQ(hydrant_start(put), GASNET_ERR_BAD_ARG);
     EXPECT_EQ(hydrant_start(own), GASNET_ERR_BAD_ARG);
