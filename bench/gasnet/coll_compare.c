@@ -3,10 +3,12 @@
  * GASNet's smp-conduit. Not part of the build.
  *
  *   cc -O2 -D_GNU_SOURCE -DGASNET_SEQ=1 coll_compare.c <include and library flags of one> -o coll_compare
- *   GASNET_PSHM_NODES=2 ./coll_compare [PERCENT]
+ *   GASNET_PSHM_NODES=2 ./coll_compare [PERCENT [heap]]
  *
- * Prints medians of 9 repetitions, ns per operation: initiation and wait, the next one behind it. Data are in
- * the segment. PERCENT (default 100) scales the rounds, for implementations that need seconds for each.
+ * coll_compare.py runs several and prints ratios. Prints medians of 9 repetitions, ns per operation: initiation
+ * and wait, the next one behind it. Data are in the segment, or on the heap. "bound" is the least work of a
+ * reduction to all of that length: each rank adds its share of two vectors, and writes it once per rank, in its
+ * own memory. PERCENT (default 100) scales the rounds, for implementations that need seconds for each.
  */
 #include <gasnetex.h>
 
@@ -47,6 +49,16 @@ static void reduce_to_all(size_t bytes) {
   gex_Event_Wait(gex_Coll_ReduceToAllNB(team, dest, source, GEX_DT_I64, 8, bytes / 8, GEX_OP_ADD,
                                         NULL, NULL, 0));
 }
+static void bound(size_t bytes) {
+  const size_t ranks = gex_TM_QuerySize(team), count = bytes / 8 / ranks;
+  for (size_t source_rank = 1; source_rank < ranks; ++source_rank) {
+    const long* one = (const long*)source + source_rank * count;
+    long* sum = (long*)dest;
+    for (size_t i = 0; i < count; ++i) sum[i] = one[i] + ((const long*)source)[i];
+  }
+  for (size_t other = 1; other < ranks; ++other) memcpy(dest + other * count * 8, dest, count * 8);
+  __asm__ volatile("" ::: "memory");
+}
 static void split(size_t bytes) {
   gex_TM_t made;
   gex_Memvec_t given;
@@ -78,8 +90,10 @@ int main(int argc, char** argv) {
     return 1;
   if (gex_Segment_Attach(&segment, team, 3 * (uintptr_t)kHalf) != GASNET_OK) return 1;
   source = gex_Segment_QueryAddr(segment);
+  scratch = source + 2 * (size_t)kHalf;
+  if (argc > 2 && strcmp(argv[2], "heap") == 0) source = malloc(2 * (size_t)kHalf);
+  if (source == NULL) return 1;
   dest = source + kHalf;
-  scratch = dest + kHalf;
   memset(source, 1, 2 * (size_t)kHalf);
   const int percent = argc > 1 ? atoi(argv[1]) : 100;
 #define ROUNDS(n) ((n)*percent / 100 + 1)
@@ -87,6 +101,7 @@ int main(int argc, char** argv) {
   measure("reduction to all", reduce_to_all, 8, ROUNDS(20000));
   measure("reduction to all", reduce_to_all, 4096, ROUNDS(2000));
   measure("reduction to all", reduce_to_all, 1 << 20, ROUNDS(20));
+  measure("bound", bound, 1 << 20, ROUNDS(200));
   measure("reduction to one", reduce_to_one, 8, ROUNDS(20000));
   measure("broadcast", broadcast, 8, ROUNDS(20000));
   measure("broadcast", broadcast, 4096, ROUNDS(2000));
