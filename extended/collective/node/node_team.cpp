@@ -43,7 +43,8 @@ namespace {
 
 // As for barriers of one round: with more members readers of a line delay each other.
 bool is_flat(Rank size) noexcept {
-  const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+  // Read once: the C library opens a file for it.
+  static const long processors = sysconf(_SC_NPROCESSORS_ONLN);
   const bool is_crowded = processors > 0 && static_cast<long>(size) > processors;
   return choose_barrier_radix(size, is_crowded) >= size;
 }
