@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""coll_compare.py [--ranks 2,4] [--repetitions 5] [--percent 100] NAME=PROGRAM...: runs programs of coll_compare.c and
-coll_mpi.c in turn, and prints the median of each row, the range of its runs, and the ratio of the first program to
-each other one.
+"""coll_compare.py [--ranks 2,4] [--repetitions 5] [--percent 100] NAME=PROGRAM...: runs programs of
+coll_compare.c and coll_mpi.c in turn, and prints the median of each row, the range of its runs, and the ratio
+of the first program to each other one.
 
-PROGRAM is a command line; {n} in it becomes the number of ranks, which is also in GASNET_PSHM_NODES. PERCENT scales the
-rounds, and goes to each program as its argument. Rows that the first program loses are marked.
+PROGRAM is a command line; {n} in it becomes the number of ranks, which is also in GASNET_PSHM_NODES. PERCENT
+scales the rounds, and goes to each program as its argument. Rows that the first program loses are marked.
 """
 import argparse
 import collections
@@ -25,7 +25,8 @@ def run_once(command, ranks, percent, seconds):
     words = [word.replace("{n}", str(ranks)) for word in shlex.split(command)] + [str(percent)]
     status, text = "ended after the time limit", ""
     try:
-        done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=seconds, check=False)
+        done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=seconds,
+                              check=False)
         status, text = done.returncode, done.stdout
     except subprocess.TimeoutExpired as error:
         text = (error.stdout or b"").decode()

@@ -1,5 +1,5 @@
-// Barriers by messages among up to 1024 simulated ranks: messages, rounds, and the time that a simulated network
-// needs, in which each message costs its sender and its receiver some time, one after the other.
+// Barriers by messages among up to 1024 simulated ranks: messages, rounds, and the time that a simulated
+// network needs, in which each message costs its sender and its receiver some time, one after the other.
 #include "extended/barrier/barrier_messages.hpp"
 
 #include <gtest/gtest.h>
