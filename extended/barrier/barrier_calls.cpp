@@ -7,6 +7,7 @@
 #include "am/progress/in_call.hpp"
 #include "am/progress/thread_state.hpp"
 #include "extended/barrier/barriers.hpp"
+#include "extended/collective/check_collective.hpp"
 #include "extended/collective/collectives.hpp"
 #include "extended/event/event.hpp"
 #include "extended/event/wait.hpp"
@@ -40,7 +41,7 @@ void log_missing(const MissingRanks& missing, const char* call, const char* algo
 
 [[gnu::cold]] void check_call(const char* call) noexcept {
   if (the_barriers == nullptr) fatal("%s before a client is initialised", call);
-  if (handler_depth != 0) fatal("%s in a handler", call);
+  if (handler_depth != 0) refuse_in_handler(call);
   check_before_send(call);
 }
 

@@ -3,7 +3,9 @@
 
 #include <hydrant/gasnet/objects.h>
 
+#include "am/progress/thread_state.hpp"
 #include "extended/collective/operation.hpp"
+#include "extended/collective/reduction.hpp"
 
 #include <cstddef>
 #include <gasnet_fwd.h>
@@ -15,5 +17,13 @@ namespace hydrant {
 TeamMembers check_collective(gex_TM_t tm, const char* call) noexcept;
 // Ends the job unless `root` is a member.
 void check_root(const TeamMembers& team, Rank root, const char* call) noexcept;
+
+// Ends the job: the calling thread is in a handler or in the function of a reduction.
+[[noreturn]] void refuse_in_handler(const char* what) noexcept;
+// Tests of a collective's event do its work, which cannot be nested.
+inline void check_outside_user_function() noexcept {
+  if (handler_depth != 0 && is_in_user_function()) [[unlikely]]
+    refuse_in_handler("testing the event of a collective");
+}
 
 }  // namespace hydrant

@@ -28,7 +28,7 @@ void check_memory(const void* memory, size_t bytes, const char* what, const char
 
 [[gnu::cold]] void check_call_slowly(gex_TM_t tm, const char* call) noexcept {
   if (!is_wired()) fatal("%s before a client is initialised", call);
-  if (handler_depth != 0) fatal("%s in a handler", call);
+  if (handler_depth != 0) refuse_in_handler(call);
   if (job().careful) check_before_send(call);
   check_team(tm, call);
 }
@@ -132,6 +132,10 @@ namespace hydrant {
 TeamMembers check_collective(gex_TM_t tm, const char* call) noexcept {
   check_call(tm, call);
   return members_of(tm);
+}
+
+[[noreturn]] void refuse_in_handler(const char* what) noexcept {
+  fatal("%s in a handler or in the function of a reduction: only outside of these", what);
 }
 
 void check_root(const TeamMembers& team, Rank root, const char* call) noexcept {

@@ -5,6 +5,7 @@
 #include <hydrant/gasnet/events.h>
 
 #include "am/job/job.hpp"
+#include "extended/collective/check_collective.hpp"
 #include "extended/event/event.hpp"
 #include "firehose/base/thread.hpp"
 
@@ -50,6 +51,7 @@ class Operations {
 
  private:
   static uint32_t make_progress(void* self) noexcept {
+    if (handler_depth != 0) return 0;  // perhaps of an operation that is being advanced
     auto& all = *static_cast<Operations*>(self);
     // If the mutex is taken, its holder advances operations, or another poll does.
     if (!all.mu_.try_lock()) return 0;
@@ -74,7 +76,10 @@ Operations& operations() noexcept {
 Operation& operation_of(const hydrant_event& event) noexcept {
   return *static_cast<Operation*>(event.object);
 }
-bool event_is_done(hydrant_event& event) noexcept { return finish_operation(operation_of(event)); }
+bool event_is_done(hydrant_event& event) noexcept {
+  check_outside_user_function();
+  return finish_operation(operation_of(event));
+}
 bool event_is_ready(const hydrant_event& event) noexcept {
   return is_operation_ready(operation_of(event));
 }

@@ -2,6 +2,8 @@
 // collective_calls.cpp finds the operation of a call.
 #include "extended/collective/reduction.hpp"
 
+#include "am/progress/thread_state.hpp"
+
 #include <bit>
 #include <cstdint>
 #include <cstring>
@@ -10,6 +12,8 @@
 
 namespace hydrant {
 namespace {
+
+constinit thread_local uint32_t user_function_depth = 0;
 
 // Integers wrap around, also signed ones.
 template <typename T>
@@ -120,13 +124,19 @@ Reduction::Function find_function(const Type& type, gex_OP_t op) noexcept {
 
 }  // namespace
 
+bool is_in_user_function() noexcept { return user_function_depth != 0; }
+
 void Reduction::combine(const std::byte* left, std::byte* right, std::byte* out,
                         size_t bytes) const noexcept {
   if (function != nullptr) {
     function(left, right, out, bytes / unit);
     return;
   }
+  ++handler_depth;
+  ++user_function_depth;
   user_function(left, right, bytes / unit, user_data);
+  --user_function_depth;
+  --handler_depth;
   if (out != right) std::memcpy(out, right, bytes);
 }
 

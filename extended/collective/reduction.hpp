@@ -17,10 +17,14 @@ struct Reduction {
   const void* user_data = nullptr;
   size_t unit = 1;  // bytes of an element
 
-  // A user function leaves its result in the right operand, from where it is copied.
+  // A user function leaves its result in the right operand, from where it is copied. It must not
+  // communicate, as in a handler: handler_depth counts it, and collectives make no progress in it.
   void combine(const std::byte* left, std::byte* right, std::byte* out,
                size_t bytes) const noexcept;
 };
+
+// True in a thread that runs a user function, which may be in the middle of the collectives' progress.
+bool is_in_user_function() noexcept;
 
 // Finds the operation. Errors: kBadArg: a type or operation that GASNet-EX does not define for reductions,
 // a size that is not the type's, no function for an operation of the client.

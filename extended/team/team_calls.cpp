@@ -6,6 +6,7 @@
 #include "am/progress/hsl.hpp"
 #include "am/progress/in_call.hpp"
 #include "am/progress/thread_state.hpp"
+#include "extended/collective/check_collective.hpp"
 #include "extended/collective/operations.hpp"
 #include "extended/collective/schedules.hpp"
 #include "extended/team/live_teams.hpp"
@@ -35,7 +36,7 @@ uint64_t team_id(Rank first_member, uint32_t count) noexcept {
 
 void check_call(gex_TM_t parent, const char* call) noexcept {
   if (!is_wired()) fatal("%s before a client is initialised", call);
-  if (handler_depth != 0) fatal("%s in a handler", call);
+  if (handler_depth != 0) refuse_in_handler(call);
   if (job().careful) check_before_send(call);
   check_team(parent, call);
 }

@@ -5,6 +5,7 @@
 #include "am/job/job.hpp"
 #include "extended/barrier/barrier_shm.hpp"
 #include "extended/collective/algorithms.hpp"
+#include "extended/collective/check_collective.hpp"
 #include "extended/collective/operations.hpp"
 #include "extended/rma/rma_path.hpp"
 #include "firehose/base/log.hpp"
@@ -172,6 +173,7 @@ class NodeTeams {
     sum->slots += more.slots;
   }
   static uint32_t make_progress(void* self) noexcept {
+    if (handler_depth != 0) return 0;  // perhaps of an operation that is being advanced
     auto& all = *static_cast<NodeTeams*>(self);
     if (!all.mu_.try_lock()) return 0;
     uint32_t completed = 0;
@@ -370,6 +372,7 @@ gex_Event_t NodeTeam::start(LineOperations::Call& call) noexcept {
 }
 
 bool NodeTeam::event_is_done(hydrant_event& event) noexcept {
+  check_outside_user_function();
   NodeTeam& team = team_of(event);
   LineOperations::Pending& pending = pending_of(event);
   const Guard guard(team);

@@ -3,6 +3,7 @@
 // Arguments: the scenario, and the number of rounds.
 #include <hydrant/persistent.h>
 
+#include <csignal>
 #include <string>
 #include <thread>
 
@@ -304,12 +305,70 @@ void run_wrong(const std::string& what) {
   }
 }
 
-// The last rank dies in the middle of a collective.
-void run_killed() {
-  std::vector<unsigned char> data(100'000);
-  if (me == job_size - 1) _exit(9);
-  gex_Event_Wait(gex_Coll_ReduceToAllNB(world, data.data() + 50'000, data.data(), GEX_DT_I32, 4,
-                                        10'000, GEX_OP_ADD, nullptr, nullptr, 0));
+// A function of a reduction that calls the library.
+gex_Event_t outstanding;
+void call_collective(const void*, void*, size_t, const void*) {
+  (void)gex_Coll_BarrierNB(world, 0);
+}
+void call_test(const void*, void*, size_t, const void*) { (void)gex_Event_Test(outstanding); }
+void call_poll(const void*, void*, size_t, const void*) { gasnet_AMPoll(); }
+void run_user_function(const std::string& what, size_t count) {
+  std::vector<uint64_t> data(count);
+  std::vector<uint64_t> sum(count);
+  const auto function = what == "user_collective" ? call_collective
+                        : what == "user_test"     ? call_test
+                                                  : call_poll;
+  outstanding = gex_Coll_ReduceToAllNB(world, sum.data(), data.data(), GEX_DT_USER, 8, count,
+                                       GEX_OP_USER, function, nullptr, 0);
+  if (what == "user_test" && outstanding == GEX_EVENT_INVALID)
+    return run_user_function(what, count);
+  gex_Event_Wait(outstanding);
+}
+
+// The last rank ends in the middle of collectives of the kind `which`: the others have begun the next one, or
+// wait in it.
+void run_killed(uint32_t which) {
+  const bool ends = me == job_size - 1;
+  const size_t bytes = which / 8 % 3 == 0 ? 8 : which / 8 % 3 == 1 ? 4000 : 300'000;
+  std::vector<unsigned char> heap(4 * bytes * job_size);
+  const bool in_segment = which / 24 != 0 && 4 * bytes <= kSegment - kDataOffset;
+  unsigned char* const from =
+      in_segment ? static_cast<unsigned char*>(gex_Segment_QueryAddr(segment)) + kDataOffset
+                 : heap.data();
+  unsigned char* const to = from + bytes * (in_segment ? 1 : job_size);
+  for (uint32_t round = 0;; ++round) {
+    gex_Event_t event = GEX_EVENT_INVALID;
+    gex_TM_t team = GEX_TM_INVALID;
+    if (ends && round == 20) raise(SIGKILL);
+    switch (which % 8) {
+      case 0: event = gex_Coll_BarrierNB(world, 0); break;
+      case 1: event = gex_Coll_BroadcastNB(world, job_size - 1, to, from, bytes, 0); break;
+      case 2:
+        event = gex_Coll_ReduceToOneNB(world, 0, to, from, GEX_DT_I64, 8, bytes / 8, GEX_OP_ADD,
+                                       nullptr, nullptr, 0);
+        break;
+      case 3:
+        event = gex_Coll_ReduceToAllNB(world, to, from, GEX_DT_I64, 8, bytes / 8, GEX_OP_ADD,
+                                       nullptr, nullptr, 0);
+        break;
+      case 4: event = hydrant_gather_all_nb(world, heap.data() + bytes, heap.data(), bytes); break;
+      case 5:
+        event = hydrant_exchange_nb(world, heap.data() + 2 * bytes * job_size, heap.data(), bytes);
+        break;
+      case 6:
+        event = gasnet_coll_scatter_nb(
+            world, heap.data() + 2 * bytes * job_size, job_size - 1, heap.data(), bytes,
+            GASNET_COLL_IN_ALLSYNC | GASNET_COLL_OUT_ALLSYNC | GASNET_COLL_LOCAL);
+        break;
+      default:
+        (void)gex_TM_Split(&team, world, 0, static_cast<int>(me), nullptr, 0,
+                           GEX_FLAG_TM_NO_SCRATCH);
+        gex_TM_Destroy(team, nullptr, 0);
+    }
+    // It ends with an operation under way.
+    if (ends && round == 19 && which % 2 == 1) continue;
+    gex_Event_Wait(event);
+  }
 }
 
 }  // namespace
@@ -334,7 +393,8 @@ int main(int argc, char** argv) {
   if (what == "polled") run_polled(rounds);
   if (what == "growth") run_growth(rounds);
   if (what == "threads") run_threads(rounds);
-  if (what == "killed") run_killed();
+  if (what == "killed") run_killed(rounds);
+  if (what.starts_with("user_")) run_user_function(what, rounds);
   run_wrong(what);
   barrier(world);
   if (me == 0) std::puts("all held");

@@ -129,10 +129,34 @@ class TeamsJobs(unittest.TestCase):
         self.assertNotEqual(status, 0)
         self.assertIn("_GATHER_ALL of rank 1 differs", output)
 
-    def test_a_rank_that_dies_ends_the_job(self):
-        status, output = run_job(CLIENTS[0], 3, "killed", "1", seconds=SECONDS)
-        self.assertNotEqual(status, 0)
-        self.assertIn("rank 2", output)
+    def test_a_function_of_a_reduction_that_communicates_ends_the_job(self):
+        for count in (1, 100, 5000):
+            for client in CLIENTS:
+                for what in ("user_collective", "user_test"):
+                    with self.subTest(client=client, what=what, count=count):
+                        status, output = run_job(client, 2, what, str(count), seconds=SECONDS)
+                        self.assertNotEqual(status, 0)
+                        self.assertRegex(output, "in the function of a reduction|in a handler, which may send")
+                status, output = run_job(CLIENTS[0], 2, "user_poll", str(count), seconds=SECONDS)
+                self.assertEqual((status, "all held" in output), (0, True), output)
+
+    def ends_with_the_killed_rank(self, kinds, path):
+        """Kinds: eight collectives with 8, 4000 and 300,000 bytes on the heap, then in the segment."""
+        for which in kinds:
+            with self.subTest(which=which, path=path):
+                status, output = run_job(CLIENTS[0], 3, "killed", str(which), seconds=SECONDS,
+                                         HYDRANT_PATH=path)
+                self.assertNotEqual(status, 0)
+                self.assertIn("rank 2", output)
+                self.assertNotIn("it did not end", output)
+
+    def test_a_rank_that_is_killed_in_a_collective_ends_the_job(self):
+        self.ends_with_the_killed_rank((0, 3, 7, 43), "auto")
+        self.ends_with_the_killed_rank((19,), "am")
+
+    def test_a_rank_that_is_killed_in_any_collective_ends_the_job(self):
+        self.ends_with_the_killed_rank(range(48), "auto")
+        self.ends_with_the_killed_rank(range(24), "am")
 
 
 if __name__ == "__main__":
