@@ -36,12 +36,12 @@ void copy_small(void* to, const void* from, size_t bytes) noexcept {
 
 LineOperations::LineOperations(Config config) noexcept
     : config_(std::move(config)),
-      operands_(new (std::nothrow) std::byte[config_.members.size() * TeamLines::kMaxBytes]),
+      operands_(config_.members.size() * TeamLines::kMaxBytes),
       vectors_(config_.rank, static_cast<Rank>(config_.members.size())),
       last_(config_.base),
       done_(config_.base),
       done_by_all_(config_.base) {
-  config_.members[config_.rank]->done.store(done_, std::memory_order_release);
+  if (ok()) config_.members[config_.rank]->done.store(done_, std::memory_order_release);
 }
 
 LineOperations::~LineOperations() {
@@ -136,7 +136,7 @@ void LineOperations::reduce(const Call& call, uint64_t number) noexcept {
     return;
   }
   const Hypercube cube(size);
-  const auto at = [&](uint32_t vertex) { return operands_.get() + vertex * TeamLines::kMaxBytes; };
+  const auto at = [&](uint32_t vertex) { return operands_.data() + vertex * TeamLines::kMaxBytes; };
   for (uint32_t vertex = 0; vertex < cube.vertices(); ++vertex) {
     const Rank member = cube.member_at(vertex);
     std::memcpy(at(vertex), data_of(member, number), TeamLines::kMaxBytes);

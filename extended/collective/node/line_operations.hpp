@@ -14,6 +14,7 @@
 // Threads: callers serialise all calls, but ready() and wait_target().
 #pragma once
 
+#include "extended/collective/node/fixed_array.hpp"
 #include "extended/collective/node/mapped_vectors.hpp"
 #include "extended/collective/node/team_lines.hpp"
 #include "extended/collective/reduction.hpp"
@@ -23,7 +24,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 namespace hydrant {
 
@@ -71,7 +71,7 @@ class LineOperations {
 
   struct Config {
     Rank rank = 0;
-    std::vector<TeamLines*> members;  // by rank
+    FixedArray<TeamLines*> members;  // by rank
     uint64_t base = 0;  // the numbers of operations begin after it; all members agree on it
     void (*wake)(void* context,
                  Rank member) noexcept = nullptr;  // a member that may sleep; null: none sleeps
@@ -82,6 +82,8 @@ class LineOperations {
     void* context = nullptr;
   };
   explicit LineOperations(Config config) noexcept;
+  // False: no memory; then it must not be used.
+  bool ok() const noexcept { return config_.members.ok() && operands_.ok() && vectors_.ok(); }
   ~LineOperations();
   LineOperations(const LineOperations&) = delete;
   LineOperations& operator=(const LineOperations&) = delete;
@@ -158,7 +160,7 @@ class LineOperations {
   void wake_all() noexcept;
 
   const Config config_;
-  std::unique_ptr<std::byte[]> operands_;  // of a reduction: one of kMaxBytes per member
+  FixedArray<std::byte> operands_;  // of a reduction: one of kMaxBytes per member
   MappedVectors vectors_;
   uint64_t last_ = 0;         // number of the latest operation
   uint64_t done_ = 0;         // own: all up to it are complete

@@ -11,12 +11,12 @@
 #pragma once
 
 #include "extended/collective/hypercube.hpp"
+#include "extended/collective/node/fixed_array.hpp"
 #include "extended/collective/reduction.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 namespace hydrant {
 
@@ -24,9 +24,12 @@ class MappedVectors {
  public:
   MappedVectors(Rank rank, Rank size) noexcept;
 
+  // False: no memory.
+  bool ok() const noexcept { return sources.ok() && dests.ok(); }
+
   // By member; null where the operation has none.
-  std::vector<const std::byte*> sources;
-  std::vector<std::byte*> dests;
+  FixedArray<const std::byte*> sources;
+  FixedArray<std::byte*> dests;
 
   // Allocates memory for intermediate results. False: no memory.
   bool reserve(const Reduction& reduction) noexcept;

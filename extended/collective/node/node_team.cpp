@@ -18,7 +18,6 @@
 #include <new>
 #include <unistd.h>
 #include <utility>
-#include <vector>
 
 namespace hydrant {
 
@@ -272,16 +271,16 @@ NodeTeam::NodeTeam(const TeamMembers& members, uint32_t block, uint64_t base) no
       is_flat_(hydrant::is_flat(members.size)) {
   const Transport& transport = *job().transport;
   LineOperations::Config config = {.rank = members.rank,
-                                   .members = {},
+                                   .members = FixedArray<TeamLines*>(members.size),
                                    .base = base,
                                    .wake = wake,
                                    .jobrank = jobrank,
                                    .map = map,
                                    .context = this};
-  for (Rank member = 0; member < members.size; ++member) {
+  for (Rank member = 0; config.members.ok() && member < members.size; ++member) {
     std::byte* blocks = transport.collective_blocks(members.jobrank(member));
-    config.members.push_back(
-        static_cast<TeamLines*>(static_cast<void*>(blocks + size_t{block} * sizeof(TeamLines))));
+    config.members[member] =
+        static_cast<TeamLines*>(static_cast<void*>(blocks + size_t{block} * sizeof(TeamLines)));
   }
   operations_.reset(new (std::nothrow) LineOperations(std::move(config)));
 }
@@ -299,7 +298,7 @@ std::unique_ptr<NodeTeam> NodeTeam::make(const TeamMembers& members, const NodeT
   const auto block = static_cast<uint32_t>(std::countr_zero(all.blocks));
   node_teams().withdraw(mine.blocks & ~(uint64_t{1} << block));
   std::unique_ptr<NodeTeam> made(new (std::nothrow) NodeTeam(members, block, all.base));
-  if (made == nullptr || made->operations_ == nullptr)
+  if (made == nullptr || made->operations_ == nullptr || !made->operations_->ok())
     fatal("no memory for the collectives of a team of %u ranks", members.size);
   node_teams().note_made(*made);
   return made;

@@ -7,6 +7,7 @@
 #include <string>
 #include <thread>
 
+#include "failing_new.hpp"
 #include "model_collective.hpp"
 #include "model_team.hpp"
 
@@ -305,6 +306,34 @@ void run_wrong(const std::string& what) {
   }
 }
 
+// Rank 0 fails to allocate once: the job ends with a text, or the calls do what they should.
+void run_starved(uint32_t number) {
+  // The first round makes what the library keeps.
+  for (int round = 0; round < 2; ++round) {
+    if (round == 1 && me == 0) fail_allocation(number);
+    gex_TM_t team = GEX_TM_INVALID;
+    (void)gex_TM_Split(&team, world, 0, static_cast<int>(me), nullptr, 0, GEX_FLAG_TM_NO_SCRATCH);
+    for (const gex_TM_t each : {team, world}) {
+      for (const size_t count : {size_t{1}, size_t{500}, size_t{40'000}}) {
+        std::vector<uint64_t> data(count * job_size, me);
+        std::vector<uint64_t> result(count * job_size);
+        std::vector<gex_Event_t> events = {
+            gex_Coll_BarrierNB(each, 0),
+            gex_Coll_BroadcastNB(each, 0, result.data(), data.data(), count * 8, 0)};
+        gex_Event_WaitAll(events.data(), events.size(), 0);
+        check(result[count - 1] == 0, "a broadcast without memory");
+        gex_Event_Wait(gex_Coll_ReduceToAllNB(each, result.data(), data.data(), GEX_DT_U64, 8,
+                                              count, GEX_OP_ADD, nullptr, nullptr, 0));
+        check(result[count - 1] == uint64_t{job_size} * (job_size - 1) / 2, "a sum without memory");
+        gex_Event_Wait(hydrant_gather_all_nb(each, result.data(), data.data(), count * 8));
+        check(result.back() == job_size - 1, "a gather without memory");
+      }
+    }
+    gex_TM_Destroy(team, nullptr, 0);
+  }
+  if (me == 0 && !has_allocation_failed()) std::puts("nothing failed");
+}
+
 // A function of a reduction that calls the library.
 gex_Event_t outstanding;
 void call_collective(const void*, void*, size_t, const void*) {
@@ -393,6 +422,7 @@ int main(int argc, char** argv) {
   if (what == "polled") run_polled(rounds);
   if (what == "growth") run_growth(rounds);
   if (what == "threads") run_threads(rounds);
+  if (what == "starved") run_starved(rounds);
   if (what == "killed") run_killed(rounds);
   if (what.starts_with("user_")) run_user_function(what, rounds);
   run_wrong(what);

@@ -136,9 +136,31 @@ class TeamsJobs(unittest.TestCase):
                     with self.subTest(client=client, what=what, count=count):
                         status, output = run_job(client, 2, what, str(count), seconds=SECONDS)
                         self.assertNotEqual(status, 0)
-                        self.assertRegex(output, "in the function of a reduction|in a handler, which may send")
+                        self.assertRegex(output, "in the function of a reduction|in a handler, which may")
                 status, output = run_job(CLIENTS[0], 2, "user_poll", str(count), seconds=SECONDS)
                 self.assertEqual((status, "all held" in output), (0, True), output)
+
+    def survives_a_failed_allocation(self, numbers, **extra):
+        """False: fewer allocations happen."""
+        for number in numbers:
+            with self.subTest(number=number, **extra):
+                status, output = run_job(CLIENTS[0], 2, "starved", str(number), seconds=SECONDS, **extra)
+                self.assertNotIn("it did not end", output)
+                if "nothing failed" in output:
+                    return False
+                if status != 0:
+                    self.assertRegex(output, "no memory")
+                else:
+                    self.assertIn("all held", output)
+        return True
+
+    def test_a_failed_allocation_ends_the_job_with_a_text(self):
+        self.survives_a_failed_allocation((0, 3, 20), HYDRANT_COLL_NODE="messages")
+        self.survives_a_failed_allocation((0, 5))
+
+    def test_any_failed_allocation_ends_the_job_with_a_text(self):
+        for node in ("messages", "lines"):
+            self.assertFalse(self.survives_a_failed_allocation(range(300), HYDRANT_COLL_NODE=node))
 
     def ends_with_the_killed_rank(self, kinds, path):
         """Kinds: eight collectives with 8, 4000 and 300,000 bytes on the heap, then in the segment."""

@@ -141,7 +141,7 @@ class LineTeam {
   std::unique_ptr<LineOperations> make_member(Rank rank, uint64_t base) {
     return std::make_unique<LineOperations>(LineOperations::Config{
         .rank = rank,
-        .members = lines_,
+        .members = FixedArray<TeamLines*>(std::span<TeamLines* const>(lines_)),
         .base = base,
         .jobrank = [](void*, Rank member) noexcept { return member; },
         .map = [](void*, Rank, uintptr_t address,
