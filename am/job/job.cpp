@@ -8,7 +8,6 @@
 #include "am/job/exit.hpp"
 #include "am/job/job_environment.hpp"
 #include "am/job/one_node.hpp"
-#include "am/job/resolve.hpp"
 #include "am/job/shared_environment.hpp"
 #include "am/job/start_extended.hpp"
 #include "am/progress/in_call.hpp"
@@ -171,22 +170,6 @@ int report(Status status, const char* call, bool always) noexcept {
     log_error("%s: %s (%s)", call, last_error_text(), status_name(status));
   }
   return to_c(status);
-}
-
-Status resolve(gex_TM_t tm, gex_Rank_t rank, Rank* peer) noexcept {
-  if (tm == GEX_TM_INVALID) [[unlikely]]
-    return fail(Status::kBadArg, "the team is GEX_TM_INVALID");
-  const auto bits = reinterpret_cast<uintptr_t>(tm);
-  const bool is_pair = (bits & 1) != 0;
-  if (is_pair && (bits >> 8) != 0) [[unlikely]]
-    return fail(Status::kBadArg, "endpoints other than the first (index 0) do not exist");
-  // The rank of a pair is a rank of the job.
-  const Rank size = is_pair ? job().size() : tm->size;
-  if (rank >= size) [[unlikely]]
-    return fail(Status::kBadArg, "rank %u does not exist; the %s has %u ranks", rank,
-                is_pair || tm->jobranks == nullptr ? "job" : "team", size);
-  *peer = is_pair || tm->jobranks == nullptr ? rank : tm->jobranks[rank];
-  return Status::kOk;
 }
 
 }  // namespace hydrant

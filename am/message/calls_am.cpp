@@ -2,6 +2,7 @@
 // (am/message/send.cpp). Most Shorts skip that and go straight to Transport::post().
 #include <hydrant/gasnet/am_calls.h>
 
+#include "am/job/endpoints.hpp"
 #include "am/job/job.hpp"
 #include "am/job/resolve.hpp"
 #include "am/message/send.hpp"
@@ -56,12 +57,41 @@ int finish(Status status, gex_Event_t* lc_opt, const char* call) noexcept {
   return report(status, call);
 }
 
-// With GASNET_DEBUG the target of a Long must lie in a segment.
-void check_target(const OutgoingMessage& message, const char* call) noexcept {
+// With GASNET_DEBUG the target of a Long must lie in the segment of the peer's endpoint.
+[[gnu::always_inline]] inline void check_target(const OutgoingMessage& message, const char* call,
+                                                uint32_t endpoint = 0) noexcept {
   if (message.category == Category::kLong && checks_segments() &&
-      check_in_segment(message.peer, reinterpret_cast<uintptr_t>(message.dest), message.bytes) !=
-          Status::kOk)
+      check_in_segment(message.peer, endpoint, reinterpret_cast<uintptr_t>(message.dest),
+                       message.bytes) != Status::kOk)
     fatal("%s: %s", call, last_error_text());
+}
+
+// Sends a request by a pair with an endpoint that is not primordial.
+[[gnu::cold, gnu::noinline]] Status request_by_pair(OutgoingMessage& message, gex_TM_t tm,
+                                                    gex_Rank_t rank, const char* call) noexcept {
+  if (const Status status = resolve(tm, rank, &message.peer); status != Status::kOk) return status;
+  const EndpointPair endpoints = endpoints_of(tm);
+  if (!has_capabilities(*find_endpoint(endpoints.from), GEX_EP_CAPABILITY_AM))
+    return fail(Status::kBadArg,
+                "endpoint %u of this process was created without GEX_EP_CAPABILITY_AM",
+                endpoints.from);
+  check_target(message, call, endpoints.to);
+  return send_addressed(message, endpoints);
+}
+
+// Replies by a token whose `reply_state` is not 0: to an addressed request, or a second time.
+[[gnu::cold, gnu::noinline]] Status reply_addressed(OutgoingMessage& message, hydrant_token& token,
+                                                    const char* call) noexcept {
+  if ((token.reply_state & hydrant_token::kReplied) != 0)
+    return fail(Status::kBadArg,
+                "the handler has replied already; a request gets at most one reply");
+  const EndpointPair& request = static_cast<AddressedToken&>(token).endpoints;
+  message.peer = token.from;
+  message.lane = Lane::kReply;
+  check_target(message, call, request.from);
+  const Status status = send_addressed(message, {.to = request.from, .from = request.to});
+  if (status == Status::kOk) token.reply_state |= hydrant_token::kReplied;
+  return status;
 }
 
 int request(OutgoingMessage& message, gex_TM_t tm, gex_Rank_t rank, gex_Event_t* lc_opt,
@@ -71,10 +101,12 @@ int request(OutgoingMessage& message, gex_TM_t tm, gex_Rank_t rank, gex_Event_t*
   if (status == Status::kOk && handler_depth != 0) [[unlikely]] {
     status = fail(Status::kBadArg, "a handler must not send requests; it may send one reply");
   }
-  if (status == Status::kOk) status = resolve(tm, rank, &message.peer);
+  if (status == Status::kOk) status = resolve_primordial(tm, rank, &message.peer);
   if (status == Status::kOk) {
     check_target(message, call);
     status = send(message);
+  } else if (status == Status::kUnsupported) {
+    status = request_by_pair(message, tm, rank, call);
   }
   return finish(status, lc_opt, call);
 }
@@ -89,15 +121,14 @@ int reply(OutgoingMessage& message, hydrant_token* token, gex_Event_t* lc_opt,
   if (status == Status::kOk && (token == nullptr || !token->is_request)) [[unlikely]]
     status = fail(Status::kBadArg, "only the handler of a request may reply");
   // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): without one it is not kOk
-  if (status == Status::kOk && token->replied) [[unlikely]]
-    status =
-        fail(Status::kBadArg, "the handler has replied already; a request gets at most one reply");
+  if (status == Status::kOk && token->reply_state != 0) [[unlikely]]
+    return finish(reply_addressed(message, *token, call), lc_opt, call);
   if (status == Status::kOk) {
     message.peer = token->from;
     message.lane = Lane::kReply;
     check_target(message, call);
     status = send(message);
-    if (status == Status::kOk) token->replied = true;
+    if (status == Status::kOk) token->reply_state = hydrant_token::kReplied;
   }
   return finish(status, lc_opt, call);
 }
@@ -170,12 +201,13 @@ int hydrant_request_long(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler, c
 int hydrant_reply_short(gex_Token_t token, gex_AM_Index_t handler, gex_Flags_t flags,
                         unsigned nargs, const gex_AM_Arg_t* args) {
   const Job& the_job = job();
-  if (is_plain(the_job, nargs) && token != nullptr && token->is_request && !token->replied &&
-      token->from != the_job.rank()) [[likely]] {
+  if (is_plain(the_job, nargs) && token != nullptr && token->is_request &&
+      token->reply_state == 0 && token->from != the_job.rank()) [[likely]] {
     const Status status = post_short(the_job, token->from, Lane::kReply, handler, nargs, args);
-    token->replied = status == Status::kOk;
-    if (token->replied) [[likely]]
+    if (status == Status::kOk) [[likely]] {
+      token->reply_state = hydrant_token::kReplied;
       return GASNET_OK;
+    }
     if (status == Status::kNotReady && (flags & GEX_FLAG_IMMEDIATE) == 0)
       poll_replies();
     else

@@ -2,6 +2,7 @@
 // call them; the limits come from send.cpp.
 #include <hydrant/gasnet/am.h>
 
+#include "am/job/endpoints.hpp"
 #include "am/job/job.hpp"
 #include "am/message/send.hpp"
 #include "am/message/token.hpp"
@@ -50,7 +51,9 @@ size_t gex_AM_LUBReplyMedium(void) { return medium(); }
 
 gex_TI_t gex_Token_Info(gex_Token_t token, gex_Token_Info_t* info, gex_TI_t) {
   info->gex_srcrank = token->from;
-  info->gex_ep = &job().endpoint;
+  info->gex_ep = (token->reply_state & hydrant_token::kAddressed) != 0
+                     ? static_cast<AddressedToken*>(token)->endpoint
+                     : &job().endpoint;
   info->gex_entry = token->entry;
   info->gex_is_req = token->is_request ? 1 : 0;
   info->gex_is_long = token->is_long ? 1 : 0;
@@ -61,11 +64,11 @@ int gex_EP_RegisterHandlers(gex_EP_t ep, gex_AM_Entry_t* table, size_t numentrie
   const InCall in_call("gex_EP_RegisterHandlers", CallKind::kLocal);
   if (!is_wired())
     return report(fail(Status::kNotInit, "no client is initialised"), "gex_EP_RegisterHandlers");
-  if (ep != &job().endpoint || (table == nullptr && numentries != 0)) {
+  if (!is_endpoint(ep) || (table == nullptr && numentries != 0)) {
     return report(fail(Status::kBadArg, "the endpoint is unknown, or the table is NULL"),
                   "gex_EP_RegisterHandlers");
   }
-  return report(job().handlers.add(table, numentries), "gex_EP_RegisterHandlers");
+  return report(handlers_of(*ep).add(table, numentries), "gex_EP_RegisterHandlers");
 }
 
 }  // extern "C"

@@ -14,8 +14,15 @@ enum class Category : uint32_t { kShort = 0, kMedium = 1, kLong = 2 };
 
 inline constexpr uint32_t kMaxArgs = 16;
 
-// 24 bits: handler (8), number of arguments (5), category (2), deposit (1).
+// 24 bits: handler (8), number of arguments (5), category (2), deposit (1), addressed (1).
+//
+// An addressed message is one between endpoints that are not both primordial. Its last argument is their
+// EndpointPair, which the handler does not get.
 struct Tag {
+  // Added to `nargs` of an addressed message. It exceeds kMaxArgs, so that the check of the number of
+  // arguments, which every message passes, also finds addressed messages.
+  static constexpr uint32_t kAddressed = 1u << 8;
+
   uint32_t handler = 0;
   uint32_t nargs = 0;
   Category category = Category::kShort;
@@ -29,9 +36,24 @@ struct Tag {
   }
   static constexpr Tag unpack(uint32_t bits) noexcept {
     return {.handler = bits & 0xff,
-            .nargs = (bits >> 8) & 0x1f,
+            .nargs = (bits >> 8) & (kAddressed | 0x1f),
             .category = static_cast<Category>((bits >> 13) & 3),
             .deposit = ((bits >> 15) & 1) != 0};
+  }
+};
+
+// The indices of the two endpoints of a message, a put or a get.
+struct EndpointPair {
+  uint16_t to = 0;    // of the peer
+  uint16_t from = 0;  // of the initiator
+
+  constexpr bool are_primordial() const noexcept { return to == 0 && from == 0; }
+  constexpr int32_t pack() const noexcept {
+    return static_cast<int32_t>(uint32_t{to} | uint32_t{from} << 16);
+  }
+  static constexpr EndpointPair unpack(int32_t word) noexcept {
+    const auto bits = static_cast<uint32_t>(word);
+    return {.to = static_cast<uint16_t>(bits), .from = static_cast<uint16_t>(bits >> 16)};
   }
 };
 
@@ -69,9 +91,11 @@ inline uintptr_t read_dest(const std::byte* head) noexcept {
   return dest;
 }
 
-// True if the message contains everything that its tag and its length field require.
-inline bool is_whole(const Tag& tag, const Incoming& message) noexcept {
-  if (tag.nargs > kMaxArgs || tag.category > Category::kLong) return false;
+// True if the message contains everything that its tag and its length field require, and has at most
+// `most_args` arguments.
+inline bool is_whole(const Tag& tag, const Incoming& message,
+                     uint32_t most_args = kMaxArgs) noexcept {
+  if (tag.nargs > most_args || tag.category > Category::kLong) return false;
   if (head_bytes(tag.category, tag.nargs) > message.head_room) return false;
   const bool has_payload =
       tag.category == Category::kMedium || (tag.category == Category::kLong && tag.deposit);
@@ -82,6 +106,6 @@ inline bool is_whole(const Tag& tag, const Incoming& message) noexcept {
          uint64_t{bytes} + payload_offset(tag.category, tag.nargs) <= message.head_room;
 }
 
-static_assert(head_bytes(Category::kLong, kMaxArgs) <= Transport::kMaxHeadBytes);
+static_assert(head_bytes(Category::kLong, kMaxArgs + 1) <= Transport::kMaxHeadBytes);
 
 }  // namespace hydrant

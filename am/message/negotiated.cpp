@@ -5,6 +5,7 @@
 // messages use the thread's own buffer, or the client's, and commit is an ordinary send.
 #include <hydrant/gasnet/am_calls.h>
 
+#include "am/job/endpoints.hpp"
 #include "am/job/job.hpp"
 #include "am/job/resolve.hpp"
 #include "am/message/send.hpp"
@@ -29,6 +30,7 @@ struct NegotiatedRequest {
   bool is_reply = false;
   bool is_long = false;
   Rank peer = 0;
+  EndpointPair endpoints = {};
   hydrant_token* token = nullptr;
   const void* client_buffer = nullptr;
   size_t least = 0;
@@ -68,7 +70,7 @@ Status check(const NegotiatedRequest& request, const SourceDescriptor& source) n
   }
   if (request.is_reply && (request.token == nullptr || !request.token->is_request))
     return fail(Status::kBadArg, "only the handler of a request may reply");
-  if (request.is_reply && request.token->replied)
+  if (request.is_reply && (request.token->reply_state & hydrant_token::kReplied) != 0)
     return fail(Status::kBadArg,
                 "the handler has replied already; a request gets at most one reply");
   if (!request.is_reply && handler_depth != 0)
@@ -108,6 +110,12 @@ Status find_room(const NegotiatedRequest& request, size_t bytes,
   return source->addr != nullptr ? Status::kOk : fail(Status::kResource, "no memory for a message");
 }
 
+EndpointPair endpoints_of_reply(const hydrant_token& token) noexcept {
+  if ((token.reply_state & hydrant_token::kAddressed) == 0) return {};
+  const EndpointPair& request = static_cast<const AddressedToken&>(token).endpoints;
+  return {.to = request.from, .from = request.to};
+}
+
 gex_AM_SrcDesc_t prepare(NegotiatedRequest& request) noexcept {
   // Here, and not in the public calls, which need no registers that survive a call.
   const InCall in_call(request.call, request.is_reply ? CallKind::kReply : CallKind::kCommunicates);
@@ -115,7 +123,10 @@ gex_AM_SrcDesc_t prepare(NegotiatedRequest& request) noexcept {
   if (own == nullptr) fatal("%s: no memory for a message", request.call);
   SourceDescriptor& source = *own;
   Status status = check(request, source);
-  if (request.is_reply && status == Status::kOk) request.peer = request.token->from;
+  if (request.is_reply && status == Status::kOk) {
+    request.peer = request.token->from;
+    request.endpoints = endpoints_of_reply(*request.token);
+  }
   if (status == Status::kOk)
     status = find_room(request, std::min(request.most, limit(request)), &source);
   if (status == Status::kNotReady) return GEX_AM_SRCDESC_NO_OP;
@@ -129,6 +140,7 @@ gex_AM_SrcDesc_t prepare(NegotiatedRequest& request) noexcept {
   source.is_long = request.is_long;
   source.nargs = request.nargs;
   source.peer = request.peer;
+  source.endpoints = request.endpoints;
   source.token = request.token;
   source.lc_opt = request.lc_opt;
   return &source;
@@ -152,6 +164,11 @@ gex_AM_SrcDesc_t prepare_request(gex_TM_t tm, gex_Rank_t rank, NegotiatedRequest
   if (const Status status = resolve(tm, rank, &request.peer); status != Status::kOk) {
     fatal("%s: %s", request.call, last_error_text());
   }
+  request.endpoints = endpoints_of(tm);
+  if (request.endpoints.from != 0 &&
+      !has_capabilities(*find_endpoint(request.endpoints.from), GEX_EP_CAPABILITY_AM)) [[unlikely]]
+    fatal("%s: endpoint %u of this process was created without GEX_EP_CAPABILITY_AM", request.call,
+          request.endpoints.from);
   return prepare(request);
 }
 
@@ -226,23 +243,26 @@ int hydrant_commit(gex_AM_SrcDesc_t sd, int is_reply, int is_long, gex_AM_Index_
           nargs, source.size, source.nargs);
   }
   if (source.is_long && checks_segments() &&
-      check_in_segment(source.peer, reinterpret_cast<uintptr_t>(dest), nbytes) != Status::kOk)
+      check_in_segment(source.peer, source.endpoints.to, reinterpret_cast<uintptr_t>(dest),
+                       nbytes) != Status::kOk)
     fatal("gex_AM_Commit: %s", last_error_text());
   // Frees the descriptor before the handler runs: the handler of a message to this process may prepare
   // its reply.
   const SourceDescriptor kept = source;
   source.in_use = false;
-  const Status status = send({.peer = kept.peer,
-                              .lane = is_reply != 0 ? Lane::kReply : Lane::kRequest,
-                              .category = kept.is_long ? Category::kLong : Category::kMedium,
-                              .handler = handler,
-                              .nargs = nargs,
-                              .args = args,
-                              .source = kept.addr,
-                              .bytes = nbytes,
-                              .dest = dest,
-                              .cell = kept.has_cell ? &kept.cell : nullptr,
-                              .immediate = (flags & GEX_FLAG_IMMEDIATE) != 0});
+  const OutgoingMessage message = {.peer = kept.peer,
+                                   .lane = is_reply != 0 ? Lane::kReply : Lane::kRequest,
+                                   .category = kept.is_long ? Category::kLong : Category::kMedium,
+                                   .handler = handler,
+                                   .nargs = nargs,
+                                   .args = args,
+                                   .source = kept.addr,
+                                   .bytes = nbytes,
+                                   .dest = dest,
+                                   .cell = kept.has_cell ? &kept.cell : nullptr,
+                                   .immediate = (flags & GEX_FLAG_IMMEDIATE) != 0};
+  const Status status =
+      kept.endpoints.are_primordial() ? send(message) : send_addressed(message, kept.endpoints);
   if (status == Status::kNotReady) {
     source = kept;
     return GASNET_ERR_NOT_READY;
@@ -250,7 +270,7 @@ int hydrant_commit(gex_AM_SrcDesc_t sd, int is_reply, int is_long, gex_AM_Index_
   if (status == Status::kBroken && job().ending.load(std::memory_order_relaxed))
     wait_for_job_exit();
   if (status != Status::kOk) fatal("gex_AM_Commit: %s", last_error_text());
-  if (kept.token != nullptr) kept.token->replied = true;
+  if (kept.token != nullptr) kept.token->reply_state |= hydrant_token::kReplied;
   if (reinterpret_cast<uintptr_t>(kept.lc_opt) > reinterpret_cast<uintptr_t>(GEX_EVENT_GROUP)) {
     *kept.lc_opt = GEX_EVENT_INVALID;
   }

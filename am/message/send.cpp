@@ -11,6 +11,7 @@
 #include "am/segment/segment_check.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -206,10 +207,10 @@ Status fail_no_memory_to_hold() noexcept {
 }
 
 // In a no-interrupt section: copies the payload and queues the message until the section ends.
-Status hold(const OutgoingMessage& message) noexcept {
+Status hold(const OutgoingMessage& message, const Tag& tag) noexcept {
   std::unique_ptr<DeferredMessage> held(new (std::nothrow) DeferredMessage);
   if (held == nullptr) return fail_no_memory_to_hold();
-  held->tag = tag_of(message);
+  held->tag = tag;
   held->dest = message.dest;
   held->bytes = message.bytes;
   if (message.nargs != 0) std::memcpy(held->args.data(), message.args, size_t{4} * message.nargs);
@@ -221,6 +222,26 @@ Status hold(const OutgoingMessage& message) noexcept {
     if (message.bytes != 0) std::memcpy(held->payload.get(), message.source, message.bytes);
   }
   own_thread_state().deferred_messages.append(std::move(held));
+  return Status::kOk;
+}
+
+[[gnu::always_inline]] inline Status run_here(const OutgoingMessage& message,
+                                              const Tag& tag) noexcept {
+  const bool is_request = message.lane == Lane::kRequest;
+  if (is_request && own_thread_state().held_interrupts != 0) [[unlikely]]
+    return hold(message, tag);
+  void* payload = message.dest;
+  if (message.category == Category::kMedium) {
+    // A copy, because the handler may write to its payload. Request and reply use different buffers.
+    ThreadState& thread = own_thread_state();
+    payload = thread.buffer(is_request ? 0 : 1);
+    if (payload == nullptr)
+      return fail(Status::kResource, "no memory for a message to this process itself");
+    if (message.bytes != 0) std::memcpy(payload, message.source, message.bytes);
+  } else if (message.category == Category::kLong && message.bytes != 0) {
+    std::memmove(message.dest, message.source, message.bytes);
+  }
+  run_handler(tag, job().rank(), is_request, message.args, payload, message.bytes);
   return Status::kOk;
 }
 
@@ -246,22 +267,23 @@ Status send(const OutgoingMessage& message) noexcept {
 }
 
 Status send_to_self(const OutgoingMessage& message) noexcept {
-  const bool is_request = message.lane == Lane::kRequest;
-  if (is_request && own_thread_state().held_interrupts != 0) [[unlikely]]
-    return hold(message);
-  void* payload = message.dest;
-  if (message.category == Category::kMedium) {
-    // A copy, because the handler may write to its payload. Request and reply use different buffers.
-    ThreadState& thread = own_thread_state();
-    payload = thread.buffer(is_request ? 0 : 1);
-    if (payload == nullptr)
-      return fail(Status::kResource, "no memory for a message to this process itself");
-    if (message.bytes != 0) std::memcpy(payload, message.source, message.bytes);
-  } else if (message.category == Category::kLong && message.bytes != 0) {
-    std::memmove(message.dest, message.source, message.bytes);
+  return run_here(message, tag_of(message));
+}
+
+Status send_addressed(const OutgoingMessage& message, const EndpointPair& endpoints) noexcept {
+  std::array<int32_t, kMaxArgs + 1> args;
+  std::copy_n(message.args, message.nargs, args.begin());
+  args[message.nargs] = endpoints.pack();
+  OutgoingMessage sent = message;
+  sent.args = args.data();
+  sent.nargs = message.nargs + 1;
+  if (message.peer == job().rank()) {
+    Tag tag = tag_of(sent);
+    tag.nargs |= Tag::kAddressed;
+    return run_here(sent, tag);
   }
-  run_handler(tag_of(message), job().rank(), is_request, message.args, payload, message.bytes);
-  return Status::kOk;
+  sent.handler |= kAddressedHandler;
+  return send(sent);
 }
 
 void run_deferred_messages() noexcept {

@@ -17,7 +17,7 @@ struct OutgoingMessage {
   Rank peer = 0;
   Lane lane = Lane::kRequest;
   Category category = Category::kShort;
-  uint32_t handler = 0;
+  uint32_t handler = 0;  // | kAddressedHandler in an addressed message
   uint32_t nargs = 0;
   const int32_t* args = nullptr;
   const void* source = nullptr;
@@ -27,9 +27,16 @@ struct OutgoingMessage {
   bool immediate = false;
 };
 
+// As part of `handler`, it sets the bit Tag::kAddressed of the packed tag.
+inline constexpr uint32_t kAddressedHandler = Tag::kAddressed << 8;
+static_assert(Tag{.handler = kAddressedHandler}.pack() == Tag{.nargs = Tag::kAddressed}.pack());
+
 // Sends the message. Without `immediate` it waits for room by polling; replies poll only replies.
 // Errors: kNotReady: immediate, and there is no room; kBroken: the peer is unreachable, or the job is ending.
 Status send(const OutgoingMessage& message) noexcept;
+
+// Sends a message between endpoints of which one is not primordial; otherwise as send().
+Status send_addressed(const OutgoingMessage& message, const EndpointPair& endpoints) noexcept;
 
 // Runs the handler of a message to this process in the calling thread. In a no-interrupt section it
 // queues a request for run_deferred_messages(). Errors: kResource: no memory for a copy.

@@ -24,6 +24,7 @@ struct SourceDescriptor : hydrant_srcdesc {
   uint32_t nargs = 0;
   Rank peer = 0;
   hydrant_token* token = nullptr;  // for a reply
+  EndpointPair endpoints = {};
   gex_Event_t* lc_opt = nullptr;
   Cell cell = {};
 };
@@ -35,7 +36,7 @@ extern constinit thread_local uint32_t handler_depth [[gnu::tls_model("initial-e
 // of arguments and payload.
 struct DeferredMessage {
   Tag tag;
-  std::array<int32_t, kMaxArgs> args = {};
+  std::array<int32_t, kMaxArgs + 1> args = {};
   void* dest = nullptr;  // Long
   std::unique_ptr<std::byte[]> payload;
   size_t bytes = 0;

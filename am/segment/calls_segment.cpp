@@ -2,6 +2,7 @@
 // of the client's own segments to rdma/guarded_memory.hpp.
 #include <hydrant/gasnet/system.h>
 
+#include "am/job/endpoints.hpp"
 #include "am/job/job.hpp"
 #include "am/job/resolve.hpp"
 #include "am/progress/in_call.hpp"
@@ -10,11 +11,16 @@
 #include "am/segment/segments.hpp"
 #include "firehose/base/cancellation.hpp"
 #include "firehose/base/errno_text.hpp"
+#include "firehose/base/thread.hpp"
 #include "rdma/guarded_memory.hpp"
 
+#include <atomic>
+#include <bitset>
 #include <cerrno>
+#include <cstdio>
 #include <gasnet_config.h>
 #include <new>
+#include <span>
 #include <sys/mman.h>
 
 using namespace hydrant;
@@ -24,11 +30,49 @@ namespace {
 // A segment made by gex_Segment_Create(); `mapped` is true if the library allocated its memory.
 struct OwnSegment : hydrant_segment {
   bool mapped = false;
+  OwnSegment* next = nullptr;  // of the spare ones
 };
 
-// With GASNET_SEGMENT_EVERYTHING segments are visible after the attach, as in the other modes.
-bool may_have_segments() noexcept {
-  return job().segment_mode != kSegmentEverything ||
+// Destroyed segments, for the next ones: a thread that looks for memory in the segments of this process may
+// still read them.
+class SpareSegments {
+ public:
+  // Null: no memory.
+  OwnSegment* take() noexcept {
+    const MutexLock lock(mu_);
+    if (first_ == nullptr) return new (std::nothrow) OwnSegment;
+    OwnSegment* taken = first_;
+    first_ = taken->next;
+    return taken;
+  }
+  void give(OwnSegment* segment) noexcept {
+    const MutexLock lock(mu_);
+    segment->next = first_;
+    first_ = segment;
+  }
+
+ private:
+  Mutex mu_;
+  OwnSegment* first_ HYDRANT_GUARDED_BY(mu_) = nullptr;
+};
+SpareSegments& spare_segments() noexcept {
+  static constinit SpareSegments all;
+  return all;
+}
+
+// Endpoints with this segment have none afterwards.
+void unbind(gex_Segment_t segment) noexcept {
+  const uint32_t count = endpoint_count();
+  for (uint32_t index = 0; index < count; ++index) {
+    gex_Segment_t bound = segment;
+    std::atomic_ref<gex_Segment_t>(find_endpoint(index)->segment)
+        .compare_exchange_strong(bound, GEX_SEGMENT_INVALID, std::memory_order_acq_rel);
+  }
+}
+
+// With GASNET_SEGMENT_EVERYTHING the primordial segments are visible after the attach, as in the other modes.
+bool may_have_segments(uint32_t endpoint) noexcept {
+  return job().segment_mode != kSegmentEverything || endpoint != 0 ||
          job().state.load(std::memory_order_acquire) == JobState::kAttached;
 }
 
@@ -59,12 +103,29 @@ bool is_team(gex_TM_t tm) noexcept {
   return tm != GEX_TM_INVALID && (reinterpret_cast<uintptr_t>(tm) & 1) == 0;
 }
 
+// The arguments of gex_EP_PublishBoundSegment() that a member of the team may pass.
+Status check_published(const gex_EP_t* eps, size_t num_eps, gex_Flags_t flags) noexcept {
+  if (flags != 0) return fail(Status::kBadArg, "flags is not 0");
+  if (eps == nullptr && num_eps != 0)
+    return fail(Status::kBadArg, "eps is NULL, and num_eps is %zu", num_eps);
+  std::bitset<GASNET_MAXEPS> named;
+  for (size_t i = 0; i < num_eps; ++i) {
+    if (!is_endpoint(eps[i])) return fail(Status::kBadArg, "eps[%zu] is no endpoint", i);
+    if (named[eps[i]->index])
+      return fail(Status::kBadArg, "eps[%zu] names endpoint %u a second time", i,
+                  static_cast<unsigned>(eps[i]->index));
+    named[eps[i]->index] = true;
+  }
+  return Status::kOk;
+}
+
 Status query_bound(gex_TM_t tm, gex_Rank_t member, void** owneraddr_p, void** localaddr_p,
                    uintptr_t* size_p) noexcept {
   SegmentAddress address;
   Rank rank = 0;
-  if (!is_wired() || resolve(tm, member, &rank) != Status::kOk || !may_have_segments() ||
-      find_segment(rank, &address) != Status::kOk || address.size == 0)
+  if (!is_wired() || resolve(tm, member, &rank) != Status::kOk ||
+      !may_have_segments(endpoints_of(tm).to) ||
+      find_segment(rank, &address, true, endpoints_of(tm).to) != Status::kOk || address.size == 0)
     return Status::kBadArg;
   if (owneraddr_p != nullptr) *owneraddr_p = reinterpret_cast<void*>(address.addr);
   if (localaddr_p != nullptr) *localaddr_p = mapped_address(rank, address);
@@ -105,7 +166,7 @@ gex_Event_t gex_EP_QueryBoundSegmentNB(gex_TM_t tm, gex_Rank_t rank, void** owne
   SegmentAddress address;
   Rank peer = 0;
   if ((flags & GEX_FLAG_IMMEDIATE) != 0 && is_wired() && resolve(tm, rank, &peer) == Status::kOk &&
-      find_segment(peer, &address, false) == Status::kNotReady) {
+      find_segment(peer, &address, false, endpoints_of(tm).to) == Status::kNotReady) {
     return GEX_EVENT_NO_OP;
   }
   if (query_bound(tm, rank, owneraddr_p, localaddr_p, size_p) != Status::kOk && size_p != nullptr)
@@ -189,16 +250,21 @@ int gex_Segment_Create(gex_Segment_t* segment_p, gex_Client_t client, gex_Addr_t
   if (segment_p == nullptr || size == 0 || flags != 0)
     return report(fail(Status::kBadArg, "segment_p is NULL, size is 0, or flags is not 0"), kCall);
   if (kind != GEX_MK_HOST)
-    return report(fail(Status::kUnsupported, "only GEX_MK_HOST is supported"), kCall);
-  auto* segment = new (std::nothrow) OwnSegment;
+    return report(fail(Status::kBadArg, "only GEX_MK_HOST is supported"), kCall);
+  const auto first = reinterpret_cast<uintptr_t>(addr);
+  if (addr != nullptr && first + size - 1 < first)
+    return report(fail(Status::kBadArg, "%zu bytes at %#zx wrap around the address space", size,
+                       static_cast<size_t>(first)),
+                  kCall);
+  OwnSegment* segment = spare_segments().take();
   if (segment == nullptr) return report(fail(Status::kResource, "no memory for a segment"), kCall);
+  segment->mapped = addr == nullptr;
   if (addr == nullptr) {
     const Status status = map_private(size, &addr);
     if (status != Status::kOk) {
-      delete segment;
+      spare_segments().give(segment);
       return report(status, kCall);
     }
-    segment->mapped = true;
   }
   segment->client = client;
   segment->flags = flags;
@@ -214,14 +280,11 @@ void gex_Segment_Destroy(gex_Segment_t segment, gex_Flags_t) {
   const CancellationDisabled guard;
   if (segment == GEX_SEGMENT_INVALID || segment == &job().segment)
     return;  // the job's segment lives as long as the process
-  if (segment == job().endpoint.segment) {
-    report(fail(Status::kBadArg, "the segment is bound to an endpoint"), "gex_Segment_Destroy");
-    return;
-  }
+  unbind(segment);
   auto* own = static_cast<OwnSegment*>(segment);
   if (own->mapped && !release_guarded(static_cast<std::byte*>(own->addr)))
     munmap(own->addr, own->size);
-  delete own;
+  spare_segments().give(own);
 }
 
 int gex_EP_BindSegment(gex_EP_t ep, gex_Segment_t segment, gex_Flags_t flags) {
@@ -229,15 +292,17 @@ int gex_EP_BindSegment(gex_EP_t ep, gex_Segment_t segment, gex_Flags_t flags) {
   constexpr const char* kCall = "gex_EP_BindSegment";
   Job& the_job = job();
   if (!is_wired()) return report(fail(Status::kNotInit, "call gex_Client_Init() first"), kCall);
-  if (ep != &the_job.endpoint)
+  if (!is_endpoint(ep))
     return report(fail(Status::kBadArg, "the endpoint handle is invalid"), kCall);
   if (segment == GEX_SEGMENT_INVALID || segment->client != &the_job.client || flags != 0)
     return report(
         fail(Status::kBadArg, "the segment does not belong to this client, or flags is not 0"),
         kCall);
-  if (the_job.segment_mode == kSegmentEverything || ep->segment != nullptr)
+  const bool is_everything = the_job.segment_mode == kSegmentEverything && ep->index == 0;
+  gex_Segment_t none = GEX_SEGMENT_INVALID;
+  if (is_everything || !std::atomic_ref<gex_Segment_t>(ep->segment)
+                            .compare_exchange_strong(none, segment, std::memory_order_acq_rel))
     return report(fail(Status::kBadArg, "the endpoint has a segment already"), kCall);
-  ep->segment = segment;
   return GASNET_OK;
 }
 
@@ -245,22 +310,25 @@ int gex_EP_PublishBoundSegment(gex_TM_t tm, gex_EP_t* eps, size_t num_eps, gex_F
   const InCall in_call("gex_EP_PublishBoundSegment");
   const CancellationDisabled guard;
   constexpr const char* kCall = "gex_EP_PublishBoundSegment";
-  Job& the_job = job();
   if (!is_wired()) return report(fail(Status::kNotInit, "call gex_Client_Init() first"), kCall);
-  if (!is_team(tm) || flags != 0 || num_eps > 1 || (num_eps == 1 && eps == nullptr))
-    return report(
-        fail(Status::kBadArg, "tm is not a team, flags is not 0, or num_eps is more than 1"),
-        kCall);
-  if (num_eps == 1 && eps[0] != &the_job.endpoint)
-    return report(fail(Status::kBadArg, "the endpoint handle is invalid"), kCall);
-  return report(publish_segments(tm, num_eps == 1), kCall, true);
+  if (!is_team(tm)) return report(fail(Status::kBadArg, "tm is not a team"), kCall);
+  const Status status = check_published(eps, num_eps, flags);
+  char why[256];
+  (void)snprintf(why, sizeof why, "%s", status == Status::kOk ? "" : last_error_text());
+  // A member with wrong arguments takes part with nothing, because the others wait for it.
+  publish_segments(tm, status == Status::kOk ? std::span<const gex_EP_t>(eps, num_eps)
+                                             : std::span<const gex_EP_t>());
+  return status == Status::kOk ? GASNET_OK : report(fail(status, "%s", why), kCall, true);
 }
 
-int gex_EP_Create(gex_EP_t*, gex_Client_t, gex_EP_Capabilities_t, gex_Flags_t) {
+int gex_EP_Create(gex_EP_t* ep_p, gex_Client_t client, gex_EP_Capabilities_t caps,
+                  gex_Flags_t flags) {
   const InCall in_call("gex_EP_Create");
-  return report(
-      fail(Status::kResource, "the limit of %d endpoint (GASNET_MAXEPS) is reached", GASNET_MAXEPS),
-      "gex_EP_Create");
+  constexpr const char* kCall = "gex_EP_Create";
+  if (!is_wired() || client != &job().client)
+    return report(fail(Status::kNotInit, "the client handle is invalid"), kCall);
+  if (ep_p == nullptr) return report(fail(Status::kBadArg, "ep_p is NULL"), kCall);
+  return report(create_endpoint(caps, flags, ep_p), kCall);
 }
 
 }  // extern "C"

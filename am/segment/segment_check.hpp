@@ -16,12 +16,12 @@ namespace hydrant {
 void choose_segment_check() noexcept;
 bool checks_segments() noexcept;
 
-// Requires checks_segments(). Errors: kBadArg, with rank, address and segment. Passes while no segment
-// has been published.
-Status check_in_segment(Rank rank, uintptr_t addr, size_t bytes) noexcept;
+// Requires checks_segments(). The segment is that of the rank's endpoint of that index. Errors: kBadArg, with
+// rank, address and segment. Passes while no segment has been published.
+Status check_in_segment(Rank rank, uint32_t endpoint, uintptr_t addr, size_t bytes) noexcept;
 
-// True if the range overlaps the segment of `rank` but is not inside it: such a range is never valid
-// memory.
+// True if the range overlaps the segment of the primordial endpoint of `rank` but is not inside it: such a
+// range is never valid memory.
 bool leaves_segment(Rank rank, uintptr_t addr, size_t bytes) noexcept;
 
 // Formats, for example, "; they reach 4096 bytes past the end of its segment [0x..., +65536)". The

@@ -6,6 +6,7 @@
 #include <hydrant/gasnet/barrier.h>
 #include <hydrant/gasnet/coll1.h>
 
+#include "am/job/endpoints.hpp"
 #include "am/job/job.hpp"
 #include "am/segment/memory_faults.hpp"
 #include "am/segment/neighbourhood.hpp"
@@ -18,6 +19,7 @@
 #include "rdma/shared_files.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <gasnet_config.h>
 #include <memory>
@@ -42,13 +44,12 @@ struct SegmentRequest {
   uint64_t minheapoffset = 0;
 };
 
-// Cache of other ranks' segments, each queried once. Guarded by Job::bootstrap_mu.
+// Cache of other ranks' segments. Guarded by Job::bootstrap_mu.
 struct Known {
-  std::string key;  // key of the latest entries; empty before the first publication
-  std::vector<SegmentAddress> addresses;
-  SegmentAddress published;  // this rank's, by publish_segments()
-  uint32_t rounds = 0;       // calls of publish_segments()
-  uint32_t attaches = 0;     // calls of attach_segments()
+  std::string key;  // of the attached segments' entries in the store; empty before the attach
+  // By endpoint, then by rank; empty until a segment of such an endpoint is known.
+  std::array<std::vector<SegmentAddress>, GASNET_MAXEPS> addresses;
+  uint32_t attaches = 0;  // calls of attach_segments()
 };
 Known& known() noexcept {
   static Known all;
@@ -181,7 +182,7 @@ Status exchange_addresses(const std::vector<SegmentSlice>& slices, const Segment
     status = the_job.transport->add_segment(slice.rank, address.addr, address.size, slice.here);
   }
   if (status != Status::kOk) return status;
-  known().addresses = std::move(addresses);
+  known().addresses[0] = std::move(addresses);
   known().key = key.text;
   return status;
 }
@@ -282,55 +283,76 @@ Status attach_segments(uintptr_t size, uintptr_t minheapoffset) noexcept {
 
 namespace {
 
-// The members of a team that the client has made send each other their addresses.
-Status publish_in_team(gex_TM_t tm, const SegmentAddress& mine) noexcept {
-  const std::unique_ptr<SegmentAddress[]> all(new (std::nothrow) SegmentAddress[tm->size]);
-  if (all == nullptr)
-    fatal("gex_EP_PublishBoundSegment: no memory for the segments of a team of %u ranks", tm->size);
-  constexpr int kFlags = GASNET_COLL_IN_MYSYNC | GASNET_COLL_OUT_MYSYNC;
-  SegmentAddress sent = mine;
-  gasnet_coll_gather_all(tm, all.get(), &sent, sizeof sent, kFlags);
-  const MutexLock lock(job().bootstrap_mu);
-  Known& here = known();
-  here.addresses.resize(job().size());
-  for (Rank rank = 0; rank < tm->size; ++rank) {
-    if (all[rank].size != 0) here.addresses[tm->jobranks[rank]] = all[rank];
+// A member of a team publishes this of one endpoint.
+struct PublishedSegment {
+  SegmentAddress address;
+  uint32_t endpoint = 0;
+  uint32_t count = 0;  // in a member's first entry: the number of its entries
+};
+
+using PublishedSegments = std::unique_ptr<PublishedSegment[]>;
+
+PublishedSegments new_entries(size_t count) noexcept {
+  PublishedSegments made(new (std::nothrow) PublishedSegment[count]);
+  if (made == nullptr)
+    fatal("gex_EP_PublishBoundSegment: no memory for the segments of %zu endpoints", count);
+  return made;
+}
+
+// Writes an entry for each endpoint with a segment, and returns their number.
+uint32_t describe_segments(std::span<const gex_EP_t> endpoints,
+                           PublishedSegment* entries) noexcept {
+  uint32_t count = 0;
+  for (const gex_EP_t endpoint : endpoints) {
+    const hydrant_segment* bound = endpoint->segment;
+    if (bound == nullptr) continue;
+    PublishedSegment& entry = entries[count++];
+    entry.address = {.addr = reinterpret_cast<uint64_t>(bound->addr), .size = bound->size};
+    entry.endpoint = endpoint->index;
   }
-  return Status::kOk;
+  return count;
+}
+
+// Enters a member's entries. `job().bootstrap_mu` is held.
+void learn_segments(Rank rank, std::span<const PublishedSegment> entries) noexcept {
+  Known& here = known();
+  for (const PublishedSegment& entry : entries) {
+    if (entry.endpoint >= here.addresses.size() ||
+        !MemoryRange{entry.address.addr, entry.address.size}.valid())
+      fatal("rank %u published an invalid segment [%#llx, +%llu) of endpoint %u", rank,
+            static_cast<unsigned long long>(entry.address.addr),
+            static_cast<unsigned long long>(entry.address.size), entry.endpoint);
+    std::vector<SegmentAddress>& of_ranks = here.addresses[entry.endpoint];
+    if (of_ranks.empty()) of_ranks.resize(job().size());
+    of_ranks[rank] = entry.address;
+  }
 }
 
 }  // namespace
 
-Status publish_segments(gex_TM_t tm, bool mine_too) noexcept {
-  Job& the_job = job();
+void publish_segments(gex_TM_t tm, std::span<const gex_EP_t> endpoints) noexcept {
   catch_memory_faults();
-  if (tm != &hydrant_world) {
-    const hydrant_segment* bound = the_job.endpoint.segment;
-    if (!mine_too || bound == nullptr) return publish_in_team(tm, {});
-    return publish_in_team(tm,
-                           {.addr = reinterpret_cast<uint64_t>(bound->addr), .size = bound->size});
+  const PublishedSegments mine = new_entries(GASNET_MAXEPS);
+  mine[0].count = describe_segments(endpoints, mine.get());
+  constexpr int kFlags = GASNET_COLL_IN_MYSYNC | GASNET_COLL_OUT_MYSYNC;
+  // Most members have one entry or none, so the number of entries travels with the first of them.
+  const PublishedSegments first = new_entries(tm->size);
+  gasnet_coll_gather_all(tm, first.get(), mine.get(), sizeof(PublishedSegment), kFlags);
+  uint32_t most = 1;
+  for (Rank member = 0; member < tm->size; ++member) most = std::max(most, first[member].count);
+  const size_t others = std::min<size_t>(most, GASNET_MAXEPS) - 1;
+  const PublishedSegments rest = new_entries(tm->size * others);
+  if (others != 0)
+    gasnet_coll_gather_all(tm, rest.get(), mine.get() + 1, sizeof(PublishedSegment) * others,
+                           kFlags);
+  const MutexLock lock(job().bootstrap_mu);
+  for (Rank member = 0; member < tm->size; ++member) {
+    const size_t count = std::min<size_t>(first[member].count, GASNET_MAXEPS);
+    if (count == 0) continue;
+    const Rank rank = tm->jobranks != nullptr ? tm->jobranks[member] : member;
+    learn_segments(rank, {&first[member], 1});
+    learn_segments(rank, {rest.get() + member * others, count - 1});
   }
-  // As in attach_segments(): a barrier that polls, before the store's fence.
-  gex_Coll_BarrierBlocking(&hydrant_world, 0);
-  const MutexLock lock(the_job.bootstrap_mu);
-  Known& here = known();
-  const hydrant_segment* bound = the_job.endpoint.segment;
-  if (mine_too && bound != nullptr) {
-    here.published = {.addr = reinterpret_cast<uint64_t>(bound->addr), .size = bound->size};
-  }
-  const ValueKey key("segment-bound", here.rounds++);
-  Status status = put_value(key.text, here.published);
-  if (status == Status::kOk) status = the_job.bootstrap->fence(now_ns() + kAttachNs);
-  if (status != Status::kOk) return status;
-  here.key = key.text;
-  here.addresses.resize(the_job.size());
-  for (const Rank rank : the_job.topology().node_ranks) {
-    SegmentAddress& address = here.addresses[rank];
-    if (address.size != 0) continue;
-    if (status = get_segment_address(rank, key.text, &address); status != Status::kOk)
-      return status;
-  }
-  return Status::kOk;
 }
 
 Status publish_max_segment() noexcept {
@@ -346,25 +368,25 @@ uintptr_t max_agreed_segment() noexcept {
   return smallest.is_asked_for != 0 ? max_local_segment() : smallest.bytes;
 }
 
-Status find_segment(Rank rank, SegmentAddress* address, bool may_ask) noexcept {
+Status find_segment(Rank rank, SegmentAddress* address, bool may_ask, uint32_t endpoint) noexcept {
   *address = {};
   Job& the_job = job();
-  if (the_job.segment_mode == kSegmentEverything) {
+  if (the_job.segment_mode == kSegmentEverything && endpoint == 0) {
     address->size = UINTPTR_MAX;
     return Status::kOk;
   }
   if (rank == the_job.rank()) {
-    const hydrant_segment* bound = the_job.endpoint.segment;
-    if (bound != nullptr)
-      *address = {.addr = reinterpret_cast<uint64_t>(bound->addr), .size = bound->size};
+    const MemoryRange bound = bound_memory(endpoint);
+    *address = {.addr = bound.addr, .size = bound.len};
     return Status::kOk;
   }
   const CancellationDisabled guard;
   const MutexLock lock(the_job.bootstrap_mu);
   Known& here = known();
-  if (here.addresses.empty()) return Status::kOk;  // no segment was published
-  SegmentAddress& found = here.addresses[rank];
-  if (found.size == 0 && !here.key.empty()) {
+  std::vector<SegmentAddress>& of_ranks = here.addresses[endpoint];
+  if (of_ranks.empty()) return Status::kOk;  // no segment was published
+  SegmentAddress& found = of_ranks[rank];
+  if (found.size == 0 && endpoint == 0 && !here.key.empty()) {
     if (!may_ask) return Status::kNotReady;
     if (const Status status = get_segment_address(rank, here.key.c_str(), &found);
         status != Status::kOk)
@@ -374,9 +396,24 @@ Status find_segment(Rank rank, SegmentAddress* address, bool may_ask) noexcept {
   return Status::kOk;
 }
 
+bool is_in_segment_of(Rank rank, uintptr_t addr, size_t bytes) noexcept {
+  if (rank == job().rank()) return is_in_bound_memory(addr, bytes);
+  SegmentAddress primordial;
+  if (find_segment(rank, &primordial) != Status::kOk) return false;
+  if (primordial.holds(addr, bytes)) return true;
+  const CancellationDisabled guard;
+  const MutexLock lock(job().bootstrap_mu);
+  for (const std::vector<SegmentAddress>& of_ranks : known().addresses) {
+    if (!of_ranks.empty() && of_ranks[rank].holds(addr, bytes)) return true;
+  }
+  return false;
+}
+
 bool segments_are_known() noexcept {
   const MutexLock lock(job().bootstrap_mu);
-  return !known().addresses.empty();
+  const auto& all = known().addresses;
+  return std::any_of(all.begin(), all.end(),
+                     [](const std::vector<SegmentAddress>& of_ranks) { return !of_ranks.empty(); });
 }
 
 void* mapped_address(Rank rank, const SegmentAddress& address) noexcept {

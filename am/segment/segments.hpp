@@ -8,7 +8,9 @@
 #include "firehose/base/status.hpp"
 #include "rdma/bootstrap/bootstrap.hpp"
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace hydrant {
 
@@ -20,9 +22,10 @@ namespace hydrant {
 // because all memory is a segment.
 Status attach_segments(uintptr_t size, uintptr_t minheapoffset) noexcept;
 
-// Collective over the job: publishes the segment bound to this rank's endpoint if `mine_too`. Errors:
-// those of the bootstrap.
-Status publish_segments(gex_TM_t tm, bool mine_too) noexcept;
+// Collective over the team: each member publishes the bound segments of its `endpoints`, to all members.
+// Ends the job if there is no memory. Cost: a gather to all, and another if any member has several endpoints
+// with segments.
+void publish_segments(gex_TM_t tm, std::span<const gex_EP_t> endpoints) noexcept;
 
 // Publishes the maximum size of this rank's segment in the job's store; after this process has mapped its own
 // memory, and before the last fence of the job's start.
@@ -37,10 +40,20 @@ uintptr_t max_agreed_segment() noexcept;
 struct SegmentAddress {
   uint64_t addr = 0;
   uint64_t size = 0;
+
+  // `bytes` is not 0.
+  constexpr bool holds(uintptr_t start, size_t bytes) const noexcept {
+    const uintptr_t offset = start - addr;
+    return offset < size && bytes <= size - offset;
+  }
 };
-// Queries the job's store once per rank and caches the result. Errors: kNotReady and kBroken as
-// Bootstrap::get(); also kNotReady if the store must be queried but `may_ask` is false.
-Status find_segment(Rank rank, SegmentAddress* address, bool may_ask = true) noexcept;
+// Finds the bound segment of a rank's endpoint. That of a primordial endpoint may have to be queried in the
+// job's store, once; others are known when they were published to this process. Errors: kNotReady and
+// kBroken as Bootstrap::get(); also kNotReady if the store must be queried but `may_ask` is false.
+Status find_segment(Rank rank, SegmentAddress* address, bool may_ask = true,
+                    uint32_t endpoint = 0) noexcept;
+// True if a segment of any endpoint of `rank`, as far as they are known here, contains the range.
+bool is_in_segment_of(Rank rank, uintptr_t addr, size_t bytes) noexcept;
 // True if this process knows the segment of any rank.
 bool segments_are_known() noexcept;
 // The segment's address in this process; null if it is not mapped here or `rank` is no neighbour.

@@ -39,7 +39,7 @@ constinit std::atomic<int> mappings_state{0};  // 1: created; -1: not available
 int send_message(void* user, uint32_t peer, uint32_t lane, void* reply_to, const void* message,
                  size_t len) {
   auto* token = static_cast<gex_Token_t>(reply_to);
-  const bool is_reply = lane == HYDRANT_LANE_REPLY && token != nullptr && !token->replied;
+  const bool is_reply = lane == HYDRANT_LANE_REPLY && token != nullptr && token->reply_state == 0;
   OutgoingMessage sending;
   sending.peer = peer;
   sending.lane = is_reply ? Lane::kReply : Lane::kRequest;
@@ -50,7 +50,7 @@ int send_message(void* user, uint32_t peer, uint32_t lane, void* reply_to, const
   sending.source = message;
   sending.bytes = len;
   sending.immediate = !is_reply;
-  if (is_reply) token->replied = true;
+  if (is_reply) token->reply_state = hydrant_token::kReplied;
   return to_c(send(sending));
 }
 

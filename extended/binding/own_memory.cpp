@@ -2,7 +2,7 @@
 // handlers in rma_messages.cpp and rma_pinned_target.cpp.
 #include "extended/binding/own_memory.hpp"
 
-#include "am/job/job.hpp"
+#include "am/job/endpoints.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -15,13 +15,6 @@ namespace hydrant {
 namespace {
 
 std::atomic<bool> is_forbidden{false};
-
-bool in_segment(uintptr_t addr, size_t bytes) noexcept {
-  const hydrant_segment* bound = job().endpoint.segment;
-  if (bound == nullptr) return false;
-  const uintptr_t offset = addr - reinterpret_cast<uintptr_t>(bound->addr);
-  return offset < bound->size && bytes <= bound->size - offset;
-}
 
 using Call = ssize_t (*)(pid_t, const iovec*, unsigned long, const iovec*, unsigned long,
                          unsigned long);
@@ -69,7 +62,7 @@ Copied copy_pages_by_kernel(std::byte* ours, const iovec* pages, size_t count) n
 }  // namespace
 
 bool write_own(uintptr_t dest, const void* source, size_t bytes) noexcept {
-  if (!in_segment(dest, bytes)) {
+  if (!is_in_bound_memory(dest, bytes)) {
     const Copied copied = copy_by_cma(process_vm_writev, const_cast<void*>(source), dest, bytes);
     if (copied != Copied::kForbidden) return copied == Copied::kYes;
   }
@@ -78,7 +71,7 @@ bool write_own(uintptr_t dest, const void* source, size_t bytes) noexcept {
 }
 
 bool fill_own(uintptr_t dest, int value, size_t bytes) noexcept {
-  if (in_segment(dest, bytes)) {
+  if (is_in_bound_memory(dest, bytes)) {
     std::memset(reinterpret_cast<void*>(dest), value, bytes);
     return true;
   }
@@ -92,7 +85,7 @@ bool fill_own(uintptr_t dest, int value, size_t bytes) noexcept {
 
 const void* read_own(uintptr_t source, void* scratch, size_t bytes) noexcept {
   const auto* place = reinterpret_cast<const void*>(source);
-  if (in_segment(source, bytes)) return place;
+  if (is_in_bound_memory(source, bytes)) return place;
   const Copied copied = copy_by_cma(process_vm_readv, scratch, source, bytes);
   if (copied == Copied::kNo) return nullptr;
   return copied == Copied::kYes ? scratch : place;
@@ -100,7 +93,7 @@ const void* read_own(uintptr_t source, void* scratch, size_t bytes) noexcept {
 
 // Reads one byte of every page.
 bool can_read_own(uintptr_t source, size_t bytes) noexcept {
-  if (in_segment(source, bytes)) return true;
+  if (is_in_bound_memory(source, bytes)) return true;
   constexpr size_t kPage = 4096;
   constexpr size_t kMaxPages = 128;  // per call; bounded by the stack
   const uintptr_t end = source + bytes;

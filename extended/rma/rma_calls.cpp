@@ -2,8 +2,10 @@
 // (rma_events.cpp, rma_transfer.cpp). Step 1 of "Tour: a put" ends here.
 #include <hydrant/gasnet/rma.h>
 
+#include "am/job/endpoints.hpp"
 #include "am/job/resolve.hpp"
 #include "am/progress/in_call.hpp"
+#include "am/segment/segment_check.hpp"
 #include "extended/binding/mapped_copy.hpp"
 #include "extended/event/event.hpp"
 #include "extended/rma/pinned/rma_pinned.hpp"
@@ -33,12 +35,20 @@ Transfer get_of(void* dest, const void* source, size_t bytes, gex_Flags_t flags)
           .immediate = (flags & GEX_FLAG_IMMEDIATE) != 0};
 }
 
-// Replaces a member of a team that the client has made by its rank in the job, which the fast paths know.
-// True: replaced.
-bool use_job_rank(gex_TM_t& tm, gex_Rank_t& rank) noexcept {
+// The rank in the job of a member of a team that the client has made, or of a pair, for the fast paths, which
+// know ranks of the job. GEX_RANK_INVALID: none; also for a pair of a client with GASNET_DEBUG, because
+// check_transfer() has to know the peer's endpoint.
+[[gnu::cold, gnu::noinline]] gex_Rank_t job_rank_of(gex_TM_t tm, gex_Rank_t rank) noexcept {
   Rank peer = 0;
-  if (tm == &hydrant_world || resolve(tm, rank, &peer) != Status::kOk) [[likely]]
+  if (resolve(tm, rank, &peer) != Status::kOk) return GEX_RANK_INVALID;
+  return checks_segments() && endpoints_of(tm).to != 0 ? GEX_RANK_INVALID : peer;
+}
+// Replaces such a rank by that in the job. True: replaced.
+[[gnu::always_inline]] inline bool use_job_rank(gex_TM_t& tm, gex_Rank_t& rank) noexcept {
+  if (tm == &hydrant_world) [[likely]]
     return false;
+  const gex_Rank_t peer = job_rank_of(tm, rank);
+  if (peer == GEX_RANK_INVALID) return false;
   tm = &hydrant_world;
   rank = peer;
   return true;

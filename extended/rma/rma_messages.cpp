@@ -80,7 +80,7 @@ Status start_get(const Transfer& piece, Path path, CompletionCounter& counter) n
 void reply(gex_Token_t token, OutgoingMessage message) noexcept {
   message.peer = token->from;
   message.lane = Lane::kReply;
-  token->replied = true;
+  token->reply_state = hydrant_token::kReplied;
   // A failure because the job ends is harmless. After any other failure the peer would wait for ever.
   if (const Status status = send(message); status != Status::kOk && status != Status::kBroken)
     fatal("the reply to a put or get of rank %u failed: %s", message.peer, last_error_text());

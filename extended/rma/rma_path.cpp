@@ -178,12 +178,10 @@ Path choose_messages(const PathChoices& paths, const Transfer& what) noexcept {
   if (what.bytes <= paths.long_above || !paths.am_long[static_cast<uint32_t>(what.direction)])
     return Path::kAmMedium;
   // A Long needs a destination in a segment, where memory is certain to be mapped.
-  SegmentAddress place;
   const Rank owner = what.is_put() ? what.peer : job().rank();
   const uintptr_t dest = what.is_put() ? what.remote : reinterpret_cast<uintptr_t>(what.local);
-  if (find_segment(owner, &place) != Status::kOk || place.addr == 0) return Path::kAmMedium;
-  const uintptr_t offset = dest - place.addr;
-  return offset < place.size && what.bytes <= place.size - offset ? Path::kAmLong : Path::kAmMedium;
+  if (job().segment_mode == kSegmentEverything) return Path::kAmMedium;
+  return is_in_segment_of(owner, dest, what.bytes) ? Path::kAmLong : Path::kAmMedium;
 }
 
 }  // namespace hydrant

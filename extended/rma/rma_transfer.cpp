@@ -1,5 +1,6 @@
 // Starts all puts and gets: copies mapped memory at once, else takes the path of rma_path.cpp.
 // rma_events.cpp, rma_many.cpp, persistent.cpp and broadcast.cpp call it.
+#include "am/job/endpoints.hpp"
 #include "am/job/exit.hpp"
 #include "am/job/job.hpp"
 #include "am/job/resolve.hpp"
@@ -198,7 +199,8 @@ Status check_transfer(gex_TM_t tm, gex_Rank_t rank, Transfer& what) noexcept {
         static_cast<size_t>(what.remote + what.bytes - 1 < what.remote ? what.remote : local));
   }
   if (checks_segments()) [[unlikely]] {
-    if (const Status status = check_in_segment(what.peer, what.remote, what.bytes);
+    if (const Status status =
+            check_in_segment(what.peer, endpoints_of(tm).to, what.remote, what.bytes);
         status != Status::kOk)
       return status;
   }

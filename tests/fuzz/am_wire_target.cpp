@@ -100,6 +100,18 @@ void deliver(Tag tag, Incoming message) {
   HYDRANT_FUZZ_CHECK(calls == 1);
 }
 
+// The same message from the third endpoint of its sender: an argument more, which names the endpoints.
+void deliver_addressed(Tag tag, const Incoming& message) {
+  const EndpointPair endpoints = {.to = 0, .from = 2};
+  int32_t args[kMaxArgs + 1];
+  std::memcpy(args, message.head + args_offset(tag.category), size_t{4} * tag.nargs);
+  args[tag.nargs++] = endpoints.pack();
+  if (!is_whole(tag, message, kMaxArgs + 1)) return;
+  write_args(const_cast<std::byte*>(message.head), tag.category, tag.nargs, args);
+  tag.nargs |= Tag::kAddressed;
+  deliver(tag, message);
+}
+
 }  // namespace
 }  // namespace hydrant::fuzz
 
@@ -133,6 +145,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   HYDRANT_FUZZ_CHECK(is_whole(tag, message) == should_be_whole(tag, message));
   if (tag.category > Category::kLong) return 0;
   const Tag served = for_a_handler(tag, (shape & 8) != 0);
-  if (is_whole(served, message)) deliver(served, message);
+  if (!is_whole(served, message)) return 0;
+  if ((shape & 16) != 0)
+    deliver_addressed(served, message);
+  else
+    deliver(served, message);
   return 0;
 }

@@ -28,9 +28,10 @@ typedef struct {
   const char* gex_name;
 } gex_AM_Entry_t;
 
-/* Registers handlers; local.
- * Errors: GASNET_ERR_BAD_ARG for an index below GEX_AM_INDEX_BASE or already in use, too many
- * arguments, or flags without a category; then no handler is registered. */
+/* Registers handlers of an endpoint; local. An endpoint that gex_EP_Create() has made runs the primordial
+ * one's handler where it has none of that index.
+ * Errors: GASNET_ERR_BAD_ARG for an index below GEX_AM_INDEX_BASE or already in use, too many arguments,
+ * or flags without a category; then no handler is registered. */
 int gex_EP_RegisterHandlers(gex_EP_t ep, gex_AM_Entry_t* table, size_t numentries);
 
 /* ---- limits, in bytes ---- */

@@ -107,7 +107,7 @@
 #define GASNET_ALIGNED_SEGMENTS 0
 #define GASNET_PSHM 1
 #define GASNET_MAXNODES 0x7fffffffU
-#define GASNET_MAXEPS 1
+#define GASNET_MAXEPS 33
 #define GEX_AM_INDEX_BASE 128
 /* Handlers run only inside the client's own calls. */
 #define GASNET_HIDDEN_AM_CONCURRENCY_LEVEL 0

@@ -128,17 +128,37 @@ static inline int gex_Client_Init(gex_Client_t* client_p, gex_EP_t* ep_p, gex_TM
 /* Collective over the primordial team, once per process. Allocates `size` bytes (a multiple of
  * GASNET_PAGESIZE, not 0, at most gasnet_getMaxLocalSegmentSize()), which all ranks of the node map. */
 int gex_Segment_Attach(gex_Segment_t* segment_p, gex_TM_t tm, uintptr_t size);
-/* Makes a segment of the client's memory [addr, addr+size), or of new memory if addr is null. Local. */
+/* Makes a segment of the client's memory [addr, addr+size), of any alignment, readable and writable until
+ * the segment is destroyed; or of new zeroed memory, of at least `size` bytes, if addr is null. Local.
+ * Errors, with *segment_p unchanged: GASNET_ERR_BAD_ARG: another kind than GEX_MK_HOST, size 0, a range
+ * that wraps around, flags; GASNET_ERR_RESOURCE: no memory or address space. */
 int gex_Segment_Create(gex_Segment_t* segment_p, gex_Client_t client, gex_Addr_t addr,
                        uintptr_t size, gex_MK_t kind, gex_Flags_t flags);
+/* Ends a segment that gex_Segment_Create() has made, and frees its memory if the library allocated it. No
+ * operation of any rank may use that memory any more. Endpoints with this segment have none afterwards,
+ * and may be given another. Local. */
 void gex_Segment_Destroy(gex_Segment_t segment, gex_Flags_t flags);
-/* GASNET_ERR_RESOURCE beyond GASNET_MAXEPS endpoints. */
+/* Makes an endpoint, with handlers and a segment of its own. Its index is the number of earlier endpoints
+ * of this process. It lives as long as the process. Local. Memory: 10 KiB.
+ * Errors, with *ep_p unchanged: GASNET_ERR_RESOURCE: GASNET_MAXEPS endpoints exist, the primordial one
+ * included; GASNET_ERR_BAD_ARG: no capability, an unknown one, or flags other than GEX_FLAG_HINT_ACCEL_*,
+ * which have no effect. */
 int gex_EP_Create(gex_EP_t* ep_p, gex_Client_t client, gex_EP_Capabilities_t caps,
                   gex_Flags_t flags);
+/* Makes the segment the endpoint's; the same segment may be that of several endpoints. Local.
+ * Errors: GASNET_ERR_BAD_ARG: no such endpoint or segment, flags, or the endpoint has a segment. */
 int gex_EP_BindSegment(gex_EP_t ep, gex_Segment_t segment, gex_Flags_t flags);
+/* Collective over `tm`: afterwards the members know the segments of the listed endpoints of each member,
+ * which may be none, and may use them by any team and pair. Endpoints without a segment are skipped; a
+ * later call replaces what an earlier one published.
+ * Errors: GASNET_ERR_BAD_ARG: a pair, an unknown endpoint or one that is listed twice, flags. Such a
+ * member publishes nothing, and the others go on. Cost: a gather to all of 24 bytes per member, and
+ * another one where any member publishes several segments. */
 int gex_EP_PublishBoundSegment(gex_TM_t tm, gex_EP_t* eps, size_t num_eps, gex_Flags_t flags);
 /* Queries the bound segment of (tm, rank): its address in the owner, its address here (null if not
- * mapped), and its size (0 if this process knows of no segment). Each output may be null. */
+ * mapped), and its size (0 if this process knows of no segment). Each output may be null. `tm` may be a
+ * pair. With GEX_FLAG_IMMEDIATE it is GEX_EVENT_NO_OP if the job's store has to be asked, which concerns
+ * attached segments only. */
 gex_Event_t gex_EP_QueryBoundSegmentNB(gex_TM_t tm, gex_Rank_t rank, void** owneraddr_p,
                                        void** localaddr_p, uintptr_t* size_p, gex_Flags_t flags);
 int gex_Segment_QueryBound(gex_TM_t tm, gex_Rank_t rank, void** owneraddr_p, void** localaddr_p,

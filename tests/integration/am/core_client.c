@@ -158,6 +158,9 @@ int main(int argc, char** argv) {
     gex_EP_t another = endpoint;
     CHECK(gex_System_GetVerboseErrors() == 1);
     if (argc > 2) gex_System_SetVerboseErrors(0);
+    for (int i = 1; i < GASNET_MAXEPS; ++i)
+      CHECK(gex_EP_Create(&another, client, GEX_EP_CAPABILITY_ALL, 0) == GASNET_OK);
+    CHECK(gex_EP_QueryIndex(another) == GASNET_MAXEPS - 1);
     CHECK(gex_EP_Create(&another, client, GEX_EP_CAPABILITY_ALL, 0) == GASNET_ERR_RESOURCE);
     CHECK(gex_EP_RegisterHandlers(endpoint, NULL, 1) == GASNET_ERR_BAD_ARG);
   } else if (!strcmp(which, "exit") && !strcmp(argv[2], "before-attach")) {

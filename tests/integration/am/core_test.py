@@ -268,7 +268,7 @@ class CoreTest(unittest.TestCase):
 
     def test_errors_are_printed_unless_disabled(self):
         output = self.passes("seq", 2, "verbose")
-        self.assertEqual(output.count("the limit of 1 endpoint"), 2, output)
+        self.assertEqual(output.count("the limit of 33 endpoints"), 2, output)
         self.assertEqual(output.count("the table is NULL"), 2, output)
         output = self.passes("seq", 2, "verbose", "silently")
         self.assertNotIn("gex_EP_", output)

@@ -28,8 +28,8 @@ TEST_F(Calls, InvalidRequestsAreRefused) {
                [&] { return gex_AM_RequestShort0(team(), 3, kShort0, 0); });
   expect_error(GASNET_ERR_BAD_ARG, "GEX_TM_INVALID",
                [&] { return gex_AM_RequestShort0(GEX_TM_INVALID, 1, kShort0, 0); });
-  expect_error(GASNET_ERR_BAD_ARG, "index 0", [&] {
-    return gex_AM_RequestShort0(gex_TM_Pair(&job().endpoint, 1), 1, kShort0, 0);
+  expect_error(GASNET_ERR_BAD_ARG, "no rank has an endpoint 33", [&] {
+    return gex_AM_RequestShort0(gex_TM_Pair(&job().endpoint, GASNET_MAXEPS), 1, kShort0, 0);
   });
   expect_error(GASNET_ERR_BAD_ARG, "17 arguments",
                [&] { return hydrant_request_short(team(), 1, kShort0, 0, 17, args); });

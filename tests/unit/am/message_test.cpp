@@ -26,6 +26,21 @@ TEST(Message, TagsSurvivePackingAndUnpacking) {
   }
 }
 
+TEST(Message, AddressedTagsExceedTheLimitOfArguments) {
+  for (uint32_t nargs = 1; nargs <= kMaxArgs + 1; ++nargs) {
+    const uint32_t bits = Tag{.handler = 255, .nargs = nargs | Tag::kAddressed}.pack();
+    EXPECT_EQ(bits >> Transport::kTagBits, 0u);
+    const Tag back = Tag::unpack(bits);
+    EXPECT_EQ(back.handler, 255u);
+    EXPECT_EQ(back.nargs, nargs | Tag::kAddressed);
+    EXPECT_GT(back.nargs, kMaxArgs);
+    EXPECT_EQ(back.category, Category::kShort);
+  }
+  const EndpointPair pair = EndpointPair::unpack(EndpointPair{.to = 32, .from = 0xffff}.pack());
+  EXPECT_EQ(pair.to, 32);
+  EXPECT_EQ(pair.from, 0xffff);
+}
+
 TEST(Message, HeadFieldsDoNotOverlap) {
   for (const Category category : {Category::kMedium, Category::kLong}) {
     for (uint32_t nargs = 0; nargs <= kMaxArgs; ++nargs) {
