@@ -51,6 +51,10 @@ struct Job {
   // Null if no transport can do this. Errors: kBroken.
   Status (*put_long)(Rank peer, uintptr_t dest, const std::byte* source, size_t bytes,
                      bool may_wait, size_t* done) noexcept = nullptr;
+  // Called when the library has allocated memory for a created segment, and before any created segment ends.
+  // Null if no cache has to know.
+  void (*segment_memory_begins)(void* addr, size_t bytes) noexcept = nullptr;
+  void (*segment_memory_ends)(void* addr, size_t bytes) noexcept = nullptr;
   uint32_t segment_mode = 0;  // 0 FAST, 1 LARGE, 2 EVERYTHING
 
   std::unique_ptr<Bootstrap> bootstrap;

@@ -1,27 +1,24 @@
-// Implements the C functions for segments, which clients call. Collective work goes to segments.cpp, memory
-// of the client's own segments to rdma/guarded_memory.hpp.
+// Implements the C functions for segments and endpoints, which clients call. Collective work goes to
+// segments.cpp, the memory of created segments to created_memory.cpp.
 #include <hydrant/gasnet/system.h>
 
 #include "am/job/endpoints.hpp"
 #include "am/job/job.hpp"
 #include "am/job/resolve.hpp"
 #include "am/progress/in_call.hpp"
+#include "am/segment/created_memory.hpp"
 #include "am/segment/neighbourhood.hpp"
 #include "am/segment/segment_size.hpp"
 #include "am/segment/segments.hpp"
 #include "firehose/base/cancellation.hpp"
-#include "firehose/base/errno_text.hpp"
 #include "firehose/base/thread.hpp"
-#include "rdma/guarded_memory.hpp"
 
 #include <atomic>
 #include <bitset>
-#include <cerrno>
 #include <cstdio>
 #include <gasnet_config.h>
 #include <new>
 #include <span>
-#include <sys/mman.h>
 
 using namespace hydrant;
 
@@ -74,29 +71,6 @@ void unbind(gex_Segment_t segment) noexcept {
 bool may_have_segments(uint32_t endpoint) noexcept {
   return job().segment_mode != kSegmentEverything || endpoint != 0 ||
          job().state.load(std::memory_order_acquire) == JobState::kAttached;
-}
-
-// Allocates whole pages between guard areas.
-Status map_private(uintptr_t size, void** addr) noexcept {
-  const size_t bytes = (size + GASNET_PAGESIZE - 1) & ~size_t{GASNET_PAGESIZE - 1};
-  std::byte* start = nullptr;
-  if (bytes < size)
-    return fail(Status::kResource,
-                "a segment of %zu bytes is more than the address space: ask for less", size);
-  if (const Status status = reserve_guarded(bytes, GASNET_PAGESIZE, GuardSize::kRoomy,
-                                            {.what = "segment", .rank = job().rank()}, &start);
-      status != Status::kOk)
-    return add_context(status, "%s", remedy_of_no_room(bytes, "ask for less"));
-  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
-  if (mmap(start, bytes, PROT_READ | PROT_WRITE, kFlags, -1, 0) == MAP_FAILED) {
-    const int error = errno;
-    (void)release_guarded(start);
-    return fail(Status::kResource, "the system has no memory for a segment of %zu bytes: %s; %s",
-                size, errno_text(error),
-                remedy_of_no_room(bytes, "ask for less, or raise ulimit -v"));
-  }
-  *addr = start;
-  return Status::kOk;
 }
 
 bool is_team(gex_TM_t tm) noexcept {
@@ -245,7 +219,8 @@ int gex_Segment_Create(gex_Segment_t* segment_p, gex_Client_t client, gex_Addr_t
   const InCall in_call("gex_Segment_Create");
   const CancellationDisabled guard;
   constexpr const char* kCall = "gex_Segment_Create";
-  if (!is_wired() || client != &job().client)
+  const Job& the_job = job();
+  if (!is_wired() || client != &the_job.client)
     return report(fail(Status::kNotInit, "the client handle is invalid"), kCall);
   if (segment_p == nullptr || size == 0 || flags != 0)
     return report(fail(Status::kBadArg, "segment_p is NULL, size is 0, or flags is not 0"), kCall);
@@ -260,11 +235,12 @@ int gex_Segment_Create(gex_Segment_t* segment_p, gex_Client_t client, gex_Addr_t
   if (segment == nullptr) return report(fail(Status::kResource, "no memory for a segment"), kCall);
   segment->mapped = addr == nullptr;
   if (addr == nullptr) {
-    const Status status = map_private(size, &addr);
+    const Status status = allocate_created_segment(size, &addr);
     if (status != Status::kOk) {
       spare_segments().give(segment);
       return report(status, kCall);
     }
+    if (the_job.segment_memory_begins != nullptr) the_job.segment_memory_begins(addr, size);
   }
   segment->client = client;
   segment->flags = flags;
@@ -282,8 +258,8 @@ void gex_Segment_Destroy(gex_Segment_t segment, gex_Flags_t) {
     return;  // the job's segment lives as long as the process
   unbind(segment);
   auto* own = static_cast<OwnSegment*>(segment);
-  if (own->mapped && !release_guarded(static_cast<std::byte*>(own->addr)))
-    munmap(own->addr, own->size);
+  if (job().segment_memory_ends != nullptr) job().segment_memory_ends(own->addr, own->size);
+  if (own->mapped) free_created_segment(own->addr, own->size);
   spare_segments().give(own);
 }
 

@@ -12,6 +12,7 @@
 #include "am/segment/neighbourhood.hpp"
 #include "am/segment/segment_memory.hpp"
 #include "am/segment/segment_size.hpp"
+#include "am/segment/shared_segments.hpp"
 #include "firehose/base/cancellation.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/thread.hpp"
@@ -288,6 +289,7 @@ struct PublishedSegment {
   SegmentAddress address;
   uint32_t endpoint = 0;
   uint32_t count = 0;  // in a member's first entry: the number of its entries
+  SegmentKey key;
 };
 
 using PublishedSegments = std::unique_ptr<PublishedSegment[]>;
@@ -309,23 +311,23 @@ uint32_t describe_segments(std::span<const gex_EP_t> endpoints,
     PublishedSegment& entry = entries[count++];
     entry.address = {.addr = reinterpret_cast<uint64_t>(bound->addr), .size = bound->size};
     entry.endpoint = endpoint->index;
+    entry.key = key_of_segment(entry.address.addr, entry.address.size);
   }
   return count;
 }
 
-// Enters a member's entries. `job().bootstrap_mu` is held.
-void learn_segments(Rank rank, std::span<const PublishedSegment> entries) noexcept {
-  Known& here = known();
-  for (const PublishedSegment& entry : entries) {
-    if (entry.endpoint >= here.addresses.size() ||
-        !MemoryRange{entry.address.addr, entry.address.size}.valid())
-      fatal("rank %u published an invalid segment [%#llx, +%llu) of endpoint %u", rank,
-            static_cast<unsigned long long>(entry.address.addr),
-            static_cast<unsigned long long>(entry.address.size), entry.endpoint);
-    std::vector<SegmentAddress>& of_ranks = here.addresses[entry.endpoint];
-    if (of_ranks.empty()) of_ranks.resize(job().size());
-    of_ranks[rank] = entry.address;
-  }
+// Enters a member's entry, and maps its memory.
+void learn_segment(Rank rank, const PublishedSegment& entry) noexcept {
+  const SegmentAddress& address = entry.address;
+  if (entry.endpoint >= GASNET_MAXEPS || !MemoryRange{address.addr, address.size}.valid())
+    fatal("rank %u published an invalid segment [%#llx, +%llu) of endpoint %u", rank,
+          static_cast<unsigned long long>(address.addr),
+          static_cast<unsigned long long>(address.size), entry.endpoint);
+  map_segment(rank, address.addr, address.size, entry.key);
+  const MutexLock lock(job().bootstrap_mu);
+  std::vector<SegmentAddress>& of_ranks = known().addresses[entry.endpoint];
+  if (of_ranks.empty()) of_ranks.resize(job().size());
+  of_ranks[rank] = address;
 }
 
 }  // namespace
@@ -345,13 +347,12 @@ void publish_segments(gex_TM_t tm, std::span<const gex_EP_t> endpoints) noexcept
   if (others != 0)
     gasnet_coll_gather_all(tm, rest.get(), mine.get() + 1, sizeof(PublishedSegment) * others,
                            kFlags);
-  const MutexLock lock(job().bootstrap_mu);
   for (Rank member = 0; member < tm->size; ++member) {
     const size_t count = std::min<size_t>(first[member].count, GASNET_MAXEPS);
     if (count == 0) continue;
     const Rank rank = tm->jobranks != nullptr ? tm->jobranks[member] : member;
-    learn_segments(rank, {&first[member], 1});
-    learn_segments(rank, {rest.get() + member * others, count - 1});
+    learn_segment(rank, first[member]);
+    for (size_t i = 0; i + 1 < count; ++i) learn_segment(rank, rest[member * others + i]);
   }
 }
 

@@ -38,7 +38,7 @@ Transfer get_of(void* dest, const void* source, size_t bytes, gex_Flags_t flags)
 // The rank in the job of a member of a team that the client has made, or of a pair, for the fast paths, which
 // know ranks of the job. GEX_RANK_INVALID: none; also for a pair of a client with GASNET_DEBUG, because
 // check_transfer() has to know the peer's endpoint.
-[[gnu::cold, gnu::noinline]] gex_Rank_t job_rank_of(gex_TM_t tm, gex_Rank_t rank) noexcept {
+[[gnu::noinline]] gex_Rank_t job_rank_of(gex_TM_t tm, gex_Rank_t rank) noexcept {
   Rank peer = 0;
   if (resolve(tm, rank, &peer) != Status::kOk) return GEX_RANK_INVALID;
   return checks_segments() && endpoints_of(tm).to != 0 ? GEX_RANK_INVALID : peer;
@@ -54,12 +54,24 @@ Transfer get_of(void* dest, const void* source, size_t bytes, gex_Flags_t flags)
   return true;
 }
 
+// Copies to and from memory of a rank of the job that is mapped here.
+[[gnu::noinline]] bool put_known(gex_Rank_t rank, void* dest, const void* source,
+                                 size_t bytes) noexcept {
+  return put_mapped(&hydrant_world, rank, dest, source, bytes) ||
+         put_to_created(rank, dest, source, bytes);
+}
+[[gnu::noinline]] bool get_known(gex_Rank_t rank, void* dest, const void* source,
+                                 size_t bytes) noexcept {
+  return get_mapped(&hydrant_world, rank, dest, source, bytes) ||
+         get_from_created(rank, dest, source, bytes);
+}
+
 // Paths for memory not known to be mapped. Separate functions, so that the callers above need no stack
 // frame.
 [[gnu::noinline]] int put_blocking(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
                                    size_t bytes, gex_Flags_t flags) noexcept {
   const InCall in_call("gex_RMA_PutBlocking");
-  if (use_job_rank(tm, rank) && put_mapped(tm, rank, dest, source, bytes)) return GASNET_OK;
+  if (use_job_rank(tm, rank) && put_known(rank, dest, source, bytes)) return GASNET_OK;
   if (put_by_cma(tm, rank, dest, source, bytes) || put_hit(tm, rank, dest, source, bytes))
     return GASNET_OK;
   const Transfer what = put_of(dest, source, bytes, flags);
@@ -69,7 +81,7 @@ Transfer get_of(void* dest, const void* source, size_t bytes, gex_Flags_t flags)
                                      size_t bytes, gex_Event_t* lc_opt,
                                      gex_Flags_t flags) noexcept {
   const InCall in_call("gex_RMA_PutNB");
-  if (use_job_rank(tm, rank) && put_mapped(tm, rank, dest, source, bytes)) {
+  if (use_job_rank(tm, rank) && put_known(rank, dest, source, bytes)) {
     if (is_event(lc_opt)) *lc_opt = GEX_EVENT_INVALID;
     return GEX_EVENT_INVALID;
   }
@@ -84,7 +96,7 @@ Transfer get_of(void* dest, const void* source, size_t bytes, gex_Flags_t flags)
 [[gnu::noinline]] int put_nbi(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
                               size_t bytes, gex_Event_t* lc_opt, gex_Flags_t flags) noexcept {
   const InCall in_call("gex_RMA_PutNBI");
-  if (use_job_rank(tm, rank) && put_mapped(tm, rank, dest, source, bytes)) {
+  if (use_job_rank(tm, rank) && put_known(rank, dest, source, bytes)) {
     if (is_event(lc_opt)) *lc_opt = GEX_EVENT_INVALID;
     return GASNET_OK;
   }
@@ -99,7 +111,7 @@ Transfer get_of(void* dest, const void* source, size_t bytes, gex_Flags_t flags)
 [[gnu::noinline]] int get_blocking(gex_TM_t tm, void* dest, gex_Rank_t rank, const void* source,
                                    size_t bytes, gex_Flags_t flags) noexcept {
   const InCall in_call("gex_RMA_GetBlocking");
-  if (use_job_rank(tm, rank) && get_mapped(tm, rank, dest, source, bytes)) return GASNET_OK;
+  if (use_job_rank(tm, rank) && get_known(rank, dest, source, bytes)) return GASNET_OK;
   if (get_by_cma(tm, rank, dest, source, bytes) || get_hit(tm, rank, dest, source, bytes))
     return GASNET_OK;
   const Transfer what = get_of(dest, source, bytes, flags);
@@ -108,7 +120,7 @@ Transfer get_of(void* dest, const void* source, size_t bytes, gex_Flags_t flags)
 [[gnu::noinline]] gex_Event_t get_nb(gex_TM_t tm, void* dest, gex_Rank_t rank, const void* source,
                                      size_t bytes, gex_Flags_t flags) noexcept {
   const InCall in_call("gex_RMA_GetNB");
-  if (use_job_rank(tm, rank) && get_mapped(tm, rank, dest, source, bytes)) return GEX_EVENT_INVALID;
+  if (use_job_rank(tm, rank) && get_known(rank, dest, source, bytes)) return GEX_EVENT_INVALID;
   if (get_by_cma(tm, rank, dest, source, bytes)) return GEX_EVENT_INVALID;
   const Transfer what = get_of(dest, source, bytes, flags);
   return start_with_event(tm, rank, what, "gex_RMA_GetNB");
@@ -116,7 +128,7 @@ Transfer get_of(void* dest, const void* source, size_t bytes, gex_Flags_t flags)
 [[gnu::noinline]] int get_nbi(gex_TM_t tm, void* dest, gex_Rank_t rank, const void* source,
                               size_t bytes, gex_Flags_t flags) noexcept {
   const InCall in_call("gex_RMA_GetNBI");
-  if (use_job_rank(tm, rank) && get_mapped(tm, rank, dest, source, bytes)) return GASNET_OK;
+  if (use_job_rank(tm, rank) && get_known(rank, dest, source, bytes)) return GASNET_OK;
   if (get_by_cma(tm, rank, dest, source, bytes)) return GASNET_OK;
   const Transfer what = get_of(dest, source, bytes, flags);
   return start_implicit(tm, rank, what, "gex_RMA_GetNBI");

@@ -102,6 +102,17 @@ bool may_use_kernel(gex_TM_t tm, gex_Rank_t rank, uintptr_t remote, const void* 
          !are_mappings_enabled(false);
 }
 
+// The address here of memory of a rank of the node that is mapped, beyond its attached segment; null: take
+// another path.
+std::byte* created_here(gex_Rank_t rank, const void* remote, const void* local,
+                        size_t bytes) noexcept {
+  if (rank >= hydrant_my_peers.count || rank == job().rank() || handler_depth != 0 || bytes == 0 ||
+      local == nullptr || !paths(rank).mapped || is_device_memory(local))
+    return nullptr;
+  return static_cast<std::byte*>(
+      job().transport->mapped(rank, reinterpret_cast<uintptr_t>(remote), bytes));
+}
+
 bool faults_return_by_knob(bool otherwise) noexcept {
   const std::string_view chosen = knob_choice(JobKnob::kOnFault);
   return chosen == "return" || (chosen == "auto" && otherwise);
@@ -154,6 +165,22 @@ bool get_by_cma(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
   RmaThread& thread = *RmaThread::mine();
   thread.count(Direction::kGet, rank, Path::kCma, bytes);
   note_unmapped(thread, rank, remote, bytes);
+  return true;
+}
+
+bool put_to_created(gex_Rank_t rank, void* dest, const void* source, size_t bytes) noexcept {
+  std::byte* here = created_here(rank, dest, source, bytes);
+  if (here == nullptr) return false;
+  copy_bytes(here, static_cast<const std::byte*>(source), bytes);
+  RmaThread::mine()->count(Direction::kPut, rank, Path::kMapped, bytes);
+  return true;
+}
+
+bool get_from_created(gex_Rank_t rank, void* dest, const void* source, size_t bytes) noexcept {
+  const std::byte* here = created_here(rank, source, dest, bytes);
+  if (here == nullptr) return false;
+  copy_bytes(static_cast<std::byte*>(dest), here, bytes);
+  RmaThread::mine()->count(Direction::kGet, rank, Path::kMapped, bytes);
   return true;
 }
 
@@ -242,6 +269,8 @@ Status start_rma() noexcept {
   start_firehose();
   if (is_firehose_enabled()) {
     job().put_long = put_long_payload;
+    job().segment_memory_begins = vouch_segment;
+    job().segment_memory_ends = forget_segment;
     if (knob_number(JobKnob::kAmLongPrealloc) != 0) (void)bounce_buffer_bytes();
   }
   choose_paths();

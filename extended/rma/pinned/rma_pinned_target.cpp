@@ -1,6 +1,9 @@
 // Executes the target's part of a move: puts and gets whose data travels with it, and the pin of a small
 // segment as a whole. The remote pins call it as their `remote` function.
+#include "am/job/exit.hpp"
 #include "am/job/job.hpp"
+#include "am/progress/thread_state.hpp"
+#include "am/progress/waiting.hpp"
 #include "extended/binding/firehose_binding.hpp"
 #include "extended/binding/own_memory.hpp"
 #include "extended/rma/pinned/rma_pinned.hpp"
@@ -75,6 +78,9 @@ size_t serve_move(void*, uint32_t from, const hydrant_region_t* pinned, hydrant_
 
 namespace {
 
+// The segment that vouch_own_segment() has vouched for.
+constinit std::atomic<const hydrant_segment*> noted{nullptr};
+
 // Pins a segment up to GASNET_M bytes as a whole, so that a request for part of it gets a firehose on
 // all of it.
 void pin_small_segment(const hydrant_segment& segment) noexcept {
@@ -87,8 +93,22 @@ void pin_small_segment(const hydrant_segment& segment) noexcept {
 
 }  // namespace
 
+void vouch_segment(void* addr, size_t bytes) noexcept {
+  (void)hydrant_vouch(firehose().domain, addr, bytes);
+}
+
+void forget_segment(void* addr, size_t bytes) noexcept {
+  // Another segment may use the same structure.
+  noted.store(nullptr, std::memory_order_relaxed);
+  int code = hydrant_unvouch(firehose().domain, addr, bytes);
+  Backoff backoff;
+  while (code == GASNET_ERR_NOT_READY && handler_depth == 0 && !has_exit_grace_expired()) {
+    backoff.polled(poll_all());
+    code = hydrant_invalidate(firehose().domain, addr, bytes);
+  }
+}
+
 void vouch_own_segment() noexcept {
-  static std::atomic<const hydrant_segment*> noted{nullptr};
   const hydrant_segment* segment = job().endpoint.segment;
   if (segment == noted.load(std::memory_order_relaxed)) return;
   noted.store(segment, std::memory_order_relaxed);

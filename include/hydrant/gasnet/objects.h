@@ -152,8 +152,9 @@ int gex_EP_BindSegment(gex_EP_t ep, gex_Segment_t segment, gex_Flags_t flags);
  * which may be none, and may use them by any team and pair. Endpoints without a segment are skipped; a
  * later call replaces what an earlier one published.
  * Errors: GASNET_ERR_BAD_ARG: a pair, an unknown endpoint or one that is listed twice, flags. Such a
- * member publishes nothing, and the others go on. Cost: a gather to all of 24 bytes per member, and
- * another one where any member publishes several segments. */
+ * member publishes nothing, and the others go on. Cost: a gather to all of 104 bytes per member, and
+ * another one where any member publishes several segments; some microseconds for each segment that the
+ * members of the node map, 30 us for the first of its memory. */
 int gex_EP_PublishBoundSegment(gex_TM_t tm, gex_EP_t* eps, size_t num_eps, gex_Flags_t flags);
 /* Queries the bound segment of (tm, rank): its address in the owner, its address here (null if not
  * mapped), and its size (0 if this process knows of no segment). Each output may be null. `tm` may be a

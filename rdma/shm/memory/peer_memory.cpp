@@ -51,18 +51,22 @@ Status PeerMemory::add(uint32_t rank, uintptr_t address, size_t bytes, void* loc
   auto* segment =
       new (std::nothrow) Segment{address, bytes, static_cast<std::byte*>(local), nullptr};
   if (segment == nullptr) return fail(Status::kResource, "no memory for the entry of a segment");
-  auto& head = peers_[rank].segments;
-  segment->next = head.load(std::memory_order_relaxed);
-  // Pairs with the acquire in mapped().
-  while (!head.compare_exchange_weak(segment->next, segment, std::memory_order_release,
-                                     std::memory_order_relaxed)) {
-  }
+  // The releases pair with the acquires in mapped().
+  Segment* first = nullptr;
+  if (peers_[rank].segments.compare_exchange_strong(first, segment, std::memory_order_release,
+                                                    std::memory_order_acquire))
+    return Status::kOk;
+  Segment* second = first->next.load(std::memory_order_relaxed);
+  do {
+    segment->next.store(second, std::memory_order_relaxed);
+  } while (!first->next.compare_exchange_weak(second, segment, std::memory_order_release,
+                                              std::memory_order_relaxed));
   return Status::kOk;
 }
 
 void* PeerMemory::mapped(uint32_t rank, uintptr_t address, size_t bytes) const noexcept {
   const Segment* segment = peers_[rank].segments.load(std::memory_order_acquire);
-  for (; segment != nullptr; segment = segment->next) {
+  for (; segment != nullptr; segment = segment->next.load(std::memory_order_acquire)) {
     const size_t offset = address - segment->address;
     if (offset <= segment->bytes && bytes <= segment->bytes - offset)
       return segment->local + offset;

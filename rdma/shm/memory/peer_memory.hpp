@@ -43,11 +43,12 @@ class PeerMemory {
     uintptr_t address;
     size_t bytes;
     std::byte* local;
-    Segment* next;
+    std::atomic<Segment*> next;
   };
   struct Peer {
-    std::atomic<Segment*> segments{nullptr};  // grows at its head; never shrinks
-    std::atomic<bool> forbidden[2] = {};      // by CopyDirection
+    // Grows behind the first, which is the attached segment and meant most often; never shrinks.
+    std::atomic<Segment*> segments{nullptr};
+    std::atomic<bool> forbidden[2] = {};  // by CopyDirection
   };
 
   bool copy_if_mapped(uint32_t rank, CopyDirection direction,

@@ -3,6 +3,8 @@
 // that begins with "WRONG". Arguments: the scenario, and what addresses of library memory of the node's
 // ranks are: "mapped", "unmapped" or "any".
 #include <gasnetex.h>
+#include <hydrant/alloc.h>
+#include <hydrant/rma.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -22,6 +24,7 @@ gex_EP_t primordial;
 gex_Rank_t me;
 gex_Rank_t job_size;
 std::string expected_local;
+bool is_arena = false;
 
 void check(bool holds, const char* what, long detail = 0) {
   if (holds) return;
@@ -53,7 +56,9 @@ struct Place {
 
 gex_EP_t endpoints[kEndpoints];
 gex_Segment_t segments[kEndpoints];
-std::vector<char> client_memory;
+// The client's memory of endpoint 2: private, or with "arena" shared memory of libhydrant_alloc.
+char* client_memory = nullptr;
+size_t client_bytes() { return size_t{90001} + me; }
 // The segments of each rank and endpoint, as their owners say.
 std::vector<Place> places;
 
@@ -82,10 +87,16 @@ void make_segment(gex_EP_Index_t index) {
           "gex_Segment_Create");
     check(gex_Segment_QuerySize(segments[index]) >= bytes, "the size of a segment");
   } else {
-    client_memory.assign(size_t{90001} + me, 0);
+    if (client_memory != nullptr && is_arena) hydrant_free(client_memory);
+    if (client_memory != nullptr && !is_arena) std::free(client_memory);
+    void* memory =
+        is_arena ? hydrant_alloc_shared(64, client_bytes()) : std::malloc(client_bytes());
+    check(memory != nullptr, "memory of the client");
+    client_memory = static_cast<char*>(memory);
+    std::memset(client_memory, 0, client_bytes());
     // Neither address nor size is aligned.
-    check(gex_Segment_Create(&segments[index], client, client_memory.data() + 1,
-                             client_memory.size() - 1, GEX_MK_HOST, 0) == GASNET_OK,
+    check(gex_Segment_Create(&segments[index], client, client_memory + 1, client_bytes() - 1,
+                             GEX_MK_HOST, 0) == GASNET_OK,
           "gex_Segment_Create of memory of the client");
   }
   check(gex_EP_BindSegment(endpoints[index], segments[index], 0) == GASNET_OK,
@@ -149,9 +160,10 @@ void check_queries() {
       } else if (!is_near(rank)) {
         check(here == nullptr, "an address of another node's memory", index);
       } else if (kMemoryOf[index] == kClient) {
-        check(here == nullptr, "an address of private memory", index);
+        check((here != nullptr) == is_arena, "an address of the client's memory", index);
       } else if (expected_local != "any" && index != 0) {
-        check((here != nullptr) == (expected_local == "mapped"), "a local address", index);
+        check((here != nullptr) == (expected_local == "mapped" || is_arena), "a local address",
+              index);
       }
     }
   }
@@ -269,6 +281,30 @@ void copy_long(uint32_t round) {
             "a store to a segment", to);
     barrier();
   }
+}
+
+// Puts and gets of mapped segments are copies, by any pair.
+void check_mapped_path() {
+#ifndef GASNET_DEBUG
+  const gex_Rank_t peer = (me + 1) % job_size;
+  if ((expected_local != "mapped" && !is_arena) || peer == me || !is_near(peer)) return;
+  for (gex_EP_Index_t to = 1; to < kEndpoints; ++to) {
+    if (!has_segment(to) || (kMemoryOf[to] == kClient && !is_arena)) continue;
+    char* there = reinterpret_cast<char*>(place_of(peer, to).addr) + slot_of(me, 0);
+    const gex_TM_t pair = gex_TM_Pair(endpoints[4], to);
+    hydrant_path_counts_t before = {};
+    hydrant_path_counts_t after = {};
+    unsigned char data[200] = {};
+    gex_RMA_GetBlocking(pair, data, peer, there, 8, 0);  // the first looks the rank up
+    (void)hydrant_query_path(peer, HYDRANT_PATH_MAPPED, &before);
+    gex_RMA_GetBlocking(pair, data, peer, there, sizeof data, 0);
+    gex_RMA_PutBlocking(pair, peer, there, data, sizeof data, 0);
+    gex_RMA_PutNBI(pair, peer, there, data, 8, GEX_EVENT_NOW, 0);
+    (void)hydrant_query_path(peer, HYDRANT_PATH_MAPPED, &after);
+    check(after.put_ops == before.put_ops + 2 && after.get_ops == before.get_ops + 1,
+          "the path of copies", to);
+  }
+#endif
 }
 
 // ---- messages ----
@@ -397,6 +433,8 @@ void use_all(uint32_t round) {
   barrier();
   check_own_memory(round);
   get_from_everywhere(round);
+  barrier();
+  check_mapped_path();
   barrier();
   copy_long(round);
   send_messages();
@@ -537,6 +575,7 @@ int main(int argc, char** argv) {
   job_size = gex_TM_QuerySize(world);
   const std::string what = argv[1];
   expected_local = argv[2];
+  is_arena = expected_local == "arena";
   endpoints[0] = primordial;
   for (gex_EP_Index_t index = 1; index < kEndpoints; ++index) {
     check(gex_EP_Create(&endpoints[index], client, GEX_EP_CAPABILITY_ALL, 0) == GASNET_OK,

@@ -33,7 +33,8 @@ class FakeTransport : public Transport {
   uint32_t cell_refusals = 0;  // and this many more take_cell() calls
   bool can_write = false;      // write() reaches the peer's memory
   Status write_fails = Status::kOk;
-  bool maps = false;  // mapped() returns the peer's own address
+  bool maps = false;       // mapped() returns the peer's own address
+  uint32_t abilities = 0;  // capabilities()
   std::set<Rank> disconnected;
   std::deque<SentMessage> arriving;  // messages that poll() will deliver
 
@@ -44,6 +45,7 @@ class FakeTransport : public Transport {
   uint32_t cells_out = 0;
   uint32_t cells_dropped = 0;
   size_t written_bytes = 0;
+  std::vector<void*> segments;  // local addresses of add_segment()
 
   const char* name() const noexcept override { return "fake"; }
   uint32_t inline_bytes() const noexcept override { return kInline; }
@@ -98,7 +100,11 @@ class FakeTransport : public Transport {
   }
 
   std::byte* shared_block(Rank) const noexcept override { return nullptr; }
-  Status add_segment(Rank, uintptr_t, size_t, void*) noexcept override { return Status::kOk; }
+  Status add_segment(Rank, uintptr_t, size_t, void* local) noexcept override {
+    segments.push_back(local);
+    return Status::kOk;
+  }
+  uint32_t capabilities() const noexcept override { return abilities; }
   void* mapped(Rank, uintptr_t addr, size_t) const noexcept override {
     return maps ? reinterpret_cast<void*>(addr) : nullptr;
   }
