@@ -200,7 +200,9 @@ Schedule reduce_all_halving(Member me, size_t unit, size_t count) noexcept {
   const Place received = schedule.take_scratch(bytes);
   Accumulator vector(schedule, kDest, bytes);
   if (fold(schedule, me, cube, vector, received, bytes)) {
-    vector.move_to_own();
+    if (cube.vertices() == 1) vector.move_to_own();
+    // In the first round nothing is in dest yet; behind it the kept part is.
+    Place whole = vector.place();
     const uint32_t vertex = cube.vertex_of(me.rank);
     constexpr uint32_t kMaxRounds = 32;
     Range kept[kMaxRounds + 1] = {{0, count}};
@@ -211,14 +213,19 @@ Schedule reduce_all_halving(Member me, size_t unit, size_t count) noexcept {
       const Range mine = kept[round.number].half(is_upper);
       const Range theirs = kept[round.number].half(!is_upper);
       const Rank peer = cube.member_at(vertex ^ round.bit);
-      const Place part = kDest.plus(mine.first * unit);
-      schedule.send(peer, round.number, kDest.plus(theirs.first * unit), theirs.count * unit);
+      const Place part = whole.plus(mine.first * unit);
+      const Place kept_part = kDest.plus(mine.first * unit);
+      schedule.send(peer, round.number, whole.plus(theirs.first * unit), theirs.count * unit);
       schedule.receive(peer, round.number, received, mine.count * unit);
-      // The upper vertex combines the members behind those of the lower one.
-      if (is_upper)
-        schedule.combine(received, part, part, mine.count * unit);
-      else
-        schedule.combine(part, received, part, mine.count * unit);
+      // The upper vertex combines the members behind those of the lower one. The right operand may be
+      // overwritten, so that it is not the source.
+      if (!is_upper) {
+        schedule.combine(part, received, kept_part, mine.count * unit);
+      } else {
+        schedule.copy(part, kept_part, mine.count * unit);
+        schedule.combine(received, kept_part, kept_part, mine.count * unit);
+      }
+      whole = kDest;
       kept[round.number + 1] = mine;
       given[round.number] = theirs;
       ++rounds;
