@@ -1,5 +1,5 @@
 // Replaces operator new(std::nothrow) of the whole program, for the scenario "starved" of teams_client.cpp.
-#include "failing_new.hpp"
+#include "tests/integration/teams/failing_new.hpp"
 
 #include <atomic>
 #include <cstdlib>

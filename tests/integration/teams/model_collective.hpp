@@ -4,14 +4,14 @@
 
 #include <hydrant/coll.h>
 
+#include "tests/integration/teams/model_team.hpp"
+
 #include <cstring>
 #include <functional>
 #include <memory>
 #include <memory_resource>
 #include <optional>
 #include <unistd.h>
-
-#include "model_team.hpp"
 
 // Composition of x -> multiplier * x + addend, which is not commutative.
 struct Affine {

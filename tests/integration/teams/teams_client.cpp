@@ -3,13 +3,13 @@
 // Arguments: the scenario, and the number of rounds.
 #include <hydrant/persistent.h>
 
+#include "tests/integration/teams/failing_new.hpp"
+#include "tests/integration/teams/model_collective.hpp"
+#include "tests/integration/teams/model_team.hpp"
+
 #include <csignal>
 #include <string>
 #include <thread>
-
-#include "failing_new.hpp"
-#include "model_collective.hpp"
-#include "model_team.hpp"
 
 namespace {
 
