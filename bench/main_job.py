@@ -39,7 +39,8 @@ PLANS = {
 
 # Programs that are jobs: (program, ranks, HYDRANT_PATH, further arguments)
 JOBS = [("am_bench", 2, None, []), ("am_bench", 4, None, []), ("barrier_bench", 2, None, []),
-        ("barrier_bench", 4, None, []), ("rma_bench", 2, None, []),
+        ("barrier_bench", 4, None, []), ("coll_bench", 2, None, []), ("coll_bench", 4, None, []),
+        ("rma_bench", 2, None, []),
         ("rma_bench", 2, "am", ["--rows", "blocking"])]
 JOB_REPETITIONS = {"quick": 3, "normal": 9, "full": 25}
 
@@ -76,7 +77,8 @@ class Job:
         self.raw = os.path.join(options.report, "raw")
         self.machine = Machine(options.build)
         self.rows = Rows()
-        self.jobs = {"am_bench": [], "barrier_bench": [], "rma_bench": [], "firehose_bench": []}
+        self.jobs = {"am_bench": [], "barrier_bench": [], "coll_bench": [], "rma_bench": [],
+                     "firehose_bench": []}
         self.instructions = None
         self.instruction_text = "not run at this size"
         self.failures = []
@@ -195,7 +197,8 @@ class Job:
         sections = [tables.hits(self.rows), tables.misses(self.rows), tables.stalls(self.rows),
                     tables.sweep(self.rows), coherence.memlock(self.rows), coherence.invalidation(self.rows),
                     tables.memory(self.rows), messages.messages(self.jobs["am_bench"]),
-                    messages.barriers(self.jobs["barrier_bench"]), exchange.exchange(self.jobs["rma_bench"]),
+                    messages.barriers(self.jobs["barrier_bench"]),
+                    messages.collectives(self.jobs["coll_bench"]), exchange.exchange(self.jobs["rma_bench"]),
                     remote.remote(self.jobs["firehose_bench"])]
         parts = [self._heading()] + [f"## {title}\n\n{text}" for title, text, _ in sections]
         parts.insert(2, f"## Instructions of a hit\n\n{self.instruction_text}\n\n"
@@ -207,7 +210,8 @@ class Job:
         facts = [fact for _, _, facts in sections for fact in facts]
         print("\n" + summary.wrap(self._heading()) + "\n")
         print(summary.summary(self.rows, self.instruction_text, facts) + "\n")
-        print(messages.short(self.jobs["am_bench"], self.jobs["barrier_bench"]) + "\n")
+        print(messages.short(self.jobs["am_bench"], self.jobs["barrier_bench"],
+                             self.jobs["coll_bench"]) + "\n")
         print(exchange.short(self.jobs["rma_bench"]) + "\n")
         print(remote.short(self.jobs["firehose_bench"]) + "\n")
         for failure in self.failures:

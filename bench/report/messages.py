@@ -59,20 +59,29 @@ def messages(tables_of_jobs):
     return "Active Messages between the ranks of a node", "\n\n".join(parts), facts
 
 
-def barriers(tables_of_jobs):
-    """(title, text, facts) of barrier_bench."""
+def _tables_beside_the_floor(tables_of_jobs):
     parts = []
     for table in tables_of_jobs:
         body = [[row["name"].replace("_", " "), f"{row['ns']:.0f}", f"{row['best_ns']:.0f}",
                  f"{row['worst_ns']:.0f}", f"{row['times_floor']:.2f}"] for row in table["rows"]]
         parts.append(f"{table['ranks']} ranks; the floor: {table['floor_round_trip_ns']:.0f} ns.\n\n" +
                      render(HEADER[:5], body))
-    return "Barriers between the ranks of a node", "\n\n".join(parts), []
+    return "\n\n".join(parts)
 
 
-def short(tables_of_messages, tables_of_barriers):
+def barriers(tables_of_jobs):
+    """(title, text, facts) of barrier_bench."""
+    return "Barriers between the ranks of a node", _tables_beside_the_floor(tables_of_jobs), []
+
+
+def collectives(tables_of_jobs):
+    """(title, text, facts) of coll_bench."""
+    return "Collectives between the ranks of a node", _tables_beside_the_floor(tables_of_jobs), []
+
+
+def short(tables_of_messages, tables_of_barriers, tables_of_collectives):
     """The section for the console."""
-    lines = ["Active Messages and barriers, ns (medians; x floor: a line passed back and forth)"]
+    lines = ["Active Messages, barriers and collectives, ns (medians; x floor: a line passed back and forth)"]
     body = []
     wanted = ("short_round_trip", "short_flood", "medium_256_round_trip", "medium_65536_flood")
     for table in tables_of_messages:
@@ -83,6 +92,12 @@ def short(tables_of_messages, tables_of_barriers):
         for row in table["rows"]:
             if row["name"] in ("unnamed", "named", "gex_nb"):
                 body.append([f"{table['ranks']} ranks", "barrier, " + row["name"], f"{row['ns']:.0f}",
+                             f"{row['best_ns']:.0f}", f"{row['worst_ns']:.0f}",
+                             f"{row['times_floor']:.2f}", "", ""])
+    for table in tables_of_collectives:
+        for row in table["rows"]:
+            if row["name"] in ("reduce_all_8", "reduce_all_4096", "reduce_all_1048576", "broadcast_8"):
+                body.append([f"{table['ranks']} ranks", row["name"].replace("_", " "), f"{row['ns']:.0f}",
                              f"{row['best_ns']:.0f}", f"{row['worst_ns']:.0f}",
                              f"{row['times_floor']:.2f}", "", ""])
     if not body:
