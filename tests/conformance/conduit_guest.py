@@ -11,6 +11,7 @@ import subprocess
 import types
 import uuid
 
+import outputs
 import run
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -43,7 +44,7 @@ def programs():
     yield from MORE
 
 
-PROGRAMS = list(programs())
+PROGRAMS = list(dict.fromkeys(programs()))
 ENVIRONMENT = {
     "GASNET_IBV_SPAWNER": "ssh", "GASNET_SSH_SERVERS": "guest0", "GASNET_MASTERIP": "127.0.0.1",
     "GASNET_HOST_DETECT": "hostname", "GASNET_SUPERNODE_MAXSIZE": "1",
@@ -62,8 +63,7 @@ class Start:
     """A run of a program; the attributes are those that run.py reads."""
 
     def __init__(self, binary, arguments, limits, lids):
-        self.program = types.SimpleNamespace(status=0, may_complain=False,
-                                             environment={**LIMITS[limits], "LD_PRELOAD": str(lids)})
+        self.program = types.SimpleNamespace(environment={**LIMITS[limits], "LD_PRELOAD": str(lids)})
         self.words = [str(binary), "-GASNET-SPAWN-master", str(RANKS), "--", *arguments]
 
     def command(self, args):
@@ -72,7 +72,9 @@ class Start:
     def judge(self, status, text):
         # The guest's timeout ends a program by a signal, which GASNet's spawner forwards and prints.
         is_late = status == 128 + 15 or (status != 0 and "SIGTERM" in text)
-        return run.Start.judge(self, run.TIMED_OUT if is_late else status, text)
+        if is_late or status:
+            return run.exit_problem(0, run.TIMED_OUT if is_late else status)
+        return "ERROR" if outputs.COMPLAINT.search(text) else ""
 
 
 def build_lids(folder):

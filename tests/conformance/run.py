@@ -2,9 +2,10 @@
 """Compiles GASNet's own test programs, unmodified, against include/ and runs them.
 
 The suite is not part of this project: give the folder that GASNet 2025.8.0 was unpacked into. A program
-passes when it compiles, ends with exit status 0 (testexit: with the status that it tests), and prints no
-line with ERROR or "fatal signal". The table goes to standard output, as in docs/conformance.md: the rank
-counts that passed, and how the others failed; the output of failed programs goes to --logs. Programs run with
+passes when it compiles, ends with exit status 0 (testexit: with the status that it tests), prints no line
+with ERROR, FAIL or "fatal signal", leaves no section out unless outputs.py accepts that, and prints its end.
+The table goes to standard output, as in docs/conformance.md: the rank counts that passed, and how the others
+failed; the output of failed programs goes to --logs. --resume continues an interrupted run. Programs run with
 the environment of this one: HYDRANT_PATH=am run.py ... With --guest they run in a virtual machine that has a
 verbs device (tests/verbs/run), with the environment's variables HYDRANT_*, FIREHOSE_* and GASNET_*.
 """
@@ -24,12 +25,17 @@ import threading
 import uuid
 from typing import NamedTuple
 
+import outputs
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 ALL_MODES = ("SEQ", "PARSYNC", "PAR")
 TOOLS_MODES = ("THREAD_SINGLE", "THREAD_SAFE")  # of gasnet_tools.h alone: no job, no launcher
 ALL_RANKS = (1, 2, 3, 4)
+TEAM_RANKS = (1, 2, 3, 4, 5, 9)  # odd numbers, and one above a power of two, make trees and pairs uneven
 PAIRS = (2, 4)  # with an odd number of ranks the program says that it has nothing to do
+ONE_OR_PAIRS = (1, 2, 4)
+NO_NEIGHBOURS = {"GASNET_SUPERNODE_MAXSIZE": "1"}
 
 
 class Program(NamedTuple):
@@ -41,6 +47,10 @@ class Program(NamedTuple):
     may_complain: bool = False  # it tests failures: lines with ERROR are expected
     may_be_cxx: bool = True  # False: as C++ it lacks more than casts
     environment: dict = {}
+
+    def name(self):
+        variables = [f"{name}={shlex.quote(value)}" for name, value in self.environment.items()]
+        return " ".join([*variables, self.source, *self.arguments])
 
 
 def exit_tests():
@@ -58,6 +68,28 @@ def exit_tests():
                           may_complain=True)
 
 
+# Teams, collectives, and what their data go through.
+TEAM_PROGRAMS = [
+    Program("testsplit.c"),
+    Program("testteam.c", ("100",)),
+    Program("testteambcast.c"),
+    Program("testteambarrier.c", ("100",), modes=("SEQ", "PARSYNC")),
+    Program("testteambarrier.c", ("100", "2"), modes=("PAR",)),
+    Program("testacc.c", ("1000",)),
+    Program("testtoken.c"),
+    Program("testtoken.c", environment=NO_NEIGHBOURS),
+    Program("testcoll.c", ("100",)),
+    Program("testcoll.c", ("-p", "2", "100"), modes=("PAR",)),
+    Program("testcollperf.c"),
+    Program("testcollperf.c", ("-src-out", "-dst-out", "-szfactor", "4", "16384", "2", "2", "0")),
+    Program("testsegment.c"),
+    Program("testsegment.c", environment=NO_NEIGHBOURS),
+    Program("testreduce.c"),
+    Program("testreduce.c", ("0", "1")),
+    Program("testreduce.c", ("100", "512")),
+    Program("testreduce.c", ("50", "1024"), environment={"GASNET_COLL_SCRATCH_SIZE": "2K"}),
+    Program("testreduce.c", ("-p", "2", "100", "64"), modes=("PAR",)),
+]
 # The arguments are those of the suite's own harness; small counts where the harness leaves them open.
 PROGRAMS = [
     Program("testtools.c", ("100",), (1,), TOOLS_MODES),
@@ -68,28 +100,29 @@ PROGRAMS = [
     Program("testbarrier.c", ("1000",)),
     Program("testbarrierconf.c"),
     Program("testbarrierconf.c", ("-t",), (2, 3), ("PAR",)),
-    Program("testcore1.c", ("1000",)),
+    Program("testcore1.c", ("1000",), PAIRS),
     Program("testcore2.c", ("10",)),
     Program("testcore3.c"),
     Program("testcore4.c", ("3",)),
     Program("testcore5.c", ("3",)),
-    Program("testam.c", ("1000", "4096"), (1, 2, 4), may_be_cxx=False),
+    Program("testam.c", ("1000", "4096"), ONE_OR_PAIRS, may_be_cxx=False),
     Program("testhsl.c", ("0",)),
     Program("testlockcontend.c", ("4", "1000"), (1, 2), ("PAR",)),
     Program("testalltoall.c", ("100",)),
-    Program("testsmall.c", ("100",), PAIRS),
-    Program("testsmall.c", ("-out", "100"), PAIRS),
-    Program("testlarge.c", ("20", "2097152"), PAIRS),
-    Program("testlarge.c", ("-out", "20", "2097152"), PAIRS),
-    Program("testval.c", ("100",), PAIRS),
+    Program("testsmall.c", ("100",), ONE_OR_PAIRS),
+    Program("testsmall.c", ("-out", "100"), ONE_OR_PAIRS),
+    Program("testlarge.c", ("20", "2097152"), ONE_OR_PAIRS),
+    Program("testlarge.c", ("-out", "20", "2097152"), ONE_OR_PAIRS),
+    Program("testval.c", ("100",), ONE_OR_PAIRS),
     Program("testalign.c", ("100",), PAIRS),
     Program("testalign.c", ("-out", "100"), PAIRS),
     Program("testrand.c", ("1024",), PAIRS),
     Program("testlogGP.c", ("100", "0", "8", "65536"), PAIRS),
-    Program("testqueue.c", ("1", "256", "262144"), PAIRS),
-    Program("testqueue.c", ("-out", "1", "256", "262144"), PAIRS),
-    Program("testnbr.c", ("20",)),
-    Program("testimm.c", ("200",)),
+    Program("testqueue.c", ("1", "256", "262144"), ONE_OR_PAIRS),
+    Program("testqueue.c", ("-out", "1", "256", "262144"), ONE_OR_PAIRS),
+    Program("testnbr.c", ("20",), (1, 2, 4)),
+    Program("testimm.c", ("200",), (2, 3, 4)),
+    Program("testimm.c", ("-p", "-g", "200"), (2, 3, 4)),  # which the one above omits on one node
     Program("testreadonly.c"),
     Program("testbarrierlate.c", ("100",)),
     Program("testprogthr.c"),
@@ -97,29 +130,19 @@ PROGRAMS = [
     Program("testcontend.c", ("2", "50"), PAIRS, ("PAR",)),
     Program("testmisc.c", ("1000",)),
     Program("testslice.c", ("1024000", "10", "10")),
+    Program("testslice.c", ("-c", "-f", "1024000", "10", "10"), (2, 3, 4)),
     Program("testgasnet.c"),
     Program("testcxx.cc"),
     Program("testlegacy.c"),
     Program("testlegacycxx.cc"),
-    Program("testsplit.c"),
-    Program("testteam.c", ("100",)),
-    Program("testteambcast.c"),
-    Program("testteambarrier.c", ("100",), modes=("SEQ", "PARSYNC")),
-    Program("testteambarrier.c", ("100", "2"), modes=("PAR",)),
-    Program("testreduce.c"),
-    Program("testreduce.c", ("100", "512")),
-    Program("testacc.c", ("1000",)),
-    Program("testtoken.c"),
-    Program("testcoll.c", ("100",)),
-    Program("testcollperf.c"),
-    Program("testsegment.c"),
+    *(program._replace(ranks=TEAM_RANKS) for program in TEAM_PROGRAMS),
+    Program("testreduce.c", (), (9,), environment={"GASNET_COLL_P2P_EAGER_SCALE": "4"}),
     *exit_tests(),
 ]
 # These programs wait in a loop that is in a source file of its own.
 NEED_DELAY = ("testlogGP.c", "testbarrierlate.c")
 LOCKS = collections.defaultdict(threading.Lock)  # by binary: several rows may need one
 TIMED_OUT = 124
-BAD_LINE = re.compile(r"ERROR|fatal signal", re.IGNORECASE)
 
 
 def compile_command(args, source, mode, debug, out):
@@ -160,9 +183,21 @@ class Start(NamedTuple):
 
     def judge(self, status, text):
         """Returns how the program failed, or "" if it passed."""
-        if status != self.program.status:
-            return "hangs" if status == TIMED_OUT else f"exit {status}"
-        return "ERROR" if BAD_LINE.search(text) and not self.program.may_complain else ""
+        program = self.program
+        if status != program.status or program.may_complain:
+            return (exit_problem(program.status, status) or
+                    outputs.incomplete(program.source, self.ranks, text))
+        return outputs.problem(program.source, self.ranks, text, program.environment)
+
+    def key(self, args):
+        """Returns what tells this start from others in the file of --resume."""
+        return f"{pathlib.Path(self.binary).name} -n {self.ranks} {self.program.name()} {args.variant}"
+
+
+def exit_problem(expected, status):
+    if status == expected:
+        return ""
+    return "hangs" if status == TIMED_OUT else f"exit {status}"
 
 
 def run_here(args, start):
@@ -193,24 +228,48 @@ def results_in_guest(text, mark, count):
     return found + [(TIMED_OUT, parts[-1])] * (count - len(found))
 
 
+def settings():
+    """Returns the variables of this environment that the programs or the library read."""
+    return {name: value for name, value in sorted(os.environ.items())
+            if name.startswith(("HYDRANT_", "GASNET_", "FIREHOSE_"))}
+
+
 def run_in_guest(args, starts):
     """Returns the results of run_here() for all starts, which run in one guest."""
     mark = uuid.uuid4().hex
     script = pathlib.Path(f"{args.work}/{mark}.sh")
     script.write_text(guest_script(args, starts, mark))
-    passed_on = [f"{name}={value}" for name, value in os.environ.items()
-                 if name.startswith(("HYDRANT_", "GASNET_", "FIREHOSE_"))]
+    passed_on = [f"{name}={value}" for name, value in settings().items()]
     seconds = 60 + (args.timeout + 10) * len(starts)
     files = {script, f"{args.run}", *(start.binary for start in starts)}
     command = [f"{ROOT}/tests/verbs/run", "--seconds", str(int(seconds)),
                *(f"--file={path}" for path in files), *(f"--environment={text}" for text in passed_on),
                "--", "sh", f"{script}"]
     text = subprocess.run(command, capture_output=True, text=True, errors="replace").stdout
-    return results_in_guest(text, mark, len(starts))
+    return results_in_guest(text.replace("\r\n", "\n"), mark, len(starts))
 
 
 def run_all(args, starts):
-    return run_in_guest(args, starts) if args.guest and starts else [run_here(args, s) for s in starts]
+    """Returns how each start failed, "" if it passed, now or in a run that this one goes on with."""
+    remaining = [start for start in starts if start.key(args) not in args.passed]
+    if args.guest and remaining:
+        ended = run_in_guest(args, remaining)
+    else:
+        ended = (run_here(args, start) for start in remaining)
+    found = {start.key(args): finish(args, start, *end) for start, end in zip(remaining, ended)}
+    return [found.get(start.key(args), "") for start in starts]
+
+
+def finish(args, start, status, text):
+    """Judges a run; keeps the output of one that failed, and the name of one that passed."""
+    outcome = start.judge(status, text)
+    if outcome:
+        name = f"{pathlib.Path(start.binary).name}.{start.program.name()}.{start.ranks}"
+        log(args, name, f"{text}\n{outcome}\n")
+    elif args.resume:
+        with args.resume.open("a") as file:
+            file.write(f"{start.key(args)}\n")
+    return outcome
 
 
 def build(args, source, mode, debug):
@@ -239,25 +298,18 @@ def check(args, group, columns):
               for binary in binaries_of(args, program, columns) if binary
               for ranks in program.ranks if not args.ranks or ranks in args.ranks]
     results = list(zip(starts, run_all(args, starts)))
-    return [[cell(args, binary, [(start, end) for start, end in results
-                                 if start.program == program and start.binary == binary])
+    return [[cell(binary, [(start, outcome) for start, outcome in results
+                           if start.program == program and start.binary == binary])
              for binary in binaries_of(args, program, columns)] for program in group]
 
 
-def cell(args, binary, results):
+def cell(binary, results):
     if binary is None:
         return "does not compile", False
     if not results:
         return "–", True
-    passed, failed = [], []
-    for start, (status, text) in results:
-        outcome = start.judge(status, text)
-        if not outcome:
-            passed.append(str(start.ranks))
-            continue
-        failed.append(f"**{start.ranks}: {outcome}**")
-        log(args, f"{pathlib.Path(binary).name}{''.join(start.program.arguments)}.{start.ranks}", text)
-    return " ".join([*passed, *failed]), not failed
+    failed = [f"**{start.ranks}: {outcome}**" for start, outcome in results if outcome]
+    return " ".join([*(str(start.ranks) for start, outcome in results if not outcome), *failed]), not failed
 
 
 def log(args, name, text):
@@ -275,10 +327,15 @@ def print_table(args, programs, modes):
         groups = [list(group) for _, group in itertools.groupby(programs, lambda p: p.source)]
         for group, rows in zip(groups, pool.map(lambda g: check(args, g, columns), groups)):
             for program, cells in zip(group, rows):
-                name = " ".join([program.source, *program.arguments])
-                print(f"| `{name}` | " + " | ".join(text for text, _ in cells) + " |", flush=True)
+                print(f"| `{program.name()}` | " + " | ".join(text for text, _ in cells) + " |", flush=True)
                 all_passed = all_passed and all(passed for _, passed in cells)
     return all_passed
+
+
+def variant(args):
+    """Returns the options and variables that make the runs of a program differ."""
+    return " ".join([*("--guest",) * args.guest, *("--cxx",) * args.cxx, *("--everything",) * args.everything,
+                     *args.run_options, *(f"{name}={value}" for name, value in settings().items())])
 
 
 def main():
@@ -292,6 +349,8 @@ def main():
     parser.add_argument("--guest", action="store_true", help="run them where there is a verbs device")
     parser.add_argument("--no-debug", action="store_true", help="without the columns of GASNET_DEBUG")
     parser.add_argument("--logs", type=pathlib.Path, default=pathlib.Path("conformance-logs"))
+    parser.add_argument("--resume", type=pathlib.Path, metavar="FILE",
+                        help="keep the names of runs that passed in FILE; do not repeat those that are there")
     parser.add_argument("--timeout", type=float, default=60, help="seconds for one run")
     parser.add_argument("--jobs", type=int, default=1, help="programs at a time")
     parser.add_argument("--cxx", action="store_true", help="compile the C programs as C++, with -fpermissive")
@@ -311,6 +370,8 @@ def main():
                 (p.may_be_cxx or not args.cxx)]
     if args.arguments:
         programs = [p._replace(arguments=tuple(args.arguments)) for p in programs]
+    args.variant = variant(args)
+    args.passed = set(args.resume.read_text().splitlines() if args.resume and args.resume.exists() else ())
     all_passed = True
     with tempfile.TemporaryDirectory() as folder:
         args.work = folder
