@@ -68,27 +68,32 @@ def exit_tests():
                           may_complain=True)
 
 
+def team_program(source, arguments=(), ranks=TEAM_RANKS, **more):
+    return Program(source, arguments, ranks, **more)
+
+
 # Teams, collectives, and what their data go through.
 TEAM_PROGRAMS = [
-    Program("testsplit.c"),
-    Program("testteam.c", ("100",)),
-    Program("testteambcast.c"),
-    Program("testteambarrier.c", ("100",), modes=("SEQ", "PARSYNC")),
-    Program("testteambarrier.c", ("100", "2"), modes=("PAR",)),
-    Program("testacc.c", ("1000",)),
-    Program("testtoken.c"),
-    Program("testtoken.c", environment=NO_NEIGHBOURS),
-    Program("testcoll.c", ("100",)),
-    Program("testcoll.c", ("-p", "2", "100"), modes=("PAR",)),
-    Program("testcollperf.c"),
-    Program("testcollperf.c", ("-src-out", "-dst-out", "-szfactor", "4", "16384", "2", "2", "0")),
-    Program("testsegment.c"),
-    Program("testsegment.c", environment=NO_NEIGHBOURS),
-    Program("testreduce.c"),
-    Program("testreduce.c", ("0", "1")),
-    Program("testreduce.c", ("100", "512")),
-    Program("testreduce.c", ("50", "1024"), environment={"GASNET_COLL_SCRATCH_SIZE": "2K"}),
-    Program("testreduce.c", ("-p", "2", "100", "64"), modes=("PAR",)),
+    team_program("testsplit.c"),
+    team_program("testteam.c", ("100",)),
+    team_program("testteambcast.c"),
+    team_program("testteambarrier.c", ("100",), modes=("SEQ", "PARSYNC")),
+    team_program("testteambarrier.c", ("100", "2"), modes=("PAR",)),
+    team_program("testacc.c", ("1000",)),
+    team_program("testtoken.c"),
+    team_program("testtoken.c", ranks=TEAM_RANKS[1:], environment=NO_NEIGHBOURS),
+    team_program("testcoll.c", ("100",)),
+    team_program("testcoll.c", ("-p", "2", "100"), modes=("PAR",)),
+    team_program("testcollperf.c"),
+    team_program("testcollperf.c", ("-src-out", "-dst-out", "-szfactor", "4", "16384", "2", "2", "0")),
+    team_program("testsegment.c"),
+    team_program("testsegment.c", ranks=TEAM_RANKS[1:], environment=NO_NEIGHBOURS),
+    team_program("testreduce.c"),
+    team_program("testreduce.c", ("0", "1")),
+    team_program("testreduce.c", ("100", "512")),
+    team_program("testreduce.c", ("50", "1024"), environment={"GASNET_COLL_SCRATCH_SIZE": "2K"}),
+    team_program("testreduce.c", ("-p", "2", "100", "64"), modes=("PAR",)),
+    team_program("testreduce.c", ranks=(9,), environment={"GASNET_COLL_P2P_EAGER_SCALE": "4"}),
 ]
 # The arguments are those of the suite's own harness; small counts where the harness leaves them open.
 PROGRAMS = [
@@ -135,8 +140,7 @@ PROGRAMS = [
     Program("testcxx.cc"),
     Program("testlegacy.c"),
     Program("testlegacycxx.cc"),
-    *(program._replace(ranks=TEAM_RANKS) for program in TEAM_PROGRAMS),
-    Program("testreduce.c", (), (9,), environment={"GASNET_COLL_P2P_EAGER_SCALE": "4"}),
+    *TEAM_PROGRAMS,
     *exit_tests(),
 ]
 # These programs wait in a loop that is in a source file of its own.
