@@ -18,6 +18,7 @@ import os
 import pathlib
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -72,8 +73,8 @@ def team_program(source, arguments=(), ranks=TEAM_RANKS, modes=ALL_MODES, **more
     return Program(source, arguments, ranks, modes, **more)
 
 
-# Teams, collectives, and what their data go through. -p adds threads that poll, never sleeping: with many ranks
-# they delay each other for minutes.
+# Teams, collectives, and what their data go through. -p adds threads that poll and never sleep: with many
+# ranks they delay each other for minutes.
 TEAM_PROGRAMS = [
     team_program("testsplit.c"),
     team_program("testteam.c", ("100",)),
@@ -375,6 +376,8 @@ def main():
                 (p.may_be_cxx or not args.cxx)]
     if args.arguments:
         programs = [p._replace(arguments=tuple(args.arguments)) for p in programs]
+    # A shell's background job ignores it, and so would testexit 4, which raises it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     args.variant = variant(args)
     args.passed = set(args.resume.read_text().splitlines() if args.resume and args.resume.exists() else ())
     all_passed = True
