@@ -23,13 +23,19 @@ def run_once(command, ranks, percent, seconds):
     """{(operation, bytes): ns}; without those that the program did not print."""
     environment = dict(os.environ, GASNET_PSHM_NODES=str(ranks), GASNET_QUIET="1")
     words = [word.replace("{n}", str(ranks)) for word in shlex.split(command)] + [str(percent)]
-    status, text = "ended after the time limit", ""
-    try:
-        done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=seconds,
-                              check=False)
-        status, text = done.returncode, done.stdout
-    except subprocess.TimeoutExpired as error:
-        text = (error.stdout or b"").decode()
+    with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True) as job:
+        try:
+            text, _ = job.communicate(timeout=seconds)
+            status = job.returncode
+        except subprocess.TimeoutExpired:
+            job.terminate()  # launchers then end their ranks, which would disturb the next programs
+            try:
+                text, _ = job.communicate(timeout=10)
+            except subprocess.TimeoutExpired:
+                job.kill()
+                text, _ = job.communicate()
+            status = "ended after the time limit"
     if status != 0:
         print(f"{status}: {' '.join(words)}", file=sys.stderr)
     found = {}
