@@ -41,13 +41,13 @@ class NodeTeam::Guard {
 
 namespace {
 
-// As for barriers of one round: with more members readers of a line delay each other.
-bool is_flat(Rank size) noexcept {
+bool is_crowded(Rank size) noexcept {
   // Read once: the C library opens a file for it.
   static const long processors = sysconf(_SC_NPROCESSORS_ONLN);
-  const bool is_crowded = processors > 0 && static_cast<long>(size) > processors;
-  return choose_barrier_radix(size, is_crowded) >= size;
+  return processors > 0 && static_cast<long>(size) > processors;
 }
+// As for barriers of one round: with more members readers of a line delay each other.
+bool is_flat(Rank size) noexcept { return choose_barrier_radix(size, is_crowded(size)) >= size; }
 
 // The memory of this rank that all ranks of the node have mapped since the segments were attached.
 bool is_shared(const void* memory, size_t bytes) noexcept {
@@ -268,7 +268,8 @@ NodeTeam::NodeTeam(const TeamMembers& members, uint32_t block, uint64_t base) no
     : members_(members),
       block_(block),
       threaded_(!job().single_threaded),
-      is_flat_(hydrant::is_flat(members.size)) {
+      is_flat_(hydrant::is_flat(members.size)),
+      is_crowded_(is_crowded(members.size)) {
   const Transport& transport = *job().transport;
   LineOperations::Config config = {.rank = members.rank,
                                    .members = FixedArray<TeamLines*>(members.size),
@@ -344,7 +345,12 @@ void NodeTeam::start_others() noexcept {
 }
 
 gex_Event_t NodeTeam::start(LineOperations::Call& call) noexcept {
-  if (call.is_vector()) call.is_shared = hydrant::is_shared(call, members_.rank);
+  if (call.is_vector()) {
+    // With a slot the root does not wait until all have read, for which it would give up its processor.
+    const bool prefers_slot = is_crowded_ && call.kind == LineOperations::Kind::kBroadcast &&
+                              call.bytes <= TeamLines::kSlotBytes;
+    call.is_shared = !prefers_slot && hydrant::is_shared(call, members_.rank);
+  }
   LineOperations::Pending* pending = nullptr;
   {
     const Guard guard(*this);

@@ -81,6 +81,7 @@ class NodeTeam {
   const uint32_t block_;
   const bool threaded_;
   const bool is_flat_;             // few enough members for lines of data
+  const bool is_crowded_;          // more members than processors
   std::atomic<bool> busy_{false};  // threaded_: lock of operations_
   std::unique_ptr<LineOperations> operations_;
   uint32_t pending_ = 0;             // under the lock
