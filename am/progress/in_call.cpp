@@ -95,8 +95,8 @@ void check_prepared(const char* call, CallKind kind) noexcept {
 void check_handler(const char* call) noexcept {
   if (handler_depth == 0 || job().ending.load(std::memory_order_relaxed)) return;
   fatal(
-      "%s in a handler, which may send one reply, and must neither poll, wait nor start other "
-      "operations: make the call later, outside handlers",
+      "%s in a handler, which may send one reply, or in the function of a reduction; neither may "
+      "poll, wait or start other operations: make the call later, outside",
       call);
 }
 

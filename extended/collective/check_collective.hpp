@@ -18,6 +18,9 @@ TeamMembers check_collective(gex_TM_t tm, const char* call) noexcept;
 // Ends the job unless `root` is a member.
 void check_root(const TeamMembers& team, Rank root, const char* call) noexcept;
 
+// Ends the job unless the parts of all members, `bytes` each, fit the address space.
+void check_parts(const TeamMembers& team, size_t bytes, const char* call) noexcept;
+
 // Ends the job: the calling thread is in a handler or in the function of a reduction.
 [[noreturn]] void refuse_in_handler(const char* what) noexcept;
 // Tests of a collective's event do its work, which cannot be nested.

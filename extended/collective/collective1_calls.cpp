@@ -53,6 +53,7 @@ gex_Event_t start(const Collective1& what) noexcept {
   const InCall in_call(what.call);
   const TeamMembers team = check_collective(what.team, what.call);
   check_root(team, what.root, what.call);
+  check_parts(team, what.bytes, what.call);
   check_sync(what.flags, what.call);
   const Member me = {team.rank, team.size};
   constexpr int kBefore = GASNET_COLL_IN_ALLSYNC;

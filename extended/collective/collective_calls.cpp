@@ -118,6 +118,7 @@ gex_Event_t move_parts(CollectiveKind kind, gex_TM_t tm, void* dest, const void*
                        const char* call) noexcept {
   const InCall in_call(call);
   const TeamMembers team = check_collective(tm, call);
+  check_parts(team, bytes, call);
   check_memory(source, bytes, "source", call);
   check_memory(dest, bytes, "dest", call);
   if (bytes == 0) return GEX_EVENT_INVALID;
@@ -136,6 +137,11 @@ TeamMembers check_collective(gex_TM_t tm, const char* call) noexcept {
 
 [[noreturn]] void refuse_in_handler(const char* what) noexcept {
   fatal("%s in a handler or in the function of a reduction: only outside of these", what);
+}
+
+void check_parts(const TeamMembers& team, size_t bytes, const char* call) noexcept {
+  if (bytes > SIZE_MAX / 2 / team.size)
+    fatal("%s: %u parts of %zu bytes do not fit the address space", call, team.size, bytes);
 }
 
 void check_root(const TeamMembers& team, Rank root, const char* call) noexcept {
@@ -169,6 +175,7 @@ gex_Event_t gex_Coll_BroadcastNB(gex_TM_t tm, gex_Rank_t root, void* dest, const
   const InCall in_call(kCall);
   const TeamMembers team = check_collective(tm, kCall);
   check_root(team, root, kCall);
+  check_parts(team, bytes, kCall);
   check_memory(dest, bytes, "dst", kCall);
   if (root == team.rank) check_memory(source, bytes, "src", kCall);
   if (bytes == 0) return GEX_EVENT_INVALID;

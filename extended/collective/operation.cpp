@@ -29,11 +29,19 @@ size_t get_bytes() noexcept {
   return buffer != 0 ? std::min(most, buffer) : most;
 }
 
+// By CollectiveKind: the calls that are one operation.
 constexpr const char* kNames[] = {
-    "unknown call",           "gex_Coll_BarrierNB",     "gex_Coll_BroadcastNB",
-    "gex_Coll_ReduceToOneNB", "gex_Coll_ReduceToAllNB", "gasnet_coll_gather_all",
-    "gasnet_coll_gather",     "gasnet_coll_scatter",    "gasnet_coll_exchange",
-    "gex_TM_Split",           "gex_TM_Create"};
+    "unknown call",
+    "gex_Coll_BarrierNB",
+    "gex_Coll_BroadcastNB (or gasnet_coll_broadcast)",
+    "gex_Coll_ReduceToOneNB",
+    "gex_Coll_ReduceToAllNB",
+    "hydrant_gather_all_nb (or gasnet_coll_gather_all, gex_EP_PublishBoundSegment)",
+    "gasnet_coll_gather",
+    "gasnet_coll_scatter",
+    "hydrant_exchange_nb (or gasnet_coll_exchange)",
+    "gex_TM_Split",
+    "gex_TM_Create"};
 
 }  // namespace
 

@@ -256,7 +256,9 @@ size_t gex_TM_Create(gex_TM_t* new_tms, size_t num_new_tms, gex_TM_t parent,
   const Rank* found = std::find(ranks.get(), ranks.get() + size, job().rank());
   const auto my_rank = static_cast<Rank>(found - ranks.get());
   const bool is_member = my_rank != size;
-  if (num_new_tms != (is_member ? 1u : 0u) || (is_member && new_tms == nullptr))
+  if (is_member && num_new_tms == 1 && new_tms == nullptr)
+    fatal("%s: new_tms is NULL, and args names an endpoint of this rank", kCall);
+  if (num_new_tms != (is_member ? 1u : 0u))
     fatal("%s: num_new_tms is %zu, and args names %u endpoints of this rank", kCall, num_new_tms,
           is_member ? 1u : 0u);
   if (!is_member) {
@@ -283,6 +285,11 @@ size_t gex_TM_Create(gex_TM_t* new_tms, size_t num_new_tms, gex_TM_t parent,
   const gex_Memvec_t scratch = scratch_of(parent, arguments, my_rank, kCall);
   Team* made =
       make_team(id, parent, my_rank, std::move(ranks), size, mine.offer, offers, scratch, kCall);
+  for (Rank rank = 0; rank < size; ++rank) {
+    if (made->find(made->members().jobrank(rank)) != rank)
+      fatal("%s: args names the endpoint of rank %u of the job a second time", kCall,
+            made->members().jobrank(rank));
+  }
   new_tms[0] = made;
   if ((flags & GEX_FLAG_TM_LOCAL_SCRATCH) != 0) gex_Coll_BarrierBlocking(made, 0);
   return 0;

@@ -188,8 +188,8 @@ constexpr std::array<KnobInfo, at(JobKnob::kEnd)> kRows = {{
      .unit = "seconds",
      .default_text = "10s",
      .effect =
-         "A barrier that is blocked this long logs which ranks are missing; a put or get logs "
-         "which rank it waits for. Both go on; 0 means never.",
+         "A barrier or collective that is blocked this long logs which ranks are missing; a put or "
+         "get logs which rank it waits for. All go on; 0 means never.",
      .max = 24 * kHourNs,
      .zero_is_never = true},
     {.index = at(JobKnob::kPath),

@@ -171,22 +171,23 @@ static inline gex_TM_t gex_TM_Pair(gex_EP_t local_ep, gex_EP_Index_t remote_ep_i
   return (gex_TM_t)(((uintptr_t)local_ep->index << 32) | ((uintptr_t)remote_ep_index << 8) | 1);
 }
 /* Collective over `parent`. Makes one team of all callers that pass the same `color` (0 or above) and a
- * place for the team; its ranks follow `key`, then the ranks in the parent. The library needs no scratch
- * memory: what the client grants, gex_TM_Destroy() gives back.
+ * place for the team; its ranks follow `key`, then the ranks in the parent. The library uses no scratch
+ * memory: what the client grants, gex_TM_Destroy() gives back. A caller that grants none passes
+ * GEX_FLAG_TM_NO_SCRATCH; scratch_size 0 without it is an error.
  * With GEX_FLAG_TM_SCRATCH_SIZE_RECOMMENDED it only returns a size to grant, 0 if new_tm_p is null.
  * Otherwise it returns 0. Errors: wrong arguments end the job with a text. Cost: one exchange of 16
  * bytes per member. Memory: 10 to 16 bytes per member and process. */
 size_t gex_TM_Split(gex_TM_t* new_tm_p, gex_TM_t parent, int color, int key, void* scratch_addr,
                     size_t scratch_size, gex_Flags_t flags);
 /* Collective over `parent`. Makes a team of the endpoints in args[], in that order; all of them pass the
- * same args[]. num_new_tms is the number of this process's endpoints among them: 0 or 1. A caller with
- * numargs 0 makes no team. Exactly one of GEX_FLAG_TM_SYMMETRIC_SCRATCH, _LOCAL_SCRATCH,
- * _GLOBAL_SCRATCH and _NO_SCRATCH is required. Errors and cost as gex_TM_Split(). */
+ * same args[], which names no endpoint twice. num_new_tms is the number of this process's endpoints among
+ * them: 0 or 1. A caller with numargs 0 makes no team. Exactly one of GEX_FLAG_TM_SYMMETRIC_SCRATCH,
+ * _LOCAL_SCRATCH, _GLOBAL_SCRATCH and _NO_SCRATCH is required. Errors and cost as gex_TM_Split(). */
 size_t gex_TM_Create(gex_TM_t* new_tms, size_t num_new_tms, gex_TM_t parent,
                      gex_EP_Location_t* args, size_t numargs, gex_Addr_t* scratch_addrs,
                      size_t scratch_size, gex_Flags_t flags);
-/* Collective over the team. Destroys it; its events have to be synced. Returns nonzero, and writes the
- * scratch memory that was granted to *scratch_p, if there is any. Does not wait for other members. */
+/* Collective over the team. Destroys it; its events have to be synced. If scratch memory was granted,
+ * writes it to *scratch_p and returns nonzero; else returns 0. Does not wait for other members. */
 int gex_TM_Destroy(gex_TM_t tm, gex_Memvec_t* scratch_p, gex_Flags_t flags);
 
 /* Translate in constant time, without communication; GEX_RANK_INVALID if there is no such rank. */

@@ -289,6 +289,12 @@ void run_wrong(const std::string& what) {
     if (me == 0) gex_TM_Create(&team, 1, world, two, 2, nullptr, 0, GEX_FLAG_TM_NO_SCRATCH);
     if (me != 0) gex_TM_Create(&team, 1, world, &location, 1, nullptr, 0, GEX_FLAG_TM_NO_SCRATCH);
   }
+  if (what == "duplicate") {
+    gex_EP_Location_t three[3] = {{0, 0}, {1, 0}, {0, 0}};
+    gex_TM_Create(&team, 1, world, three, 3, nullptr, 0, GEX_FLAG_TM_NO_SCRATCH);
+  }
+  if (what == "parts")
+    gex_Event_Wait(hydrant_exchange_nb(world, memory, byte, SIZE_MAX / job_size + 2));
   if (what == "world") gex_TM_Destroy(world, nullptr, 0);
   if (what == "twice") {
     gex_TM_Split(&team, world, 0, 0, nullptr, 0, GEX_FLAG_TM_NO_SCRATCH);

@@ -25,6 +25,8 @@ WRONG = {"root": "gex_Coll_BroadcastNB: the root rank 2 does not exist",
          "color": "gex_TM_Split: the color -1 is negative",
          "scratch": "gex_TM_Split: scratch_size is 0",
          "args": "passes other args",
+         "duplicate": "gex_TM_Create: args names the endpoint of rank 0 of the job a second time",
+         "parts": "hydrant_exchange_nb: 2 parts of",
          "world": "the primordial team cannot be destroyed",
          "twice": "is not a team, or was destroyed"}
 WRONG_IN_DEBUG = {"destroyed": "is not a team of this job, or was destroyed",
