@@ -22,10 +22,10 @@ gex_Event_t gex_Coll_BroadcastNB(gex_TM_t tm, gex_Rank_t root, void* dest, const
 typedef void (*gex_Coll_ReduceFn_t)(const void* arg1, void* arg2_and_out, size_t count,
                                     const void* cdata);
 
-/* Combine the members' vectors of `count` (at least 1) elements of `unit` bytes element by element, into `dest`
- * of rank `root`, or of all members. `type`: GEX_DT_*, GEX_DT_USER with an operation of the client. `op`:
- * GEX_OP_ADD, MULT, MIN, MAX; AND, OR, XOR of integers; GEX_OP_USER, and GEX_OP_USER_NC, which combines
- * in the order of ranks. `dest` may equal `source`: at the root, or on all members.
+/* Combine the members' vectors of `count` (at least 1) elements of `unit` bytes element by element, into
+ * `dest` of rank `root`, or of all members. `type`: GEX_DT_*, GEX_DT_USER with an operation of the client.
+ * `op`: GEX_OP_ADD, MULT, MIN, MAX; AND, OR, XOR of integers; GEX_OP_USER, and GEX_OP_USER_NC, which
+ * combines in the order of ranks. `dest` may equal `source`: at the root, or on all members.
  * The order of combination depends on the ranks alone: the same bits on all members and in each run.
  * Collective: all members make the same calls in the same order, with the same arguments but the
  * addresses, user_op and user_data. Never waits; any number of operations may be under way. The event

@@ -170,8 +170,6 @@ bool LineOperations::try_complete(const Call& call, uint64_t number) noexcept {
     if (member != me && !has_line(member, number, call.signature)) return false;
   }
   if (call.kind != Kind::kBarrier) reduce(call, number);
-  // The member that sees the last arrival wakes the others, even if they compute before they wait.
-  if (call.kind != Kind::kReduceToOne) wake_all();
   return true;
 }
 
@@ -262,7 +260,7 @@ bool LineOperations::advance_vector(Pending& pending) noexcept {
     }
     if (!work(pending, place)) return false;
     pending.stage = place == Place::kSlot ? Stage::kDone : Stage::kFinishing;
-    ++(place == Place::kSlot ? counts_.slots : counts_.mapped);
+    Counts::add(place == Place::kSlot ? counts_.slots : counts_.mapped);
     if (place == Place::kSlot) return true;
     write_line(pending.number + 1, nullptr, 0, call.signature);
     if (is_broadcast && call.root != config_.rank && config_.wake != nullptr)
@@ -287,9 +285,13 @@ LineOperations::Pending* LineOperations::take_not_shared() noexcept {
 // Operations may complete in any order; the published number is that below which all are complete.
 void LineOperations::note_done() noexcept {
   const uint64_t done = first_ != nullptr ? first_->number - 1 : last_;
-  if (done == done_) return;
-  done_ = done;
-  config_.members[config_.rank]->done.store(done, std::memory_order_release);
+  if (done != done_) {
+    done_ = done;
+    config_.members[config_.rank]->done.store(done, std::memory_order_release);
+  }
+  // For members that wait for a free line or slot; and the member that sees the last arrival wakes the
+  // others, even if they compute before they wait.
+  wake_all();
 }
 
 bool LineOperations::start(const Call& call, Pending** pending) noexcept {
@@ -297,7 +299,7 @@ bool LineOperations::start(const Call& call, Pending** pending) noexcept {
   const uint64_t number = last_ + 1;
   const bool is_vector = call.is_vector();
   const bool starts = first_ == nullptr && may_publish(call, number);  // operations start in order
-  counts_.lines += is_vector ? 0 : 1;
+  if (!is_vector) Counts::add(counts_.lines);
   if (starts && !is_vector) {
     publish(call, number);
     if (try_complete(call, number)) {
@@ -337,13 +339,14 @@ bool LineOperations::try_complete(Pending& pending) noexcept {
 }
 
 uint32_t LineOperations::advance() noexcept {
-  uint32_t completed = 0;
+  uint32_t progress = 0;
   bool all_before_published = true;
   Pending* before = nullptr;
   for (Pending* each = first_; each != nullptr;) {
     if (each->stage == Stage::kQueued)
       all_before_published = all_before_published && try_publish(*each);
     if (each->stage == Stage::kQueued || !try_complete(*each)) {
+      progress += each->stage == Stage::kWorking ? 1 : 0;
       before = each;
       each = each->next;
       continue;
@@ -354,22 +357,38 @@ uint32_t LineOperations::advance() noexcept {
     if (each->stage == Stage::kNotShared) each->next = std::exchange(not_shared_, each);
     note_done();
     each = next;
-    ++completed;
+    ++progress;
   }
-  return completed;
+  return progress;
+}
+
+// Considers the operations in the list up to the first that is not published.
+Rank LineOperations::missing_for_queued() const noexcept {
+  Rank awaited = config_.rank;
+  for (const Pending* each = first_; each != nullptr; each = each->next) {
+    if (each->stage == Stage::kQueued) {
+      // A line or slot is free when all members have completed an earlier operation.
+      const uint64_t slot = uses_slot(each->call) ? slot_numbers_[slot_] : 0;
+      const auto lags = [&](uint64_t done) {
+        return done + TeamLines::kLines < each->last_number() || done < slot;
+      };
+      for (Rank member = 0; member < config_.members.size(); ++member) {
+        if (member != config_.rank &&
+            lags(config_.members[member]->done.load(std::memory_order_acquire)))
+          return member;
+      }
+      return lags(done_) ? awaited : config_.rank;
+    }
+    const Rank missing = missing_member(*each);
+    if (missing == config_.rank) return config_.rank;
+    awaited = missing;
+  }
+  return awaited;
 }
 
 Rank LineOperations::missing_member(const Pending& pending) const noexcept {
   const auto size = static_cast<Rank>(config_.members.size());
-  if (pending.stage == Stage::kQueued) {
-    // A line or slot is free when all members have completed an earlier operation.
-    const uint64_t slot = uses_slot(pending.call) ? slot_numbers_[slot_] : 0;
-    for (Rank member = 0; member < size; ++member) {
-      const uint64_t done = config_.members[member]->done.load(std::memory_order_acquire);
-      if (done + TeamLines::kLines < pending.last_number() || done < slot) return member;
-    }
-    return config_.rank;
-  }
+  if (pending.stage == Stage::kQueued) return missing_for_queued();
   if (pending.stage == Stage::kWorking) return config_.rank;
   for (Rank member = 0; member < size; ++member) {
     if (awaits(pending, member) && !has_line(member, pending.awaited(), pending.call.signature))

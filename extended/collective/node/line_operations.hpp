@@ -21,6 +21,7 @@
 #include "extended/event/event.hpp"
 #include "rdma/transport.hpp"
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -91,7 +92,7 @@ class LineOperations {
   // Starts an operation. *pending is null if it is complete, else it is to be given to release(). False:
   // no memory.
   bool start(const Call& call, Pending** pending) noexcept;
-  // Advances all operations. Returns the number that are complete since.
+  // Advances all operations. Returns the number that are complete since, or have work left.
   uint32_t advance() noexcept;
   // True if advance() would complete or publish the operation.
   bool is_ready(const Pending& pending) noexcept;
@@ -104,11 +105,20 @@ class LineOperations {
   // The next operation that is kNotShared, and was not returned before; null: none.
   Pending* take_not_shared() noexcept;
 
-  // Operations of this member.
+  // Operations of this member. One thread at a time counts; any reads.
   struct Counts {
-    uint64_t lines = 0;   // data in lines
-    uint64_t mapped = 0;  // vectors in mapped memory
-    uint64_t slots = 0;   // vectors in slots
+    std::atomic<uint64_t> lines{0};   // data in lines
+    std::atomic<uint64_t> mapped{0};  // vectors in mapped memory
+    std::atomic<uint64_t> slots{0};   // vectors in slots
+
+    static void add(std::atomic<uint64_t>& count, uint64_t more = 1) noexcept {
+      count.store(count.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
+    }
+    void add(const Counts& other) noexcept {
+      add(lines, other.lines.load(std::memory_order_relaxed));
+      add(mapped, other.mapped.load(std::memory_order_relaxed));
+      add(slots, other.slots.load(std::memory_order_relaxed));
+    }
   };
   const Counts& counts() const noexcept { return counts_; }
   // The highest number in use, for the next team that takes the memory over.
@@ -156,6 +166,7 @@ class LineOperations {
     return config_.members[member]->lines[number % TeamLines::kLines].data;
   }
   void reduce(const Call& call, uint64_t number) noexcept;
+  Rank missing_for_queued() const noexcept;
   void note_done() noexcept;
   void wake_all() noexcept;
 

@@ -16,6 +16,7 @@
 #include <bit>
 #include <immintrin.h>
 #include <new>
+#include <sched.h>
 #include <unistd.h>
 #include <utility>
 
@@ -138,14 +139,22 @@ class NodeTeams {
     NodeTeam** link = &all_;
     while (*link != &team) link = &(*link)->next_of_all_;
     *link = team.next_of_all_;
-    add_counts(team, &ended_);
+    ended_.add(team.operations_->counts());
   }
-  LineOperations::Counts counts() noexcept HYDRANT_EXCLUDES(mu_) {
-    const MutexLock lock(mu_);
-    LineOperations::Counts counts = ended_;
-    for (NodeTeam* team = all_; team != nullptr; team = team->next_of_all_)
-      add_counts(*team, &counts);
-    return counts;
+  // A user function may end the job, in a thread that has the mutex.
+  bool add_counts(LineOperations::Counts* sum) noexcept {
+    constexpr int kTries = 1000;
+    for (int i = 0; i < kTries; ++i) {
+      if (mu_.try_lock()) {
+        sum->add(ended_);
+        for (const NodeTeam* team = all_; team != nullptr; team = team->next_of_all_)
+          sum->add(team->operations_->counts());
+        mu_.unlock();
+        return true;
+      }
+      sched_yield();
+    }
+    return false;
   }
   void remove(NodeTeam& team) noexcept HYDRANT_EXCLUDES(mu_) {
     const MutexLock lock(mu_);
@@ -164,13 +173,6 @@ class NodeTeams {
   }
 
  private:
-  static void add_counts(NodeTeam& team, LineOperations::Counts* sum) noexcept {
-    const NodeTeam::Guard guard(team);
-    const LineOperations::Counts& more = team.operations_->counts();
-    sum->lines += more.lines;
-    sum->mapped += more.mapped;
-    sum->slots += more.slots;
-  }
   static uint32_t make_progress(void* self) noexcept {
     if (handler_depth != 0) return 0;  // perhaps of an operation that is being advanced
     auto& all = *static_cast<NodeTeams*>(self);
@@ -255,7 +257,9 @@ Status start_node_teams() noexcept {
   return transport->reserve_collective_block(0);
 }
 
-LineOperations::Counts NodeTeam::counts_of_all() noexcept { return node_teams().counts(); }
+bool NodeTeam::add_counts_of_all(LineOperations::Counts* sum) noexcept {
+  return node_teams().add_counts(sum);
+}
 NodeTeamOffer NodeTeam::offer() noexcept { return node_teams().offer(); }
 void NodeTeam::withdraw(const NodeTeamOffer& mine) noexcept { node_teams().withdraw(mine.blocks); }
 NodeTeam* NodeTeam::find_world() noexcept {

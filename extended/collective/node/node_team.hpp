@@ -32,8 +32,9 @@ Status start_node_teams() noexcept;
 
 class NodeTeam {
  public:
-  // Operations of this process in all node teams, also those that were destroyed.
-  static LineOperations::Counts counts_of_all() noexcept;
+  // Adds the operations of this process in all node teams, also those that were destroyed. False, with
+  // nothing added: another thread keeps the list of teams, perhaps this one below a signal handler.
+  static bool add_counts_of_all(LineOperations::Counts* sum) noexcept;
   // Sets blocks aside until make() or withdraw(): another thread may be making a team.
   static NodeTeamOffer offer() noexcept;
   static void withdraw(const NodeTeamOffer& mine) noexcept;

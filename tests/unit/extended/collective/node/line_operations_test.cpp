@@ -235,6 +235,86 @@ TEST(LineOperations, ARootIsNotFurtherAheadThanItsLines) {
   team.members[0]->release(pending);
 }
 
+// A member with more operations than lines waits for the others, also if its rank is the lowest.
+TEST(LineOperations, AQueuedOperationAwaitsAnotherMember) {
+  LineTeam team(2);
+  uint64_t source = 1;
+  uint64_t dest[TeamLines::kLines + 2] = {};
+  std::vector<LineOperations::Pending*> under_way;
+  for (uint64_t& each : dest) {
+    LineOperations::Pending* pending = nullptr;
+    ASSERT_TRUE(team.members[0]->start({.kind = Kind::kReduceToAll,
+                                        .source = reinterpret_cast<const std::byte*>(&source),
+                                        .dest = reinterpret_cast<std::byte*>(&each),
+                                        .bytes = 8,
+                                        .reduction = {.user_function = compose_all, .unit = 8}},
+                                       &pending));
+    ASSERT_NE(pending, nullptr);
+    under_way.push_back(pending);
+  }
+  for (const LineOperations::Pending* pending : under_way) {
+    EXPECT_EQ(team.members[0]->missing_member(*pending), 1u);
+    EXPECT_FALSE(team.members[0]->is_ready(*pending));
+  }
+}
+
+// A member that completes an operation wakes those that may wait for its line.
+TEST(LineOperations, ACompletionWakesMembersThatWaitForALine) {
+  TeamLines memory[2];
+  std::memset(static_cast<void*>(memory), 0, sizeof memory);
+  TeamLines* const lines[2] = {&memory[0], &memory[1]};
+  std::vector<Rank> woken;
+  const auto make = [&](Rank rank) {
+    return std::make_unique<LineOperations>(LineOperations::Config{
+        .rank = rank,
+        .members = FixedArray<TeamLines*>(std::span<TeamLines* const>(lines)),
+        .wake =
+            [](void* context, Rank member) noexcept {
+              static_cast<std::vector<Rank>*>(context)->push_back(member);
+            },
+        .jobrank = [](void*, Rank member) noexcept { return member; },
+        .context = &woken});
+  };
+  const std::unique_ptr<LineOperations> root = make(0);
+  const std::unique_ptr<LineOperations> reader = make(1);
+  uint64_t value = 7;
+  const LineOperations::Call call = {.kind = Kind::kBroadcast,
+                                     .source = reinterpret_cast<const std::byte*>(&value),
+                                     .dest = reinterpret_cast<std::byte*>(&value),
+                                     .bytes = 8};
+  LineOperations::Pending* pending = nullptr;
+  for (uint32_t i = 0; i <= TeamLines::kLines; ++i) ASSERT_TRUE(root->start(call, &pending));
+  ASSERT_NE(pending, nullptr);
+  woken.clear();
+  LineOperations::Pending* none = nullptr;
+  ASSERT_TRUE(reader->start(call, &none));
+  ASSERT_EQ(none, nullptr);
+  EXPECT_EQ(woken, std::vector<Rank>{0});
+  EXPECT_TRUE(root->is_ready(*pending));
+}
+
+// So that a rank that waits for something else does not sleep with work left.
+TEST(LineOperations, AVectorWithWorkLeftCountsAsProgress) {
+  LineTeam team(2);
+  constexpr size_t kBytes = size_t{2} << 20;
+  std::vector<std::byte> memory[2] = {std::vector<std::byte>(2 * kBytes),
+                                      std::vector<std::byte>(2 * kBytes)};
+  LineOperations::Pending* pending[2] = {};
+  for (Rank rank = 0; rank < 2; ++rank) {
+    ASSERT_TRUE(team.members[rank]->start({.kind = Kind::kReduceToAll,
+                                           .source = memory[rank].data(),
+                                           .dest = memory[rank].data() + kBytes,
+                                           .bytes = kBytes,
+                                           .reduction = {.user_function = compose_all, .unit = 8},
+                                           .is_shared = true},
+                                          &pending[rank]));
+    ASSERT_NE(pending[rank], nullptr);
+  }
+  EXPECT_EQ(team.members[0]->advance(), 1u);
+  EXPECT_FALSE(pending[0]->is_done());
+  EXPECT_TRUE(team.members[0]->is_ready(*pending[0]));
+}
+
 TEST(LineOperations, ThreadsAgreeWithAModel) {
   constexpr Rank kSize = 3;
   constexpr uint32_t kCalls = 2'000;
