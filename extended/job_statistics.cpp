@@ -8,6 +8,7 @@
 #include "am/job/shared_environment.hpp"
 #include "extended/binding/firehose_binding.hpp"
 #include "extended/collective/algorithms.hpp"
+#include "extended/collective/mailbox/mailbox_team.hpp"
 #include "extended/collective/node/node_team.hpp"
 #include "extended/rma/pinned/on_demand.hpp"
 #include "firehose/base/errno_text.hpp"
@@ -144,6 +145,7 @@ void write_collectives(FILE* file) noexcept {
   write("lines", on_node.lines);
   write("mapped", on_node.mapped);
   write("slots", on_node.slots);
+  write("mailboxes", MailboxTeam::operations_of_all());
   const auto counts = algorithm_counts();
   for (size_t i = 0; i < counts.size(); ++i)
     write(algorithm_name(static_cast<Algorithm>(i)), counts[i]);

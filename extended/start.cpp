@@ -2,6 +2,7 @@
 #include "am/job/start_extended.hpp"
 #include "extended/barrier/barriers.hpp"
 #include "extended/collective/collectives.hpp"
+#include "extended/collective/mailbox/mailbox_team.hpp"
 #include "extended/job_statistics.hpp"
 #include "extended/rma/rma.hpp"
 
@@ -13,7 +14,10 @@ Status start_extended() noexcept {
   return status == Status::kOk ? start_rma() : status;
 }
 
-Status verify_extended_settings() noexcept { return verify_barrier_settings(); }
+Status verify_extended_settings() noexcept {
+  const Status status = verify_barrier_settings();
+  return status == Status::kOk ? connect_mailboxes() : status;
+}
 
 void end_extended() noexcept { write_job_statistics(); }
 

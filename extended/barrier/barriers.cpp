@@ -241,10 +241,11 @@ Status agree_with_first() noexcept {
                 kChoiceKey, bytes);
   if (std::memcmp(&theirs, &my_choice, sizeof theirs) == 0) return Status::kOk;
   if (theirs.collectives != my_choice.collectives)
-    return fail(Status::kBadArg,
-                "HYDRANT_COLL_NODE, _BROADCAST, _REDUCE_ALL or _GATHER_ALL of rank %u differs from "
-                "that of rank 0: they have to be the same on all ranks",
-                the_job.rank());
+    return fail(
+        Status::kBadArg,
+        "HYDRANT_COLL_NODE, _NET, _BROADCAST, _REDUCE_ALL or _GATHER_ALL of rank %u differs "
+        "from that of rank 0: they have to be the same on all ranks",
+        the_job.rank());
   return fail(Status::kBadArg,
               "the barrier of rank 0 is %s (radix %u, strict %u, %u nodes), and that of rank %u is "
               "%s (%u, %u, %u): GASNET_BARRIER, HYDRANT_BARRIER_RADIX, HYDRANT_BARRIER_STRICT "

@@ -2,6 +2,7 @@
 // and node teams that cannot use shared memory start what it builds.
 #include "extended/collective/algorithms.hpp"
 
+#include "extended/collective/mailbox/mailbox_memory.hpp"
 #include "extended/collective/operation.hpp"
 #include "rdma/config/job_knobs.hpp"
 
@@ -43,6 +44,7 @@ uint32_t collective_choices() noexcept {
   for (const JobKnob knob : {JobKnob::kCollNode, JobKnob::kCollBroadcast, JobKnob::kCollReduceAll,
                              JobKnob::kCollGatherAll})
     all = all * 4 + knob_number(knob);
+  all = all * 4 + (wants_mailboxes() ? 1 : 0);
   return static_cast<uint32_t>(all);
 }
 

@@ -32,7 +32,7 @@ constexpr size_t kAlgorithms = static_cast<size_t>(Algorithm::kEnd);
 // As in HYDRANT_STATS: "broadcast_tree".
 const char* algorithm_name(Algorithm algorithm) noexcept;
 
-// A value of each knob, or that of HYDRANT_COLL_NODE, as one number: equal if all ranks choose alike.
+// A value of each knob, and whether mailboxes are used, as one number: equal if all ranks choose alike.
 uint32_t collective_choices() noexcept;
 
 // Each builds this member's schedule, and counts it.

@@ -54,11 +54,18 @@ const std::byte* bytes_at(const void* memory) noexcept {
 }
 std::byte* bytes_at(void* memory) noexcept { return static_cast<std::byte*>(memory); }
 
-gex_Event_t start(gex_TM_t tm, const TeamMembers& team, const OperationArguments& arguments,
+gex_Event_t start(gex_TM_t tm, const TeamMembers& team, OperationArguments arguments,
                   Schedule schedule) noexcept {
+  // For the check of calls that differ.
+  if (const MailboxTeam* mailboxes = mailbox_team_of(tm); mailboxes != nullptr)
+    arguments.mailboxes = &mailboxes->mailboxes();
   return start_operation(team, next_collective(tm), arguments, std::move(schedule));
 }
 
+// The team's mailboxes, if it uses them for that many bytes. The same answer on all members.
+MailboxTeam* mailboxes_for(gex_TM_t tm, size_t bytes) noexcept {
+  return bytes <= MailboxLine::kMaxBytes ? mailbox_team_of(tm) : nullptr;
+}
 struct ReduceArguments {
   gex_DT_t type;
   size_t unit;
@@ -103,6 +110,14 @@ gex_Event_t reduce(CollectiveKind kind, gex_TM_t tm, Rank root, void* dest, cons
       signature_of(kind, root, small.bytes, uint64_t{arguments.type} << 32 | arguments.op);
   if (NodeTeam* lines = lines_for(tm, small.bytes); lines != nullptr)
     return start_lines(*lines, tm, small);
+  if (MailboxTeam* mailboxes = to_all ? mailboxes_for(tm, small.bytes) : nullptr;
+      mailboxes != nullptr)
+    return mailboxes->start({.source = small.source,
+                             .dest = small.dest,
+                             .bytes = small.bytes,
+                             .reduction = small.reduction,
+                             .signature = small.signature,
+                             .operation = next_collective(tm)});
   const TeamMembers team = members_of(tm);
   const Member me = member(team);
   return start(
@@ -151,7 +166,8 @@ void check_root(const TeamMembers& team, Rank root, const char* call) noexcept {
 
 Status start_collectives() noexcept {
   start_collective_messages();
-  return start_node_teams();
+  const Status status = start_node_teams();
+  return status == Status::kOk ? start_mailboxes() : status;
 }
 
 gex_Event_t start_team_barrier(gex_TM_t tm, const char* call) noexcept {
@@ -161,6 +177,9 @@ gex_Event_t start_team_barrier(gex_TM_t tm, const char* call) noexcept {
                                     .signature = signature_of(CollectiveKind::kBarrier)};
     return start_lines(*lines, tm, barrier);
   }
+  if (MailboxTeam* mailboxes = mailboxes_for(tm, 0); mailboxes != nullptr)
+    return mailboxes->start(
+        {.signature = signature_of(CollectiveKind::kBarrier), .operation = next_collective(tm)});
   return start(tm, team, {.signature = signature_of(CollectiveKind::kBarrier)},
                make_barrier(member(team)));
 }

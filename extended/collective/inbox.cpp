@@ -51,6 +51,17 @@ bool Inboxes::has(const TransferKey& key, Rank from, bool wants_read) noexcept {
   return find_locked(key, from, wants_read) != nullptr;
 }
 
+bool Inboxes::find_signature(uint64_t team, uint32_t operation, Rank from,
+                             uint32_t* signature) noexcept {
+  const MutexLock lock(mu_);
+  const Arrival* each = lists_[list_of({.team = team, .operation = operation})].get();
+  while (each != nullptr &&
+         (each->from != from || each->key.team != team || each->key.operation != operation))
+    each = each->next.get();
+  if (each != nullptr) *signature = each->signature;
+  return each != nullptr;
+}
+
 size_t Inboxes::count() noexcept {
   const MutexLock lock(mu_);
   size_t count = 0;

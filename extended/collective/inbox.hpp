@@ -49,6 +49,9 @@ class Inboxes {
       HYDRANT_EXCLUDES(mu_);
   // True if take() would find a message.
   bool has(const TransferKey& key, Rank from, bool wants_read) noexcept HYDRANT_EXCLUDES(mu_);
+  // True if a message of the operation from `from` waits, of any transfer; its signature.
+  bool find_signature(uint64_t team, uint32_t operation, Rank from, uint32_t* signature) noexcept
+      HYDRANT_EXCLUDES(mu_);
   // Number of messages that wait; for tests.
   size_t count() noexcept HYDRANT_EXCLUDES(mu_);
 

@@ -207,6 +207,15 @@ void Operation::check_signature(const Arrival& arrival) const noexcept {
     refuse_disagreement(arguments_.signature, arrival.signature, arrival.from);
 }
 
+void Operation::check_mailboxes(const Step& step) const noexcept {
+  if (arguments_.mailboxes == nullptr) return;
+  const uint32_t edge = arguments_.mailboxes->edge_to(step.peer);
+  mailbox_line::Header begun;
+  if (edge != TeamMailboxes::kNoEdge && arguments_.mailboxes->find_next(edge, &begun) &&
+      begun.number == mailbox_line::header_of(number_, 0).number)
+    refuse_disagreement(arguments_.signature, begun.signature, team_.jobrank(step.peer));
+}
+
 bool Operation::may_overwrite(const std::byte* to, size_t bytes) noexcept {
   bool may = true;
   const auto first = reinterpret_cast<uintptr_t>(to);
@@ -232,6 +241,7 @@ bool Operation::is_ready() noexcept {
   const Step& step = steps[current_];
   if (step.kind != Step::Kind::kReceive) return step.kind == Step::Kind::kSend;
   if (address_ != 0) return gets_.all_done();
+  check_mailboxes(step);
   return inboxes().has(key_of(step.tag), team_.jobrank(step.peer), false);
 }
 
@@ -250,6 +260,7 @@ void Operation::log_pending() const {
     return;
   }
   const Step& step = steps[current_];
+  if (step.kind == Step::Kind::kReceive) check_mailboxes(step);
   log_warning(
       "rank %u still waits in %s, step %zu of %zu, for rank %u: it has not called it, or does not "
       "poll",

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "extended/collective/inbox.hpp"
+#include "extended/collective/mailbox/team_mailboxes.hpp"
 #include "extended/collective/reduction.hpp"
 #include "extended/collective/schedule.hpp"
 #include "extended/rma/completion_counter.hpp"
@@ -57,6 +58,8 @@ struct OperationArguments {
   const void* source = nullptr;
   void* dest = nullptr;
   Reduction reduction = {};
+  const TeamMailboxes* mailboxes =
+      nullptr;  // of the team, which other operations use; null: it has none
 };
 
 class Operation {
@@ -101,6 +104,8 @@ class Operation {
   bool receive(const Step& step) noexcept;
   bool get_announced(const Step& step) noexcept;
   void check_signature(const Arrival& arrival) const noexcept;
+  // Ends the job if the awaited peer has begun an operation in the mailboxes in its place.
+  void check_mailboxes(const Step& step) const noexcept;
   // Takes the notices of readers. False: data in the range are not read yet.
   bool may_overwrite(const std::byte* to, size_t bytes) noexcept;
 

@@ -76,6 +76,11 @@ NodeTeam* node_team_of(gex_TM_t tm) noexcept {
   return tm == &hydrant_world ? NodeTeam::of_world() : static_cast<const Team*>(tm)->node.get();
 }
 
+MailboxTeam* mailbox_team_of(gex_TM_t tm) noexcept {
+  return tm == &hydrant_world ? MailboxTeam::of_world()
+                              : static_cast<const Team*>(tm)->mailboxes.get();
+}
+
 uint32_t next_collective(gex_TM_t tm) noexcept {
   std::atomic<uint32_t>& count =
       tm == &hydrant_world ? world_collectives : static_cast<Team*>(tm)->collectives_;

@@ -8,6 +8,7 @@
 
 #include <hydrant/gasnet/objects.h>
 
+#include "extended/collective/mailbox/mailbox_team.hpp"
 #include "extended/collective/node/node_team.hpp"
 #include "extended/collective/operation.hpp"
 #include "rdma/bootstrap/bootstrap.hpp"
@@ -48,8 +49,9 @@ class Team : public hydrant_team {
   // The client's scratch memory, which gex_TM_Destroy() gives back. Length 0: none was granted.
   gex_Memvec_t scratch = {};
 
-  std::unique_ptr<NodeTeam> node;  // null: its members share no memory
-  std::unique_ptr<Team> next;      // list of LiveTeams
+  std::unique_ptr<NodeTeam> node;          // null: its members share no memory
+  std::unique_ptr<MailboxTeam> mailboxes;  // null: it has `node`, or uses messages alone
+  std::unique_ptr<Team> next;              // list of LiveTeams
 
  private:
   friend uint32_t next_collective(gex_TM_t tm) noexcept;
@@ -71,6 +73,8 @@ void check_team(gex_TM_t tm, const char* call) noexcept;
 TeamMembers members_of(gex_TM_t tm) noexcept;
 // Null: the team's members share no memory, or are too many.
 NodeTeam* node_team_of(gex_TM_t tm) noexcept;
+// Null: the team has lines on a node, or uses messages alone.
+MailboxTeam* mailbox_team_of(gex_TM_t tm) noexcept;
 // The number of the team's next collective operation on this rank.
 uint32_t next_collective(gex_TM_t tm) noexcept;
 

@@ -75,13 +75,36 @@ std::unique_ptr<Rank[]> new_ranks(Rank size, const char* call) noexcept {
   return ranks;
 }
 
+// A member's contribution to the making of a team: memory that is free.
+struct TeamOffer {
+  NodeTeamOffer lines;
+  uint32_t mailboxes = 0;
+  uint32_t unused = 0;
+
+  static TeamOffer make() noexcept {
+    return {.lines = NodeTeam::offer(), .mailboxes = MailboxTeam::offer()};
+  }
+  TeamOffer with(const TeamOffer& other) const noexcept {
+    return {.lines = lines.with(other.lines), .mailboxes = mailboxes & other.mailboxes};
+  }
+  void withdraw() const noexcept {
+    NodeTeam::withdraw(lines);
+    MailboxTeam::withdraw(mailboxes);
+  }
+};
+
 Team* make_team(uint64_t id, gex_TM_t parent, Rank my_rank, std::unique_ptr<Rank[]> jobranks,
-                Rank size, const NodeTeamOffer& mine, const NodeTeamOffer& all,
-                const gex_Memvec_t& scratch, const char* call) noexcept {
+                Rank size, const TeamOffer& mine, const TeamOffer& all, const gex_Memvec_t& scratch,
+                const char* call) noexcept {
   std::unique_ptr<Team> team = Team::make(id, parent->ep, my_rank, std::move(jobranks), size);
   if (team == nullptr) fatal("%s: no memory for a team of %u ranks", call, size);
   team->scratch = scratch;
-  team->node = NodeTeam::make(team->members(), mine, all);
+  team->node = NodeTeam::make(team->members(), mine.lines, all.lines);
+  if (team->node == nullptr && all.mailboxes != 0 && size > 1)
+    team->mailboxes = MailboxTeam::make(team->members(), next_collective(team.get()),
+                                        mine.mailboxes, all.mailboxes);
+  else
+    MailboxTeam::withdraw(mine.mailboxes);
   return live_teams().add(std::move(team), call);
 }
 
@@ -92,7 +115,7 @@ struct SplitVote {
   int32_t key = 0;
   uint32_t joins = 0;
   uint32_t count = 0;  // calls_made
-  NodeTeamOffer offer;
+  TeamOffer offer;
 };
 
 Team* make_split_team(gex_TM_t parent, const SplitVote* votes, const SplitVote& mine,
@@ -105,7 +128,7 @@ Team* make_split_team(gex_TM_t parent, const SplitVote* votes, const SplitVote& 
   for (Rank rank = 0; rank < members.size; ++rank) size += is_member(rank) ? 1 : 0;
   std::unique_ptr<Rank[]> ranks = new_ranks(size, call);
   Rank next = 0;
-  NodeTeamOffer offers = mine.offer;
+  TeamOffer offers = mine.offer;
   for (Rank rank = 0; rank < members.size; ++rank) {
     if (!is_member(rank)) continue;
     ranks[next++] = rank;
@@ -129,7 +152,7 @@ struct CreateVote {
   uint64_t members = 0;  // hash of the list of members; 0: the caller makes no team
   uint32_t count = 0;    // calls_made
   uint32_t scratch_kind = 0;
-  NodeTeamOffer offer;
+  TeamOffer offer;
 };
 
 constexpr gex_Flags_t kScratchKinds = GEX_FLAG_TM_SYMMETRIC_SCRATCH | GEX_FLAG_TM_LOCAL_SCRATCH |
@@ -210,11 +233,11 @@ size_t gex_TM_Split(gex_TM_t* new_tm_p, gex_TM_t parent, int color, int key, voi
                           .key = key,
                           .joins = new_tm_p != nullptr ? 1u : 0u,
                           .count = calls_made.fetch_add(1, std::memory_order_relaxed),
-                          .offer = NodeTeam::offer()};
+                          .offer = TeamOffer::make()};
   const std::unique_ptr<SplitVote[]> votes =
       gather_values(parent, CollectiveKind::kSplit, mine, kCall);
   if (new_tm_p == nullptr) {
-    NodeTeam::withdraw(mine.offer);
+    mine.offer.withdraw();
     return 0;
   }
   gex_Memvec_t scratch = {};
@@ -241,7 +264,7 @@ size_t gex_TM_Create(gex_TM_t* new_tms, size_t num_new_tms, gex_TM_t parent,
   std::unique_ptr<Rank[]> ranks;
   CreateVote mine = {.count = calls_made.fetch_add(1, std::memory_order_relaxed),
                      .scratch_kind = kind,
-                     .offer = NodeTeam::offer()};
+                     .offer = TeamOffer::make()};
   if (numargs != 0) {
     ranks = jobranks_of(parent, arguments, kCall);
     mine.members = hash_of(ranks.get(), numargs);
@@ -249,7 +272,7 @@ size_t gex_TM_Create(gex_TM_t* new_tms, size_t num_new_tms, gex_TM_t parent,
   const std::unique_ptr<CreateVote[]> votes =
       gather_values(parent, CollectiveKind::kCreate, mine, kCall);
   if (numargs == 0) {
-    NodeTeam::withdraw(mine.offer);
+    mine.offer.withdraw();
     return 0;
   }
   const auto size = static_cast<Rank>(numargs);
@@ -262,10 +285,10 @@ size_t gex_TM_Create(gex_TM_t* new_tms, size_t num_new_tms, gex_TM_t parent,
     fatal("%s: num_new_tms is %zu, and args names %u endpoints of this rank", kCall, num_new_tms,
           is_member ? 1u : 0u);
   if (!is_member) {
-    NodeTeam::withdraw(mine.offer);
+    mine.offer.withdraw();
     return 0;
   }
-  NodeTeamOffer offers = mine.offer;
+  TeamOffer offers = mine.offer;
   for (Rank rank = 0; rank < size; ++rank) {
     const Rank in_parent = gex_TM_TranslateJobrankToRank(parent, ranks[rank]);
     if (in_parent == GEX_RANK_INVALID)

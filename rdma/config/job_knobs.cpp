@@ -156,6 +156,15 @@ constexpr std::array<KnobInfo, at(JobKnob::kEnd)> kRows = {{
          "Collectives of a team on one node: lines and mapped vectors, which all members read; or "
          "messages, as between nodes. The same on all ranks.",
      .choices = "lines|messages"},
+    {.index = at(JobKnob::kCollNet),
+     .name = "HYDRANT_COLL_NET",
+     .type = KnobType::kChoice,
+     .unit = "",
+     .default_text = "mailboxes",
+     .effect =
+         "Small reductions to all of a team on several nodes: mailboxes, which adapters write; or "
+         "messages. The same on all ranks.",
+     .choices = "mailboxes|messages"},
     {.index = at(JobKnob::kCollBroadcast),
      .name = "HYDRANT_COLL_BROADCAST",
      .type = KnobType::kChoice,

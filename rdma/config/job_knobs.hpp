@@ -26,6 +26,7 @@ enum class JobKnob : uint32_t {
   kBarrierStrict,
   kBarrierRadix,
   kCollNode,
+  kCollNet,
   kCollBroadcast,
   kCollReduceAll,
   kCollGatherAll,

@@ -95,6 +95,24 @@ class TeamsJobs(unittest.TestCase):
         for name in ("lines", "mapped", "slots", "reduce_tree", "exchange_flat"):
             self.assertGreater(counts.get(name, 0), 0, name)
 
+    def test_mailboxes_between_nodes(self):
+        pins = {} if over.OVER else {"HYDRANT_INJECT": "delay=5us,pins"}
+        self.assertGreater(self.counts(4, 12, **pins).get("mailboxes", 0), 0)
+        self.assertNotIn("mailboxes", self.counts(4, 6, HYDRANT_COLL_NET="messages", **pins))
+
+    @unittest.skipIf(over.OVER, "the network is what there is")
+    def test_errors_beside_mailboxes(self):
+        pins = {"HYDRANT_INJECT": "delay=5us,pins"}
+        for what in ("order", "length"):
+            self.ends_with(CLIENTS[0], what, WRONG[what], **pins)
+        self.holds(CLIENTS[0], 3, "growth", 1000, **pins)
+        self.holds(CLIENTS[1], 4, "threads", 5, **pins)
+        self.survives_a_failed_allocation((0, 3, 20), **pins)
+        status, output = run_job(CLIENTS[0], 2, "random", "1", seconds=SECONDS, **pins,
+                                 by_rank='[ $HYDRANT_JOB_RANK = 1 ] && export HYDRANT_COLL_NET=messages;')
+        self.assertNotEqual(status, 0)
+        self.assertIn("_GATHER_ALL of rank 1 differs", output)
+
     @unittest.skipIf(over.OVER, "the setting is of any job")
     def test_variables_of_gasnets_own_collectives_are_named(self):
         status, output = run_job(CLIENTS[0], 2, "calls", "1", seconds=SECONDS, GASNET_COLL_SCRATCH_SIZE="2K")
@@ -119,9 +137,9 @@ class TeamsJobs(unittest.TestCase):
         for what, text in WRONG_IN_DEBUG.items():
             self.ends_with(CLIENTS[1], what, text)
 
-    def ends_with(self, client, what, text):
-        with self.subTest(what=what):
-            status, output = run_job(client, 2, what, "1", seconds=SECONDS)
+    def ends_with(self, client, what, text, **extra):
+        with self.subTest(what=what, **extra):
+            status, output = run_job(client, 2, what, "1", seconds=SECONDS, **extra)
             self.assertNotEqual(status, 0)
             self.assertIn(text, output)
 
