@@ -143,7 +143,9 @@ Status make_client(const char* name, gex_Flags_t flags) noexcept {
                    .size = the_job.size(),
                    .flags = 0,
                    .cdata = nullptr,
-                   .jobranks = nullptr};
+                   .jobranks = nullptr,
+                   .first = 0,
+                   .stride = 1};
   return Status::kOk;
 }
 

@@ -66,6 +66,8 @@ struct Job {
   // earlier.
   std::atomic<Transport*> transport_to_wake{nullptr};
   ProgressTable progress;
+  // False if a team other than the primordial one was destroyed. Null but for clients with GASNET_DEBUG.
+  bool (*is_live_team)(gex_TM_t tm) noexcept = nullptr;
 
   hydrant_client client = {};
   hydrant_endpoint endpoint = {};

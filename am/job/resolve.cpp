@@ -32,11 +32,15 @@ template <typename Other>
   const bool is_pair = (bits & 1) != 0;
   if (is_pair && (bits >> 8) != 0) [[unlikely]]
     return other();
-  const Rank size = is_pair ? job().size() : tm->size;
+  const bool is_job = is_pair || tm == &hydrant_world;
+  if (!is_job && job().is_live_team != nullptr && !job().is_live_team(tm)) [[unlikely]]
+    return fail(Status::kBadArg, "%p is not a team of this job, or was destroyed",
+                static_cast<void*>(tm));
+  const Rank size = is_job ? job().size() : tm->size;
   if (rank >= size) [[unlikely]]
     return fail(Status::kBadArg, "rank %u does not exist; the %s has %u ranks", rank,
-                is_pair || tm->jobranks == nullptr ? "job" : "team", size);
-  *peer = is_pair || tm->jobranks == nullptr ? rank : tm->jobranks[rank];
+                is_job ? "job" : "team", size);
+  *peer = is_job ? rank : jobrank_of(*tm, rank);
   return Status::kOk;
 }
 

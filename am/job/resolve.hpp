@@ -8,8 +8,14 @@
 
 namespace hydrant {
 
+// The rank of the job of a member, which exists.
+inline Rank jobrank_of(const hydrant_team& team, Rank member) noexcept {
+  return team.jobranks != nullptr ? team.jobranks[member] : team.first + member * team.stride;
+}
+
 // Translates (tm, rank), in constant time. Errors: kBadArg: no team, a rank that it does not have, or a
-// pair with an endpoint that does not exist here, or cannot exist there.
+// pair with an endpoint that does not exist here, or cannot exist there; for clients with GASNET_DEBUG also a
+// team that was destroyed.
 Status resolve(gex_TM_t tm, gex_Rank_t rank, Rank* peer) noexcept;
 // The same for calls that treat pairs with other endpoints than the primordial ones apart. Errors: also
 // kUnsupported, without a text: such a pair.

@@ -50,6 +50,23 @@ Status find_location(Rank rank, RankLocation* found) noexcept {
   return Status::kOk;
 }
 
+Status find_consecutive_hosts(std::vector<Rank>* first_ranks) noexcept {
+  const JobTopology& topology = job().topology();
+  first_ranks->clear();
+  if (topology.leaders.empty()) return Status::kOk;
+  // The leaders are the lowest ranks of their hosts. So the first host has all ranks up to the second leader
+  // if it has so many; and so on.
+  for (size_t i = 0; i < topology.leaders.size(); ++i) {
+    const Rank first = topology.leaders[i];
+    const Rank next = i + 1 < topology.leaders.size() ? topology.leaders[i + 1] : topology.size;
+    RankLocation location;
+    if (const Status status = find_location(first, &location); status != Status::kOk) return status;
+    if (location.host != first || location.host_ranks != next - first) return Status::kOk;
+  }
+  *first_ranks = topology.leaders;
+  return Status::kOk;
+}
+
 const Neighbourhood& neighbourhood() noexcept { return the_neighbourhood(); }
 
 Status find_neighbourhood(Bootstrap& bootstrap, uint32_t most) noexcept {
@@ -67,7 +84,8 @@ Status find_neighbourhood(Bootstrap& bootstrap, uint32_t most) noexcept {
   here.my_index = topology.node_rank - first;
   here.set_size = topology.node_count * parts;
   here.set_rank = topology.node * parts + topology.node_rank / part;
-  const RankLocation mine = {.host = topology.node_ranks.front(), .supernode = here.set_rank};
+  const RankLocation mine = {
+      .host = topology.node_ranks.front(), .supernode = here.set_rank, .host_ranks = ranks_here};
   return bootstrap.put(kKey, std::as_bytes(std::span(&mine, 1)));
 }
 

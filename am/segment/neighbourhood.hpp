@@ -23,13 +23,18 @@ struct Neighbourhood {
 };
 
 const Neighbourhood& neighbourhood() noexcept;
-// The location of a rank: the lowest rank of its host, and the index of its neighbourhood.
+// The location of a rank: the lowest rank of its host, the index of its neighbourhood, and the number of
+// ranks on its host.
 struct RankLocation {
   Rank host = 0;
   uint32_t supernode = 0;
+  uint32_t host_ranks = 0;
 };
 // Queries the job's store. Errors: those of Bootstrap::get(); kBroken: the entry is no position in this job.
 Status find_location(Rank rank, RankLocation* found) noexcept;
+// The first rank of each host, ascending, if each host has consecutive ranks; else empty. After the job's
+// fence. Cost: an entry of the job's store for each host. Errors: as find_location().
+Status find_consecutive_hosts(std::vector<Rank>* first_ranks) noexcept;
 // `most` is GASNET_SUPERNODE_MAXSIZE; 0 is no limit. Publishes this rank's position in the job's store.
 Status find_neighbourhood(Bootstrap& bootstrap, uint32_t most) noexcept;
 

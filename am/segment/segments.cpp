@@ -8,6 +8,7 @@
 
 #include "am/job/endpoints.hpp"
 #include "am/job/job.hpp"
+#include "am/job/resolve.hpp"
 #include "am/segment/memory_faults.hpp"
 #include "am/segment/neighbourhood.hpp"
 #include "am/segment/segment_memory.hpp"
@@ -350,7 +351,7 @@ void publish_segments(gex_TM_t tm, std::span<const gex_EP_t> endpoints) noexcept
   for (Rank member = 0; member < tm->size; ++member) {
     const size_t count = std::min<size_t>(first[member].count, GASNET_MAXEPS);
     if (count == 0) continue;
-    const Rank rank = tm->jobranks != nullptr ? tm->jobranks[member] : member;
+    const Rank rank = jobrank_of(*tm, member);
     learn_segment(rank, first[member]);
     for (size_t i = 0; i + 1 < count; ++i) learn_segment(rank, rest[member * others + i]);
   }

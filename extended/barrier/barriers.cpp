@@ -176,6 +176,7 @@ struct Choice {
   uint32_t strict = 0;
   uint32_t nodes = 0;        // RDMADISSEM: number of nodes
   uint32_t collectives = 0;  // the choices of HYDRANT_COLL_*
+  uint32_t hosts = 0;        // that the launcher reports
 };
 constexpr const char* kChoiceKey = "barrier";
 constexpr uint64_t kChoiceWaitNs = 30'000'000'000;
@@ -199,7 +200,8 @@ Status start_barriers() noexcept {
                .radix = kind == Kind::kShm ? radix_of_job() : 0,
                .strict = strict ? 1u : 0u,
                .nodes = kind == Kind::kRdma ? BarrierSharedMemory::nodes() : 0,
-               .collectives = collective_choices()};
+               .collectives = collective_choices(),
+               .hosts = static_cast<uint32_t>(the_job.topology().leaders.size())};
   // Published before the first collective step, so that a rank with different settings detects it.
   if (the_job.rank() == 0 && the_job.size() > 1) {
     const Status put = the_job.bootstrap->put(kChoiceKey, std::as_bytes(std::span(&my_choice, 1)));
@@ -246,6 +248,11 @@ Status agree_with_first() noexcept {
         "HYDRANT_COLL_NODE, _NET, _BROADCAST, _REDUCE_ALL or _GATHER_ALL of rank %u differs "
         "from that of rank 0: they have to be the same on all ranks",
         the_job.rank());
+  if (theirs.hosts != my_choice.hosts)
+    return fail(
+        Status::kBadArg,
+        "the launcher reports %u hosts to rank 0 and %u to rank %u: check its list of hosts",
+        theirs.hosts, my_choice.hosts, the_job.rank());
   return fail(Status::kBadArg,
               "the barrier of rank 0 is %s (radix %u, strict %u, %u nodes), and that of rank %u is "
               "%s (%u, %u, %u): GASNET_BARRIER, HYDRANT_BARRIER_RADIX, HYDRANT_BARRIER_STRICT "

@@ -2,11 +2,13 @@
 // and node teams that cannot use shared memory start what it builds.
 #include "extended/collective/algorithms.hpp"
 
+#include "extended/collective/hypercube.hpp"
 #include "extended/collective/mailbox/mailbox_memory.hpp"
 #include "extended/collective/operation.hpp"
 #include "rdma/config/job_knobs.hpp"
 
 #include <atomic>
+#include <initializer_list>
 #include <string_view>
 
 namespace hydrant {
@@ -14,11 +16,15 @@ namespace {
 
 // From this length on a reduction to all is bound by its bytes, not by the number of its exchanges.
 constexpr size_t kHalvingBytes = 16384;
+// From this length on a broadcast among nodes is bound by the bytes that the root sends.
+constexpr size_t kPartsBytes = 262144;
+constexpr uint32_t kPartsGroups = 4;  // and from this number of groups on
 
 constexpr std::array<const char*, kAlgorithms> kNames = {
-    "barrier_rounds",      "broadcast_tree",     "broadcast_flat",    "reduce_tree",
-    "reduce_all_doubling", "reduce_all_halving", "gather_all_rounds", "gather_all_flat",
-    "gather_flat",         "scatter_flat",       "exchange_flat"};
+    "barrier_rounds",    "broadcast_tree",      "broadcast_flat",     "broadcast_parts",
+    "reduce_tree",       "reduce_all_doubling", "reduce_all_halving", "reduce_all_two_levels",
+    "gather_all_rounds", "gather_all_flat",     "gather_flat",        "scatter_flat",
+    "exchange_flat"};
 
 constinit std::atomic<uint64_t> g_counts[kAlgorithms] = {};
 
@@ -27,11 +33,16 @@ Schedule counted(Algorithm algorithm, Schedule schedule) noexcept {
   return schedule;
 }
 
-// The knob's choices are "auto", `first` and `second`.
-Algorithm forced_or(JobKnob knob, Algorithm automatic, Algorithm first, Algorithm second) noexcept {
+// The knob's choices are "auto", and those that are listed.
+Algorithm forced_or(JobKnob knob, Algorithm automatic,
+                    std::initializer_list<Algorithm> listed) noexcept {
   const uint64_t choice = knob_number(knob);
-  return choice == 0 ? automatic : choice == 1 ? first : second;
+  return choice == 0 ? automatic : listed.begin()[choice - 1];
 }
+
+// The members' groups on nodes: fewer than the vertices of the hypercube if some share a node.
+uint32_t groups_of(Member me) noexcept { return Hypercube(me.size).vertices() >> me.node_bits; }
+bool has_two_levels(Member me) noexcept { return me.node_bits != 0 && groups_of(me) > 1; }
 
 }  // namespace
 
@@ -49,23 +60,32 @@ uint32_t collective_choices() noexcept {
 }
 
 // Members get large data from the root's own memory.
-Algorithm choose_broadcast(size_t bytes) noexcept {
-  return forced_or(JobKnob::kCollBroadcast,
-                   bytes > eager_bytes() ? Algorithm::kBroadcastFlat : Algorithm::kBroadcastTree,
-                   Algorithm::kBroadcastTree, Algorithm::kBroadcastFlat);
-}
-Algorithm choose_reduce_all(Rank size, size_t unit, size_t count) noexcept {
-  // Each member keeps a part of the vector.
-  if (count < size) return Algorithm::kReduceAllDoubling;
+Algorithm choose_broadcast(Member me, size_t bytes) noexcept {
+  const Algorithm automatic = bytes <= eager_bytes() ? Algorithm::kBroadcastTree
+                              : bytes < kPartsBytes || groups_of(me) < kPartsGroups
+                                  ? Algorithm::kBroadcastFlat
+                                  : Algorithm::kBroadcastParts;
   return forced_or(
-      JobKnob::kCollReduceAll,
-      unit * count >= kHalvingBytes ? Algorithm::kReduceAllHalving : Algorithm::kReduceAllDoubling,
-      Algorithm::kReduceAllDoubling, Algorithm::kReduceAllHalving);
+      JobKnob::kCollBroadcast, automatic,
+      {Algorithm::kBroadcastTree, Algorithm::kBroadcastFlat, Algorithm::kBroadcastParts});
+}
+Algorithm choose_reduce_all(Member me, size_t unit, size_t count) noexcept {
+  const Algorithm small =
+      has_two_levels(me) ? Algorithm::kReduceAllTwoLevels : Algorithm::kReduceAllDoubling;
+  const Algorithm chosen = forced_or(
+      JobKnob::kCollReduceAll, unit * count >= kHalvingBytes ? Algorithm::kReduceAllHalving : small,
+      {Algorithm::kReduceAllDoubling, Algorithm::kReduceAllHalving,
+       Algorithm::kReduceAllTwoLevels});
+  // Each member keeps a part of the vector.
+  return chosen == Algorithm::kReduceAllHalving && count < me.size ? small : chosen;
+}
+uint32_t mailbox_node_bits(Member me) noexcept {
+  return choose_reduce_all(me, 1, 1) == Algorithm::kReduceAllTwoLevels ? me.node_bits : 0;
 }
 Algorithm choose_gather_all(size_t bytes) noexcept {
   return forced_or(JobKnob::kCollGatherAll,
                    bytes > eager_bytes() ? Algorithm::kGatherAllFlat : Algorithm::kGatherAllRounds,
-                   Algorithm::kGatherAllRounds, Algorithm::kGatherAllFlat);
+                   {Algorithm::kGatherAllRounds, Algorithm::kGatherAllFlat});
 }
 
 Schedule make_barrier(Member me) noexcept {
@@ -74,18 +94,20 @@ Schedule make_barrier(Member me) noexcept {
   return counted(Algorithm::kBarrierRounds, std::move(schedule));
 }
 Schedule make_broadcast(Member me, Rank root, size_t bytes) noexcept {
-  const Algorithm chosen = choose_broadcast(bytes);
-  return counted(chosen, chosen == Algorithm::kBroadcastFlat ? broadcast_flat(me, root, bytes)
-                                                             : broadcast_tree(me, root, bytes));
+  const Algorithm chosen = choose_broadcast(me, bytes);
+  return counted(chosen, chosen == Algorithm::kBroadcastFlat    ? broadcast_flat(me, root, bytes)
+                         : chosen == Algorithm::kBroadcastParts ? broadcast_parts(me, root, bytes)
+                                                                : broadcast_tree(me, root, bytes));
 }
 Schedule make_reduce(Member me, Rank root, size_t unit, size_t count) noexcept {
   return counted(Algorithm::kReduceTree, reduce_tree(me, root, unit, count));
 }
 Schedule make_reduce_all(Member me, size_t unit, size_t count) noexcept {
-  const Algorithm chosen = choose_reduce_all(me.size, unit, count);
-  return counted(chosen, chosen == Algorithm::kReduceAllHalving
-                             ? reduce_all_halving(me, unit, count)
-                             : reduce_all_doubling(me, unit, count));
+  const Algorithm chosen = choose_reduce_all(me, unit, count);
+  return counted(chosen,
+                 chosen == Algorithm::kReduceAllHalving     ? reduce_all_halving(me, unit, count)
+                 : chosen == Algorithm::kReduceAllTwoLevels ? reduce_all_two_levels(me, unit, count)
+                                                            : reduce_all_doubling(me, unit, count));
 }
 Schedule make_gather_all(Member me, size_t bytes) noexcept {
   const Algorithm chosen = choose_gather_all(bytes);

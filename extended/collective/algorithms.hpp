@@ -17,9 +17,11 @@ enum class Algorithm : uint8_t {
   kBarrierRounds,
   kBroadcastTree,
   kBroadcastFlat,
+  kBroadcastParts,
   kReduceTree,
   kReduceAllDoubling,
   kReduceAllHalving,
+  kReduceAllTwoLevels,
   kGatherAllRounds,
   kGatherAllFlat,
   kGatherFlat,
@@ -46,9 +48,12 @@ Schedule make_scatter(Member me, Rank root, size_t bytes) noexcept;
 Schedule make_exchange(Member me, size_t bytes) noexcept;
 
 // The algorithms that the calls above use; for tests.
-Algorithm choose_broadcast(size_t bytes) noexcept;
-Algorithm choose_reduce_all(Rank size, size_t unit, size_t count) noexcept;
+Algorithm choose_broadcast(Member me, size_t bytes) noexcept;
+Algorithm choose_reduce_all(Member me, size_t unit, size_t count) noexcept;
 Algorithm choose_gather_all(size_t bytes) noexcept;
+
+// Member::node_bits for reductions in mailboxes: 0 if they have one level.
+uint32_t mailbox_node_bits(Member me) noexcept;
 
 // Operations of this process by algorithm.
 std::array<uint64_t, kAlgorithms> algorithm_counts() noexcept;

@@ -55,7 +55,7 @@ gex_Event_t start(const Collective1& what) noexcept {
   check_root(team, what.root, what.call);
   check_parts(team, what.bytes, what.call);
   check_sync(what.flags, what.call);
-  const Member me = {team.rank, team.size};
+  const Member me = team.member();
   constexpr int kBefore = GASNET_COLL_IN_ALLSYNC;
   constexpr int kBehind = GASNET_COLL_OUT_ALLSYNC;
   if (what.bytes == 0 && (what.flags & (kBefore | kBehind)) == 0) return GEX_EVENT_INVALID;

@@ -37,8 +37,6 @@ inline void check_call(gex_TM_t tm, const char* call) noexcept {
     check_call_slowly(tm, call);
 }
 
-Member member(const TeamMembers& team) noexcept { return {team.rank, team.size}; }
-
 // The team's lines, if it uses them for that many bytes. The same answer on all members.
 NodeTeam* lines_for(gex_TM_t tm, size_t bytes) noexcept {
   NodeTeam* const lines = node_team_of(tm);
@@ -119,7 +117,7 @@ gex_Event_t reduce(CollectiveKind kind, gex_TM_t tm, Rank root, void* dest, cons
                              .signature = small.signature,
                              .operation = next_collective(tm)});
   const TeamMembers team = members_of(tm);
-  const Member me = member(team);
+  const Member me = team.member();
   return start(
       tm, team,
       {.signature = small.signature, .source = source, .dest = dest, .reduction = small.reduction},
@@ -138,7 +136,7 @@ gex_Event_t move_parts(CollectiveKind kind, gex_TM_t tm, void* dest, const void*
   check_memory(dest, bytes, "dest", call);
   if (bytes == 0) return GEX_EVENT_INVALID;
   return start(tm, team, {.signature = signature_of(kind, bytes), .source = source, .dest = dest},
-               build(member(team), bytes));
+               build(team.member(), bytes));
 }
 
 }  // namespace
@@ -181,7 +179,7 @@ gex_Event_t start_team_barrier(gex_TM_t tm, const char* call) noexcept {
     return mailboxes->start(
         {.signature = signature_of(CollectiveKind::kBarrier), .operation = next_collective(tm)});
   return start(tm, team, {.signature = signature_of(CollectiveKind::kBarrier)},
-               make_barrier(member(team)));
+               make_barrier(team.member()));
 }
 
 }  // namespace hydrant
@@ -211,7 +209,7 @@ gex_Event_t gex_Coll_BroadcastNB(gex_TM_t tm, gex_Rank_t root, void* dest, const
                                  .signature = arguments.signature};
     return start_lines(*lines, tm, call);
   }
-  return start(tm, team, arguments, make_broadcast(member(team), root, bytes));
+  return start(tm, team, arguments, make_broadcast(team.member(), root, bytes));
 }
 
 gex_Event_t gex_Coll_ReduceToOneNB(gex_TM_t tm, gex_Rank_t root, void* dest, const void* source,

@@ -8,6 +8,7 @@
 
 #include "rdma/bootstrap/bootstrap.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 
@@ -39,5 +40,20 @@ class Hypercube {
   uint32_t vertices_;
   uint32_t pairs_;
 };
+
+// The largest b such that each aligned group of 2^b vertices is on one node, which `node_of` says of each
+// member.
+template <typename NodeOf>
+constexpr uint32_t node_bits_of(const Hypercube& cube, NodeOf&& node_of) noexcept {
+  auto bits = static_cast<uint32_t>(std::countr_zero(cube.vertices()));
+  auto before = node_of(cube.member_at(0));
+  for (uint32_t vertex = 1; vertex < cube.vertices() && bits != 0; ++vertex) {
+    const auto node = node_of(cube.member_at(vertex));
+    // A group begins here.
+    if (node != before) bits = std::min(bits, static_cast<uint32_t>(std::countr_zero(vertex)));
+    before = node;
+  }
+  return bits;
+}
 
 }  // namespace hydrant

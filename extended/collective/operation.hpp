@@ -12,6 +12,7 @@
 #include "extended/collective/mailbox/team_mailboxes.hpp"
 #include "extended/collective/reduction.hpp"
 #include "extended/collective/schedule.hpp"
+#include "extended/collective/schedules.hpp"
 #include "extended/rma/completion_counter.hpp"
 
 #include <cstddef>
@@ -25,10 +26,14 @@ struct TeamMembers {
   uint64_t id = 0;  // the same on all members
   Rank rank = 0;
   Rank size = 1;
-  const Rank* jobranks = nullptr;  // null: the ranks are those of the job
+  const Rank* jobranks = nullptr;  // null: member i is rank first + i * stride of the job
+  Rank first = 0;
+  Rank stride = 1;
+  uint32_t node_bits = 0;  // as Member::node_bits
 
+  Member member() const noexcept { return {.rank = rank, .size = size, .node_bits = node_bits}; }
   Rank jobrank(Rank member) const noexcept {
-    return jobranks != nullptr ? jobranks[member] : member;
+    return jobranks != nullptr ? jobranks[member] : first + member * stride;
   }
 };
 

@@ -15,6 +15,8 @@ constexpr Place kDest{Area::kDest, 0};
 // Tags of transfers outside of the rounds.
 constexpr uint32_t kFold = 100;
 constexpr uint32_t kUnfold = 101;
+constexpr uint32_t kUp = 102;
+constexpr uint32_t kDown = 103;
 constexpr uint32_t kGather = 200;  // tags of the second phase begin here
 
 // The member's vector while it is combined. It is the source until the first combination, and `own` after
@@ -68,6 +70,21 @@ void unfold_to_all(Schedule& schedule, Member me, const Hypercube& cube, size_t 
   if (cube.is_represented(me.rank)) schedule.receive(me.rank + 1, kUnfold, kDest, bytes);
 }
 
+// A represented root passes the data to its representative, and is not sent them back. False: this member is
+// represented, and its part is over.
+bool begin_broadcast(Schedule& schedule, Member me, Rank root, const Hypercube& cube,
+                     size_t bytes) noexcept {
+  const bool is_root = me.rank == root;
+  if (is_root) schedule.copy(kSource, kDest, bytes);
+  if (cube.is_represented(root)) {
+    if (is_root) schedule.send(root + 1, kFold, kSource, bytes);
+    if (me.rank == root + 1) schedule.receive(root, kFold, kDest, bytes);
+  }
+  if (!cube.is_represented(me.rank)) return true;
+  if (!is_root) schedule.receive(me.rank + 1, kUnfold, kDest, bytes);
+  return false;
+}
+
 // The edges of a vertex in the order of the rounds.
 struct Round {
   uint32_t number = 0;
@@ -78,6 +95,41 @@ template <typename Do>
 void each_round(const Hypercube& cube, Do&& act) noexcept {
   for (Round round; round.bit < cube.vertices(); ++round.number, round.bit *= 2) act(round);
 }
+
+// A range of elements, halved in each round: the vertex with the round's bit keeps the upper half.
+struct Range {
+  size_t first = 0;
+  size_t count = 0;
+
+  constexpr Range half(bool upper) const noexcept {
+    const size_t lower = count / 2;
+    return upper ? Range{first + lower, count - lower} : Range{first, lower};
+  }
+};
+
+// The parts of a vector that a vertex keeps and gives away in the rounds. Those that it has kept behind all
+// rounds differ among the vertices.
+class Halves {
+ public:
+  Halves(const Hypercube& cube, uint32_t vertex, size_t count) noexcept {
+    kept_[0] = {0, count};
+    each_round(cube, [&](Round round) {
+      const bool is_upper = (vertex & round.bit) != 0;
+      kept_[round.number + 1] = kept_[round.number].half(is_upper);
+      given_[round.number] = kept_[round.number].half(!is_upper);
+      rounds_ = round.number + 1;
+    });
+  }
+  uint32_t rounds() const noexcept { return rounds_; }
+  const Range& kept(uint32_t round) const noexcept { return kept_[round + 1]; }
+  const Range& given(uint32_t round) const noexcept { return given_[round]; }
+
+ private:
+  static constexpr uint32_t kMaxRounds = 32;
+  uint32_t rounds_ = 0;
+  Range kept_[kMaxRounds + 1] = {};
+  Range given_[kMaxRounds] = {};
+};
 
 }  // namespace
 
@@ -92,17 +144,8 @@ void add_barrier(Schedule& schedule, Member me, uint32_t first_tag) noexcept {
 Schedule broadcast_tree(Member me, Rank root, size_t bytes) noexcept {
   Schedule schedule;
   const Hypercube cube(me.size);
-  const bool is_root = me.rank == root;
-  if (is_root) schedule.copy(kSource, kDest, bytes);
-  // A represented root passes the data to its representative, and is not sent them back.
-  if (cube.is_represented(root)) {
-    if (is_root) schedule.send(root + 1, kFold, kSource, bytes);
-    if (me.rank == root + 1) schedule.receive(root, kFold, kDest, bytes);
-  }
-  if (cube.is_represented(me.rank)) {
-    if (!is_root) schedule.receive(me.rank + 1, kUnfold, kDest, bytes);
-    return schedule;
-  }
+  if (!begin_broadcast(schedule, me, root, cube, bytes)) return schedule;
+  const Place mine = me.rank == root ? kSource : kDest;
   const uint32_t vertex = cube.vertex_of(me.rank);
   const uint32_t relative = vertex ^ cube.vertex_of(root);
   uint32_t bit = cube.vertices();
@@ -110,10 +153,9 @@ Schedule broadcast_tree(Member me, Rank root, size_t bytes) noexcept {
     bit = relative & (0 - relative);
     schedule.receive(cube.member_at(vertex ^ bit), 0, kDest, bytes);
   }
-  for (bit /= 2; bit != 0; bit /= 2)
-    schedule.send(cube.member_at(vertex ^ bit), 0, is_root ? kSource : kDest, bytes);
+  for (bit /= 2; bit != 0; bit /= 2) schedule.send(cube.member_at(vertex ^ bit), 0, mine, bytes);
   if (cube.represents(me.rank) && root != me.rank - 1)
-    schedule.send(me.rank - 1, kUnfold, is_root ? kSource : kDest, bytes);
+    schedule.send(me.rank - 1, kUnfold, mine, bytes);
   return schedule;
 }
 
@@ -125,6 +167,41 @@ Schedule broadcast_flat(Member me, Rank root, size_t bytes) noexcept {
   }
   for (Rank i = 1; i < me.size; ++i) schedule.send((root + i) % me.size, 0, kSource, bytes);
   schedule.copy(kSource, kDest, bytes);
+  return schedule;
+}
+
+// The rounds of the second half go from the highest edge to the lowest, so that along edges between nodes
+// members exchange small parts that differ, and the large ones along the edges within a node.
+Schedule broadcast_parts(Member me, Rank root, size_t bytes) noexcept {
+  Schedule schedule;
+  const Hypercube cube(me.size);
+  if (!begin_broadcast(schedule, me, root, cube, bytes)) return schedule;
+  const Place mine = me.rank == root ? kSource : kDest;
+  const uint32_t vertex = cube.vertex_of(me.rank);
+  const uint32_t relative = vertex ^ cube.vertex_of(root);
+  const Halves halves(cube, vertex, bytes);
+  each_round(cube, [&](Round round) {
+    const Rank peer = cube.member_at(vertex ^ round.bit);
+    const Range& kept = halves.kept(round.number);
+    const Range& given = halves.given(round.number);
+    if (relative < round.bit)
+      schedule.send(peer, round.number, mine.plus(given.first), given.count);
+    else if (relative < 2 * round.bit)
+      schedule.receive(peer, round.number, kDest.plus(kept.first), kept.count);
+  });
+  for (uint32_t round = halves.rounds(); round-- != 0;) {
+    const uint32_t bit = 1u << round;
+    const Rank peer = cube.member_at(vertex ^ bit);
+    const Range& kept = halves.kept(round);
+    const Range& given = halves.given(round);
+    // A member may have had the other's part from the start.
+    if ((relative ^ bit) >= bit)
+      schedule.send(peer, kGather + round, mine.plus(kept.first), kept.count);
+    if (relative >= bit)
+      schedule.receive(peer, kGather + round, kDest.plus(given.first), given.count);
+  }
+  if (cube.represents(me.rank) && root != me.rank - 1)
+    schedule.send(me.rank - 1, kUnfold, mine, bytes);
   return schedule;
 }
 
@@ -178,20 +255,40 @@ Schedule reduce_all_doubling(Member me, size_t unit, size_t count) noexcept {
   return schedule;
 }
 
-namespace {
-
-// A range of elements, halved in each round: the vertex with the round's bit keeps the upper half.
-struct Range {
-  size_t first = 0;
-  size_t count = 0;
-
-  constexpr Range half(bool upper) const noexcept {
-    const size_t lower = count / 2;
-    return upper ? Range{first + lower, count - lower} : Range{first, lower};
+Schedule reduce_all_two_levels(Member me, size_t unit, size_t count) noexcept {
+  Schedule schedule;
+  const Hypercube cube(me.size);
+  const size_t bytes = unit * count;
+  const Place received = me.size > 1 ? schedule.take_scratch(bytes) : kDest;
+  Accumulator vector(schedule, kDest, bytes);
+  if (fold(schedule, me, cube, vector, received, bytes)) {
+    const uint32_t vertex = cube.vertex_of(me.rank);
+    const uint32_t group = std::min(cube.vertices(), 1u << me.node_bits);
+    // The vertex with the lowest number in the group does the exchanges between groups.
+    uint32_t joined = 1;  // vertices whose vectors this one combines
+    for (; joined < group && (vertex & joined) == 0; joined *= 2) {
+      schedule.receive(cube.member_at(vertex ^ joined), kUp, received, bytes);
+      vector.combine(received, false);
+    }
+    if (joined < group) {
+      const Rank above = cube.member_at(vertex ^ joined);
+      schedule.send(above, kUp, vector.place(), bytes);
+      schedule.receive(above, kDown, kDest, bytes);
+    } else {
+      each_round(cube, [&](Round round) {
+        if (round.bit < group) return;
+        const Rank peer = cube.member_at(vertex ^ round.bit);
+        schedule.send(peer, round.number, vector.place(), bytes);
+        schedule.receive(peer, round.number, received, bytes);
+        vector.combine(received, (vertex & round.bit) != 0);
+      });
+      vector.move_to_own();
+    }
+    while ((joined /= 2) != 0) schedule.send(cube.member_at(vertex ^ joined), kDown, kDest, bytes);
   }
-};
-
-}  // namespace
+  unfold_to_all(schedule, me, cube, bytes);
+  return schedule;
+}
 
 Schedule reduce_all_halving(Member me, size_t unit, size_t count) noexcept {
   Schedule schedule;
@@ -204,14 +301,11 @@ Schedule reduce_all_halving(Member me, size_t unit, size_t count) noexcept {
     // In the first round nothing is in dest yet; behind it the kept part is.
     Place whole = vector.place();
     const uint32_t vertex = cube.vertex_of(me.rank);
-    constexpr uint32_t kMaxRounds = 32;
-    Range kept[kMaxRounds + 1] = {{0, count}};
-    Range given[kMaxRounds] = {};
-    uint32_t rounds = 0;
+    const Halves halves(cube, vertex, count);
     each_round(cube, [&](Round round) {
       const bool is_upper = (vertex & round.bit) != 0;
-      const Range mine = kept[round.number].half(is_upper);
-      const Range theirs = kept[round.number].half(!is_upper);
+      const Range& mine = halves.kept(round.number);
+      const Range& theirs = halves.given(round.number);
       const Rank peer = cube.member_at(vertex ^ round.bit);
       const Place part = whole.plus(mine.first * unit);
       const Place kept_part = kDest.plus(mine.first * unit);
@@ -226,16 +320,13 @@ Schedule reduce_all_halving(Member me, size_t unit, size_t count) noexcept {
         schedule.combine(received, kept_part, kept_part, mine.count * unit);
       }
       whole = kDest;
-      kept[round.number + 1] = mine;
-      given[round.number] = theirs;
-      ++rounds;
     });
-    for (uint32_t round = rounds; round-- != 0;) {
+    for (uint32_t round = halves.rounds(); round-- != 0;) {
       const Rank peer = cube.member_at(vertex ^ (1u << round));
-      const Range mine = kept[round + 1];
+      const Range& mine = halves.kept(round);
+      const Range& theirs = halves.given(round);
       schedule.send(peer, kGather + round, kDest.plus(mine.first * unit), mine.count * unit);
-      schedule.receive(peer, kGather + round, kDest.plus(given[round].first * unit),
-                       given[round].count * unit);
+      schedule.receive(peer, kGather + round, kDest.plus(theirs.first * unit), theirs.count * unit);
     }
   }
   unfold_to_all(schedule, me, cube, bytes);

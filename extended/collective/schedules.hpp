@@ -16,6 +16,8 @@ namespace hydrant {
 struct Member {
   Rank rank = 0;
   Rank size = 1;
+  // Each aligned group of 2^node_bits vertices of the team's hypercube is on one node (hypercube.hpp).
+  uint32_t node_bits = 0;
 };
 
 // Dissemination: ceil(log2 n) rounds of one empty message. Several may stand in one schedule, with
@@ -30,11 +32,19 @@ Schedule broadcast_tree(Member me, Rank root, size_t bytes) noexcept;
 // The root sends to each member: one message deep, for data that members read from the root's memory.
 Schedule broadcast_flat(Member me, Rank root, size_t bytes) noexcept;
 
+// The root's data are divided among all members, which then gather the parts: along each edge of the
+// hypercube twice, 2 (n-1)/n of the vector for each member. Nodes send each other every byte once.
+Schedule broadcast_parts(Member me, Rank root, size_t bytes) noexcept;
+
 // The vector of `count` elements of `unit` bytes, combined over all members, into dest of the root.
 // Binomial tree.
 Schedule reduce_tree(Member me, Rank root, size_t unit, size_t count) noexcept;
 // Into dest of all members. Recursive doubling: log2 n exchanges of the whole vector.
 Schedule reduce_all_doubling(Member me, size_t unit, size_t count) noexcept;
+// Into dest of all members. The members of each group on a node combine their vectors by a binomial tree,
+// one of them does the exchanges of recursive doubling, and the tree returns the result: log2 g exchanges
+// between nodes for each group, for g groups.
+Schedule reduce_all_two_levels(Member me, size_t unit, size_t count) noexcept;
 // Into dest of all members. Halves of the vector are exchanged and combined, then quarters, and so on;
 // gathering the parts reverses it (Rabenseifner): 2 log2 n exchanges, of less than two vectors together.
 Schedule reduce_all_halving(Member me, size_t unit, size_t count) noexcept;

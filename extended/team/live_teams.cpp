@@ -46,14 +46,15 @@ Team* LiveTeams::add(std::unique_ptr<Team> team, const char* call) noexcept {
   return added;
 }
 
-void LiveTeams::destroy(gex_TM_t tm, const char* call) noexcept {
+std::unique_ptr<Team> LiveTeams::take(gex_TM_t tm, const char* call) noexcept {
   const MutexLock lock(mu_);
   std::unique_ptr<Team>* link = &first_;
   while (*link != nullptr && link->get() != tm) link = &(*link)->next;
   if (*link == nullptr)
     fatal("%s: %p is not a team, or was destroyed before", call, static_cast<void*>(tm));
-  std::unique_ptr<Team> rest = std::move((*link)->next);
-  *link = std::move(rest);
+  std::unique_ptr<Team> taken = std::move(*link);
+  *link = std::move(taken->next);
+  return taken;
 }
 
 bool LiveTeams::has(gex_TM_t tm) noexcept {

@@ -13,8 +13,8 @@ class LiveTeams {
   // Ends the job of a client with GASNET_DEBUG if the team's scratch memory overlaps that of another team,
   // or lies outside the segment.
   Team* add(std::unique_ptr<Team> team, const char* call) noexcept HYDRANT_EXCLUDES(mu_);
-  // Ends the job if `tm` is no live team.
-  void destroy(gex_TM_t tm, const char* call) noexcept HYDRANT_EXCLUDES(mu_);
+  // The team is no longer live. Ends the job if it was not.
+  std::unique_ptr<Team> take(gex_TM_t tm, const char* call) noexcept HYDRANT_EXCLUDES(mu_);
   bool has(gex_TM_t tm) noexcept HYDRANT_EXCLUDES(mu_);
 
  private:

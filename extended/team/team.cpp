@@ -2,17 +2,31 @@
 #include "extended/team/team.hpp"
 
 #include "am/job/job.hpp"
+#include "am/segment/neighbourhood.hpp"
+#include "extended/collective/hypercube.hpp"
 #include "extended/team/live_teams.hpp"
 
 #include <algorithm>
 #include <bit>
 #include <new>
 #include <utility>
+#include <vector>
 
 namespace hydrant {
 namespace {
 
 constinit std::atomic<uint32_t> world_collectives{0};
+constinit uint32_t world_node_bits = 0;
+
+// The distance between consecutive members, if it is always the same; else 0.
+Rank stride_of(const Rank* jobranks, Rank size) noexcept {
+  if (size == 1) return 1;
+  const Rank stride = jobranks[1] - jobranks[0];
+  for (Rank i = 2; i < size; ++i) {
+    if (jobranks[i] - jobranks[i - 1] != stride) return 0;
+  }
+  return stride;
+}
 
 }  // namespace
 
@@ -49,14 +63,27 @@ Rank JobrankTable::find(Rank jobrank) const noexcept {
 std::unique_ptr<Team> Team::make(uint64_t id, gex_EP_t ep, Rank my_rank,
                                  std::unique_ptr<Rank[]> jobranks, Rank size) noexcept {
   std::unique_ptr<Team> team(new (std::nothrow) Team);
-  if (team == nullptr || !team->table_.make(jobranks.get(), size)) return nullptr;
+  if (team == nullptr) return nullptr;
   team->ep = ep;
   team->rank = my_rank;
   team->size = size;
-  team->jobranks = jobranks.get();
+  team->first = jobranks[0];
+  team->stride = stride_of(jobranks.get(), size);
   team->id_ = id;
+  if (team->stride != 0) return team;
+  if (!team->table_.make(jobranks.get(), size)) return nullptr;
+  team->jobranks = jobranks.get();
   team->storage_ = std::move(jobranks);
   return team;
+}
+
+Rank Team::find(Rank jobrank) const noexcept {
+  if (jobranks != nullptr) return table_.find(jobrank);
+  const int64_t distance = int64_t{jobrank} - int64_t{first};
+  const auto step = int64_t{static_cast<int32_t>(stride)};
+  const int64_t member = distance / step;
+  return distance % step == 0 && member >= 0 && member < int64_t{size} ? static_cast<Rank>(member)
+                                                                       : GEX_RANK_INVALID;
 }
 
 void check_team(gex_TM_t tm, const char* call) noexcept {
@@ -67,9 +94,23 @@ void check_team(gex_TM_t tm, const char* call) noexcept {
     fatal("%s: %p is not a team of this job, or was destroyed", call, static_cast<void*>(tm));
 }
 
+TeamMembers members_of_world() noexcept {
+  return {.rank = job().rank(), .size = job().size(), .node_bits = world_node_bits};
+}
+
 TeamMembers members_of(gex_TM_t tm) noexcept {
-  if (tm == &hydrant_world) return {.rank = tm->rank, .size = tm->size};
+  if (tm == &hydrant_world) return members_of_world();
   return static_cast<const Team*>(tm)->members();
+}
+
+Status find_nodes_of_world() noexcept {
+  std::vector<Rank> first_ranks;
+  const Status status = find_consecutive_hosts(&first_ranks);
+  if (status != Status::kOk || first_ranks.empty()) return status;
+  world_node_bits = node_bits_of(Hypercube(job().size()), [&](Rank rank) {
+    return std::upper_bound(first_ranks.begin(), first_ranks.end(), rank) - first_ranks.begin();
+  });
+  return Status::kOk;
 }
 
 NodeTeam* node_team_of(gex_TM_t tm) noexcept {

@@ -1,7 +1,8 @@
 // Teams: ordered sets of the job's ranks. The primordial team is hydrant_world; clients make the others
 // (gex_TM_Split(), gex_TM_Create()).
 //
-// Memory per member and process: 4 bytes for its rank in the job, and 6 to 12 for the way back.
+// Memory: none per member if the ranks of the job are first, first + stride, and so on, as of most splits;
+// else 4 bytes per member and process for its rank in the job, and 6 to 12 for the way back.
 //
 // Threads: a team is constant but for the number of collectives, which its collective calls count.
 #pragma once
@@ -40,11 +41,20 @@ class Team : public hydrant_team {
   // Takes the members' ranks in the job, in the order of their ranks. Null: no memory.
   static std::unique_ptr<Team> make(uint64_t id, gex_EP_t ep, Rank my_rank,
                                     std::unique_ptr<Rank[]> jobranks, Rank size) noexcept;
+  // As Member::node_bits.
+  void set_node_bits(uint32_t bits) noexcept { node_bits_ = bits; }
 
   TeamMembers members() const noexcept {
-    return {.id = id_, .rank = rank, .size = size, .jobranks = jobranks};
+    return {.id = id_,
+            .rank = rank,
+            .size = size,
+            .jobranks = jobranks,
+            .first = first,
+            .stride = stride,
+            .node_bits = node_bits_};
   }
-  Rank find(Rank jobrank) const noexcept { return table_.find(jobrank); }
+  // GEX_RANK_INVALID if it is no member.
+  Rank find(Rank jobrank) const noexcept;
 
   // The client's scratch memory, which gex_TM_Destroy() gives back. Length 0: none was granted.
   gex_Memvec_t scratch = {};
@@ -59,6 +69,7 @@ class Team : public hydrant_team {
   Team() noexcept : hydrant_team{} {}
 
   uint64_t id_ = 0;
+  uint32_t node_bits_ = 0;
   std::unique_ptr<Rank[]> storage_;
   JobrankTable table_;
   std::atomic<uint32_t> collectives_{0};
@@ -71,6 +82,10 @@ inline bool is_pair(gex_TM_t tm) noexcept { return (reinterpret_cast<uintptr_t>(
 void check_team(gex_TM_t tm, const char* call) noexcept;
 
 TeamMembers members_of(gex_TM_t tm) noexcept;
+// As members_of() the primordial team, also before there is a client.
+TeamMembers members_of_world() noexcept;
+// Member::node_bits of the primordial team. Called once, at start-up. Errors: as find_consecutive_hosts().
+Status find_nodes_of_world() noexcept;
 // Null: the team's members share no memory, or are too many.
 NodeTeam* node_team_of(gex_TM_t tm) noexcept;
 // Null: the team has lines on a node, or uses messages alone.

@@ -7,6 +7,7 @@
 #include "am/progress/in_call.hpp"
 #include "am/progress/thread_state.hpp"
 #include "extended/collective/check_collective.hpp"
+#include "extended/collective/hypercube.hpp"
 #include "extended/collective/operations.hpp"
 #include "extended/collective/schedules.hpp"
 #include "extended/team/live_teams.hpp"
@@ -79,10 +80,12 @@ std::unique_ptr<Rank[]> new_ranks(Rank size, const char* call) noexcept {
 struct TeamOffer {
   NodeTeamOffer lines;
   uint32_t mailboxes = 0;
-  uint32_t unused = 0;
+  Rank host = 0;  // the first rank of the member's host
 
   static TeamOffer make() noexcept {
-    return {.lines = NodeTeam::offer(), .mailboxes = MailboxTeam::offer()};
+    return {.lines = NodeTeam::offer(),
+            .mailboxes = MailboxTeam::offer(),
+            .host = job().topology().node_ranks.front()};
   }
   TeamOffer with(const TeamOffer& other) const noexcept {
     return {.lines = lines.with(other.lines), .mailboxes = mailboxes & other.mailboxes};
@@ -93,11 +96,24 @@ struct TeamOffer {
   }
 };
 
-Team* make_team(uint64_t id, gex_TM_t parent, Rank my_rank, std::unique_ptr<Rank[]> jobranks,
-                Rank size, const TeamOffer& mine, const TeamOffer& all, const gex_Memvec_t& scratch,
+// A new team as its members have agreed on it.
+struct NewTeam {
+  uint64_t id = 0;
+  Rank my_rank = 0;
+  Rank size = 0;
+  uint32_t node_bits = 0;            // as Member::node_bits
+  std::unique_ptr<Rank[]> jobranks;  // of the members
+  TeamOffer offers;                  // of all
+};
+
+Team* make_team(gex_TM_t parent, NewTeam made, const TeamOffer& mine, const gex_Memvec_t& scratch,
                 const char* call) noexcept {
-  std::unique_ptr<Team> team = Team::make(id, parent->ep, my_rank, std::move(jobranks), size);
+  const Rank size = made.size;
+  const TeamOffer& all = made.offers;
+  std::unique_ptr<Team> team =
+      Team::make(made.id, parent->ep, made.my_rank, std::move(made.jobranks), size);
   if (team == nullptr) fatal("%s: no memory for a team of %u ranks", call, size);
+  team->set_node_bits(made.node_bits);
   team->scratch = scratch;
   team->node = NodeTeam::make(team->members(), mine.lines, all.lines);
   if (team->node == nullptr && all.mailboxes != 0 && size > 1)
@@ -141,9 +157,17 @@ Team* make_split_team(gex_TM_t parent, const SplitVote* votes, const SplitVote& 
   const Rank first = ranks[0];
   const auto my_rank =
       static_cast<Rank>(std::find(ranks.get(), ranks.get() + size, members.rank) - ranks.get());
+  const uint32_t node_bits =
+      node_bits_of(Hypercube(size), [&](Rank rank) { return votes[ranks[rank]].offer.host; });
   for (Rank rank = 0; rank < size; ++rank) ranks[rank] = members.jobrank(ranks[rank]);
-  const uint64_t id = team_id(ranks[0], votes[first].count);
-  return make_team(id, parent, my_rank, std::move(ranks), size, mine.offer, offers, scratch, call);
+  return make_team(parent,
+                   {.id = team_id(ranks[0], votes[first].count),
+                    .my_rank = my_rank,
+                    .size = size,
+                    .node_bits = node_bits,
+                    .jobranks = std::move(ranks),
+                    .offers = offers},
+                   mine.offer, scratch, call);
 }
 
 // ---- create ----
@@ -303,11 +327,19 @@ size_t gex_TM_Create(gex_TM_t* new_tms, size_t num_new_tms, gex_TM_t parent,
           "of a new team have to pass the same",
           kCall, ranks[rank], job().rank());
   }
-  const uint64_t id =
-      team_id(ranks[0], votes[gex_TM_TranslateJobrankToRank(parent, ranks[0])].count);
+  const auto vote_of = [&](Rank rank) -> const CreateVote& {
+    return votes[gex_TM_TranslateJobrankToRank(parent, ranks[rank])];
+  };
+  NewTeam agreed = {.id = team_id(ranks[0], vote_of(0).count),
+                    .my_rank = my_rank,
+                    .size = size,
+                    .node_bits = node_bits_of(Hypercube(size),
+                                              [&](Rank rank) { return vote_of(rank).offer.host; }),
+                    .jobranks = nullptr,
+                    .offers = offers};
+  agreed.jobranks = std::move(ranks);
   const gex_Memvec_t scratch = scratch_of(parent, arguments, my_rank, kCall);
-  Team* made =
-      make_team(id, parent, my_rank, std::move(ranks), size, mine.offer, offers, scratch, kCall);
+  Team* made = make_team(parent, std::move(agreed), mine.offer, scratch, kCall);
   for (Rank rank = 0; rank < size; ++rank) {
     if (made->find(made->members().jobrank(rank)) != rank)
       fatal("%s: args names the endpoint of rank %u of the job a second time", kCall,
@@ -325,8 +357,7 @@ int gex_TM_Destroy(gex_TM_t tm, gex_Memvec_t* scratch_p, gex_Flags_t) {
   if (tm == &hydrant_world) fatal("%s: the primordial team cannot be destroyed", kCall);
   // This rank has sent and received all messages of its complete operations, so the other members do not
   // need it.
-  const gex_Memvec_t scratch = static_cast<const Team*>(tm)->scratch;
-  live_teams().destroy(tm, kCall);
+  const gex_Memvec_t scratch = live_teams().take(tm, kCall)->scratch;
   if (scratch_p == nullptr || scratch.gex_len == 0) return 0;
   *scratch_p = scratch;
   return 1;

@@ -171,18 +171,20 @@ constexpr std::array<KnobInfo, at(JobKnob::kEnd)> kRows = {{
      .unit = "",
      .default_text = "auto",
      .effect =
-         "Broadcasts by messages: tree, or flat (all members get the data from the root). auto "
-         "chooses by length. The same on all ranks.",
-     .choices = "auto|tree|flat"},
+         "Broadcasts by messages: tree, flat (all members get the data from the root), or parts "
+         "(each member gets a part, then those of the others). auto chooses by length and nodes. "
+         "The same on all ranks.",
+     .choices = "auto|tree|flat|parts"},
     {.index = at(JobKnob::kCollReduceAll),
      .name = "HYDRANT_COLL_REDUCE_ALL",
      .type = KnobType::kChoice,
      .unit = "",
      .default_text = "auto",
      .effect =
-         "Reductions to all by messages: doubling, or halving where each member gets an element. "
-         "auto chooses by length. The same on all ranks.",
-     .choices = "auto|doubling|halving"},
+         "Reductions to all by messages: doubling, halving where each member gets an element, or "
+         "two_levels (within nodes, then between them). auto chooses by length and nodes. The same "
+         "on all ranks.",
+     .choices = "auto|doubling|halving|two_levels"},
     {.index = at(JobKnob::kCollGatherAll),
      .name = "HYDRANT_COLL_GATHER_ALL",
      .type = KnobType::kChoice,

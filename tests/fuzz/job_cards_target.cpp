@@ -191,19 +191,20 @@ void check_request(Input& input) {
 
 // ---- locations ----
 
-// Two numbers: the first rank of the host, which is not above the card's own, and a neighbourhood.
+// Three numbers: the first rank of the host, which is not above the card's own, a neighbourhood, and a count.
 void check_locations(Input& input) {
   reset_store({0}, 4);
   for (Rank rank = 1; rank < 4; ++rank) {
     const std::optional<Value> card = set_card(input, rank, "whereabouts");
-    const bool is_good = card.has_value() && card->size() == 8 && part_of<Rank>(*card, 0) <= rank;
+    const bool is_good = card.has_value() && card->size() == 12 && part_of<Rank>(*card, 0) <= rank;
     constexpr Rank kMark = 4711;
-    RankLocation found{.host = kMark, .supernode = kMark};
+    RankLocation found{.host = kMark, .supernode = kMark, .host_ranks = kMark};
     const Status status = find_location(rank, &found);
     HYDRANT_FUZZ_CHECK((status == Status::kOk) == is_good);
     if (!is_good) check_refusal(status);
     HYDRANT_FUZZ_CHECK(found.host == (is_good ? part_of<Rank>(*card, 0) : kMark));
     HYDRANT_FUZZ_CHECK(found.supernode == (is_good ? part_of<Rank>(*card, 4) : kMark));
+    HYDRANT_FUZZ_CHECK(found.host_ranks == (is_good ? part_of<uint32_t>(*card, 8) : kMark));
   }
 }
 
@@ -211,7 +212,7 @@ void check_locations(Input& input) {
 
 // This process as rank 1, which compares the settings of rank 0 with its own.
 void check_choice(Input& input) {
-  constexpr size_t kChoiceBytes = 16;
+  constexpr size_t kChoiceBytes = 24;
   reset_store({0}, 4);
   const std::optional<Value> card = set_card(input, 0, "barrier");
   hydrant_job_info.rank = 1;

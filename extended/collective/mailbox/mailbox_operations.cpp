@@ -1,6 +1,9 @@
 // Executes reductions and barriers in mailboxes. mailbox_team.cpp starts them and gives them events.
 #include "extended/collective/mailbox/mailbox_operations.hpp"
 
+#include "extended/collective/hypercube.hpp"
+
+#include <algorithm>
 #include <bit>
 #include <new>
 #include <utility>
@@ -9,13 +12,41 @@ namespace hydrant {
 
 MailboxOperations::MailboxOperations(const TeamMailboxes::Config& mailboxes,
                                      MailboxMessages* messages) noexcept
-    : mailboxes_(mailboxes),
-      messages_(messages),
-      cube_(mailboxes.size),
-      fold_(static_cast<uint32_t>(std::countr_zero(cube_.vertices()))),
-      vertex_(cube_.vertex_of(mailboxes.rank)),
-      is_represented_(cube_.is_represented(mailboxes.rank)),
-      represents_(cube_.represents(mailboxes.rank)) {}
+    : mailboxes_(mailboxes), messages_(messages) {
+  add_steps(mailboxes.node_bits);
+}
+
+void MailboxOperations::add_steps(uint32_t node_bits) noexcept {
+  using Kind = Step::Kind;
+  const Hypercube cube(mailboxes_.size());
+  const Rank rank = mailboxes_.rank();
+  const auto rounds = static_cast<uint32_t>(std::countr_zero(cube.vertices()));
+  const uint32_t fold = rounds;  // the edge between a member and that which represents it
+  const uint32_t vertex = cube.vertex_of(rank);
+  const auto is_upper = [&](uint32_t round) { return (vertex >> round & 1) != 0; };
+  // The vertices behind whose edge this one stands alone.
+  const uint32_t joined =
+      std::min({node_bits, rounds, static_cast<uint32_t>(std::countr_zero(vertex))});
+
+  if (cube.is_represented(rank)) {
+    add(Kind::kSend, fold);
+    add(Kind::kReplace, fold);
+    return;
+  }
+  if (cube.represents(rank)) add(Kind::kLower, fold);
+  for (uint32_t round = 0; round < joined; ++round) add(Kind::kHigher, round);
+  if (joined < std::min(node_bits, rounds)) {
+    add(Kind::kSend, joined);
+    add(Kind::kReplace, joined);
+  } else {
+    for (uint32_t round = joined; round < rounds; ++round) {
+      add(Kind::kSend, round);
+      add(is_upper(round) ? Kind::kLower : Kind::kHigher, round);
+    }
+  }
+  for (uint32_t round = joined; round-- != 0;) add(Kind::kSend, round);
+  if (cube.represents(rank)) add(Kind::kSend, fold);
+}
 
 MailboxOperations::~MailboxOperations() {
   while (free_ != nullptr) delete std::exchange(free_, free_->next);
@@ -43,53 +74,27 @@ bool MailboxOperations::receive(const Pending& pending, uint32_t edge, std::byte
   return found == TeamMailboxes::Found::kLine;
 }
 
-bool MailboxOperations::run_fold(Pending& pending) noexcept {
-  if (is_represented_) {
-    if (!send(pending, fold_)) return false;
-    pending.step = last_step();
-    return true;
-  }
-  if (represents_) {
-    alignas(64) std::byte received[MailboxLine::kMaxBytes];
-    if (!receive(pending, fold_, received)) return false;
-    if (pending.call.bytes != 0)
-      pending.call.reduction.combine(received, pending.vector, pending.vector, pending.call.bytes);
-  }
-  pending.step = 1;
-  return true;
-}
-
-bool MailboxOperations::run_round(Pending& pending, uint32_t edge) noexcept {
-  if (!pending.is_sent && !send(pending, edge)) return false;
-  pending.is_sent = true;
+bool MailboxOperations::run_step(Pending& pending, const Step& step) noexcept {
+  using Kind = Step::Kind;
+  if (step.kind == Kind::kSend) return send(pending, step.edge);
+  if (step.kind == Kind::kReplace) return receive(pending, step.edge, pending.vector);
   alignas(64) std::byte received[MailboxLine::kMaxBytes];
-  if (!receive(pending, edge, received)) return false;
+  if (!receive(pending, step.edge, received)) return false;
   const Call& call = pending.call;
-  if (call.bytes != 0) {
-    // The lower ranks stand on the left. A function of the client leaves its result in the right operand.
-    if ((vertex_ >> edge & 1) != 0)
-      call.reduction.combine(received, pending.vector, pending.vector, call.bytes);
-    else
-      call.reduction.combine(pending.vector, received, pending.vector, call.bytes);
-  }
-  pending.is_sent = false;
-  ++pending.step;
+  if (call.bytes == 0) return true;
+  // The lower ranks stand on the left. A function of the client leaves its result in the right operand.
+  if (step.kind == Kind::kLower)
+    call.reduction.combine(received, pending.vector, pending.vector, call.bytes);
+  else
+    call.reduction.combine(pending.vector, received, pending.vector, call.bytes);
   return true;
 }
 
-bool MailboxOperations::run_unfold(Pending& pending) noexcept {
-  if (represents_) return send(pending, fold_);
-  return !is_represented_ || receive(pending, fold_, pending.vector);
-}
-
-// True: the operation is complete.
 bool MailboxOperations::run(Pending& pending) noexcept {
   if (!mailboxes_.may_start(pending.line)) return false;
-  if (pending.step == 0 && !run_fold(pending)) return false;
-  while (pending.step < last_step()) {
-    if (!run_round(pending, pending.step - 1)) return false;
+  for (; pending.step < step_count_; ++pending.step) {
+    if (!run_step(pending, steps_[pending.step])) return false;
   }
-  if (!run_unfold(pending)) return false;
   if (pending.call.bytes != 0) std::memcpy(pending.call.dest, pending.vector, pending.call.bytes);
   mailboxes_.complete(pending.line);
   pending.is_done = true;
@@ -104,7 +109,6 @@ bool MailboxOperations::start(const Call& call, Pending** pending) noexcept {
   made->call = call;
   made->line = mailboxes_.begin();
   made->step = 0;
-  made->is_sent = false;
   made->next = nullptr;
   if (call.bytes != 0) std::memcpy(made->vector, call.source, call.bytes);
   if (run(*made)) {
@@ -137,9 +141,8 @@ void MailboxOperations::release(Pending* pending) noexcept {
 
 uint32_t MailboxOperations::awaited_edge(const Pending& pending) const noexcept {
   if (pending.is_done || !mailboxes_.may_start(pending.line)) return TeamMailboxes::kNoEdge;
-  if (pending.step == 0) return represents_ ? fold_ : TeamMailboxes::kNoEdge;
-  if (pending.step == last_step()) return is_represented_ ? fold_ : TeamMailboxes::kNoEdge;
-  return pending.is_sent ? pending.step - 1 : TeamMailboxes::kNoEdge;
+  const Step& step = steps_[pending.step];
+  return step.kind == Step::Kind::kSend ? TeamMailboxes::kNoEdge : step.edge;
 }
 
 bool MailboxOperations::is_ready(const Pending& pending) noexcept {

@@ -5,10 +5,12 @@
 // get the result from it. In each round the others send their vector to the member that differs in the
 // round's bit, and combine it with that member's.
 //
+// Two levels, for members that share nodes: along the lowest Config::node_bits edges only the upper member
+// sends, and gets the result back. So one member of each group exchanges lines with other nodes.
+//
 // Threads: one at a time.
 #pragma once
 
-#include "extended/collective/hypercube.hpp"
 #include "extended/collective/mailbox/team_mailboxes.hpp"
 #include "extended/collective/reduction.hpp"
 
@@ -54,8 +56,7 @@ class MailboxOperations {
    private:
     friend class MailboxOperations;
     uint64_t line = 0;
-    uint32_t step = 0;     // 0: the represented member's vector; 1 + i: round i; then its result
-    bool is_sent = false;  // this round's vector
+    uint32_t step = 0;  // index of the next one
     Pending* next = nullptr;
     alignas(64) std::byte vector[MailboxLine::kMaxBytes];
   };
@@ -77,25 +78,41 @@ class MailboxOperations {
   bool is_ready(const Pending& pending) noexcept;
   // The edge at which the operation waits; kNoEdge: for earlier operations, or for room.
   uint32_t awaited_edge(const Pending& pending) const noexcept;
+  // True if it waits at an edge without mailboxes.
+  bool awaits_message(const Pending& pending) const noexcept {
+    const uint32_t edge = awaited_edge(pending);
+    return edge != TeamMailboxes::kNoEdge && !mailboxes_.has_mailboxes(edge);
+  }
 
   const TeamMailboxes& mailboxes() const noexcept { return mailboxes_; }
 
  private:
-  uint32_t last_step() const noexcept { return fold_ + 1; }
+  // A step of this member: the same list in each operation.
+  struct Step {
+    enum class Kind : uint8_t {
+      kSend,     // the vector
+      kLower,    // receive the vector of members before those that are combined here, and combine
+      kHigher,   // of members behind them
+      kReplace,  // receive the result
+    };
+    Kind kind = Kind::kSend;
+    uint8_t edge = 0;
+  };
+  void add(Step::Kind kind, uint32_t edge) noexcept {
+    steps_[step_count_++] = {.kind = kind, .edge = static_cast<uint8_t>(edge)};
+  }
+  void add_steps(uint32_t node_bits) noexcept;
+
+  // True: the operation, or the step, is complete.
   bool run(Pending& pending) noexcept;
-  bool run_fold(Pending& pending) noexcept;
-  bool run_round(Pending& pending, uint32_t edge) noexcept;
-  bool run_unfold(Pending& pending) noexcept;
+  bool run_step(Pending& pending, const Step& step) noexcept;
   bool send(const Pending& pending, uint32_t edge) noexcept;
   bool receive(const Pending& pending, uint32_t edge, std::byte* to) noexcept;
 
   TeamMailboxes mailboxes_;
   MailboxMessages* const messages_;
-  const Hypercube cube_;
-  const uint32_t fold_;  // edge between a member and that which represents it; number of rounds
-  const uint32_t vertex_;
-  const bool is_represented_;
-  const bool represents_;
+  Step steps_[2 * TeamMailboxes::kMaxEdges];
+  uint32_t step_count_ = 0;
   Pending* first_ = nullptr;  // operations under way, in the order of their numbers
   Pending** end_ = &first_;
   Pending* free_ = nullptr;

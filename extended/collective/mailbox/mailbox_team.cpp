@@ -3,10 +3,12 @@
 #include "extended/collective/mailbox/mailbox_team.hpp"
 
 #include "am/job/job.hpp"
+#include "extended/collective/algorithms.hpp"
 #include "extended/collective/check_collective.hpp"
 #include "extended/collective/collective_messages.hpp"
 #include "extended/collective/operations.hpp"
 #include "extended/event/event.hpp"
+#include "extended/team/team.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/thread.hpp"
 
@@ -102,7 +104,6 @@ MailboxTeam& team_of(const hydrant_event& event) noexcept {
 MailboxOperations::Pending& pending_of(const hydrant_event& event) noexcept {
   return *reinterpret_cast<MailboxOperations::Pending*>(event.number);
 }
-WaitTarget event_wait_target(const hydrant_event&) noexcept { return WaitTarget::kAdapter; }
 
 [[noreturn]] void refuse_without_memory(uint32_t signature) noexcept {
   fatal("%s: no memory for a reduction or barrier: free memory, or raise ulimit -v",
@@ -143,8 +144,7 @@ Status start_mailboxes() noexcept {
 
 Status connect_mailboxes() noexcept {
   if (!wants_mailboxes()) return Status::kOk;
-  const TeamMembers all = {
-      .id = 0, .rank = job().rank(), .size = job().size(), .jobranks = nullptr};
+  const TeamMembers all = members_of_world();
   const MailboxPeer* peers[TeamMailboxes::kMaxEdges] = {};
   for (uint32_t edge = 0; edge < TeamMailboxes::edges_of(all.size); ++edge) {
     const Rank peer = TeamMailboxes::peer_at(all.rank, all.size, edge);
@@ -181,6 +181,7 @@ MailboxTeam::MailboxTeam(const TeamMembers& members, uint32_t block,
                    .size = members.size,
                    .lines = mailbox_memory().block(block),
                    .edges = edges_with(peers, members.size),
+                   .node_bits = mailbox_node_bits(members.member()),
                    .writer = this},
                   this) {
   std::copy_n(peers, TeamMailboxes::edges_of(members.size), peers_);
@@ -292,6 +293,14 @@ bool MailboxTeam::event_is_done(hydrant_event& event) noexcept {
   if (!pending.is_done) return false;
   team.operations_.release(&pending);
   return true;
+}
+
+// A message wakes this rank, an adapter's write does not.
+WaitTarget MailboxTeam::event_wait_target(const hydrant_event& event) noexcept {
+  MailboxTeam& team = team_of(event);
+  const Guard guard(team);
+  return team.operations_.awaits_message(pending_of(event)) ? WaitTarget::kUnknown
+                                                            : WaitTarget::kAdapter;
 }
 
 bool MailboxTeam::event_is_ready(const hydrant_event& event) noexcept {

@@ -5,7 +5,8 @@
 // the lowest that all have, and the members at each edge exchange the address of their memory. Those of the
 // primordial team are in the job's store.
 //
-// An adapter's write wakes no thread, so a waiting rank sleeps only for short times (WaitTarget::kAdapter).
+// An adapter's write wakes no thread, so a rank that waits for one sleeps only for short times
+// (WaitTarget::kAdapter).
 //
 // Threads: any, but for start_mailboxes() and connect_mailboxes().
 #pragma once
@@ -14,6 +15,7 @@
 #include "extended/collective/mailbox/mailbox_memory.hpp"
 #include "extended/collective/mailbox/mailbox_operations.hpp"
 #include "extended/collective/operation.hpp"
+#include "extended/event/event.hpp"
 #include "extended/send_failures.hpp"
 #include "firehose/base/status.hpp"
 
@@ -78,6 +80,7 @@ class MailboxTeam final : private MailboxMessages {
   // Null: it is complete.
   MailboxOperations::Pending* begin(const MailboxOperations::Call& call) noexcept;
   static bool event_is_done(hydrant_event& event) noexcept;
+  static WaitTarget event_wait_target(const hydrant_event& event) noexcept;
   static bool event_is_ready(const hydrant_event& event) noexcept;
   static void log_pending_event(const hydrant_event& event);
 

@@ -78,11 +78,15 @@ class TeamMailboxes {
     Rank size = 1;
     MailboxLine* lines = nullptr;  // this member's: bytes_of(size), zero
     uint64_t edges = 0;            // bit i: edge i has mailboxes, at both ends
+    uint32_t node_bits = 0;        // as Member::node_bits; 0: one level
     MailboxWriter* writer = nullptr;
   };
   explicit TeamMailboxes(const Config& config) noexcept : config_(config) {}
   TeamMailboxes(const TeamMailboxes&) = delete;
   TeamMailboxes& operator=(const TeamMailboxes&) = delete;
+
+  Rank rank() const noexcept { return config_.rank; }
+  Rank size() const noexcept { return config_.size; }
 
   // The number of the next operation.
   uint64_t begin() noexcept {

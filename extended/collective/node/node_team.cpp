@@ -8,6 +8,7 @@
 #include "extended/collective/check_collective.hpp"
 #include "extended/collective/operations.hpp"
 #include "extended/rma/rma_path.hpp"
+#include "extended/team/team.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/thread.hpp"
 #include "rdma/config/job_knobs.hpp"
@@ -207,9 +208,7 @@ class NodeTeams {
     if (job().transport != nullptr && uses_lines()) {
       // Block 0 is set aside from the start.
       constexpr NodeTeamOffer kFirst{.blocks = 1, .base = 0};
-      const TeamMembers all = {
-          .id = 0, .rank = job().rank(), .size = job().size(), .jobranks = nullptr};
-      world_ = NodeTeam::make(all, kFirst, kFirst);
+      world_ = NodeTeam::make(members_of_world(), kFirst, kFirst);
     }
     world_is_known_.store(true, std::memory_order_release);
   }
@@ -344,7 +343,7 @@ void NodeTeam::start_others() noexcept {
                                         .source = call.source,
                                         .dest = call.dest,
                                         .reduction = call.reduction},
-                                       make_schedule(call, {members_.rank, members_.size}));
+                                       make_schedule(call, members_.member()));
   }
 }
 

@@ -59,7 +59,9 @@ struct hydrant_team {
   gex_Rank_t size;
   gex_Flags_t flags;
   const void* cdata;
-  const gex_Rank_t* jobranks; /* of its members; null: its ranks are the job's */
+  const gex_Rank_t* jobranks; /* of its members; null: member i is rank first + i * stride */
+  gex_Rank_t first; /* of the job; unsigned arithmetic, so that a stride may be negative */
+  gex_Rank_t stride;
 };
 /* The primordial team, valid after the client is initialised: its ranks are the job's. */
 extern struct hydrant_team hydrant_world;
@@ -176,7 +178,8 @@ static inline gex_TM_t gex_TM_Pair(gex_EP_t local_ep, gex_EP_Index_t remote_ep_i
  * GEX_FLAG_TM_NO_SCRATCH; scratch_size 0 without it is an error.
  * With GEX_FLAG_TM_SCRATCH_SIZE_RECOMMENDED it only returns a size to grant, 0 if new_tm_p is null.
  * Otherwise it returns 0. Errors: wrong arguments end the job with a text. Cost: one exchange of 16
- * bytes per member. Memory: 10 to 16 bytes per member and process. */
+ * bytes per member. Memory: none per member if the ranks of the job have one distance; else 10 to 16 bytes
+ * per member and process. */
 size_t gex_TM_Split(gex_TM_t* new_tm_p, gex_TM_t parent, int color, int key, void* scratch_addr,
                     size_t scratch_size, gex_Flags_t flags);
 /* Collective over `parent`. Makes a team of the endpoints in args[], in that order; all of them pass the

@@ -306,6 +306,11 @@ void run_wrong(const std::string& what) {
     gex_TM_Destroy(team, nullptr, 0);
     barrier(team);
   }
+  if (what == "destroyed_put") {  // debug only
+    gex_TM_Split(&team, world, 0, 0, nullptr, 0, GEX_FLAG_TM_NO_SCRATCH);
+    gex_TM_Destroy(team, nullptr, 0);
+    gex_RMA_PutBlocking(team, 0, memory, byte, 1, 0);
+  }
   if (what == "overlap") {  // debug only
     gex_TM_Split(&team, world, 0, 0, memory, 64, 0);
     gex_TM_Split(&team, world, 0, 0, static_cast<char*>(memory) + 32, 64, 0);

@@ -30,6 +30,7 @@ WRONG = {"root": "gex_Coll_BroadcastNB: the root rank 2 does not exist",
          "world": "the primordial team cannot be destroyed",
          "twice": "is not a team, or was destroyed"}
 WRONG_IN_DEBUG = {"destroyed": "is not a team of this job, or was destroyed",
+                  "destroyed_put": "is not a team of this job, or was destroyed",
                   "overlap": "overlaps that of another team"}
 
 
@@ -80,7 +81,8 @@ class TeamsJobs(unittest.TestCase):
     def test_each_algorithm_can_be_forced(self):
         for broadcast, other_broadcast, reduce_all, other_reduce_all, gather_all, other_gather_all in (
                 ("tree", "flat", "doubling", "halving", "rounds", "flat"),
-                ("flat", "tree", "halving", None, "flat", "rounds")):  # short vectors are never halved
+                ("flat", "tree", "halving", None, "flat", "rounds"),  # short vectors are never halved
+                ("parts", "tree", "two_levels", "doubling", "rounds", "flat")):
             counts = self.counts(3, 12, HYDRANT_COLL_NODE="messages", HYDRANT_COLL_BROADCAST=broadcast,
                                  HYDRANT_COLL_REDUCE_ALL=reduce_all, HYDRANT_COLL_GATHER_ALL=gather_all)
             for name in (f"broadcast_{broadcast}", f"reduce_all_{reduce_all}", f"gather_all_{gather_all}"):
@@ -99,6 +101,16 @@ class TeamsJobs(unittest.TestCase):
         pins = {} if over.OVER else {"HYDRANT_INJECT": "delay=5us,pins"}
         self.assertGreater(self.counts(4, 12, **pins).get("mailboxes", 0), 0)
         self.assertNotIn("mailboxes", self.counts(4, 6, HYDRANT_COLL_NET="messages", **pins))
+        # Two levels use the lowest edges in turn, also where no two ranks share a node.
+        for ranks in (3, 4, 5):
+            self.assertGreater(self.counts(ranks, 12, HYDRANT_COLL_REDUCE_ALL="two_levels", **pins)
+                               .get("mailboxes", 0), 0)
+
+    @unittest.skipUnless(over.OVER == "mixed", "it needs ranks that share nodes, and several nodes")
+    def test_two_levels_between_nodes(self):
+        for ranks in (4, 5):
+            counts = self.counts(ranks, 8, HYDRANT_COLL_NET="messages")
+            self.assertGreater(counts.get("reduce_all_two_levels", 0), 0)
 
     @unittest.skipIf(over.OVER, "the network is what there is")
     def test_errors_beside_mailboxes(self):

@@ -103,17 +103,52 @@ Status find_in(std::initializer_list<uint32_t> entry, size_t bytes, RankLocation
 
 TEST(RankLocation, InvalidEntryLeavesTheLocationUnchanged) {
   RankLocation found{.host = 7, .supernode = 8};
-  for (const size_t bytes : {0, 1, 4, 7, 9, 12}) {
-    EXPECT_NE(find_in({1, 3, 5}, bytes, &found), Status::kOk) << bytes;
+  for (const size_t bytes : {0, 1, 4, 8, 11, 13, 16}) {
+    EXPECT_NE(find_in({1, 3, 2, 5}, bytes, &found), Status::kOk) << bytes;
     EXPECT_NE(std::string(last_error_text()), "");
     EXPECT_EQ(found.host, 7U);
     EXPECT_EQ(found.supernode, 8U);
   }
-  EXPECT_EQ(find_in({3, 0}, 8, &found), Status::kBroken) << "rank 2 is below the first of its host";
+  EXPECT_EQ(find_in({3, 0, 1}, 12, &found), Status::kBroken)
+      << "rank 2 is below the first of its host";
   EXPECT_EQ(found.host, 7U);
-  ASSERT_EQ(find_in({1, 3}, 8, &found), Status::kOk) << last_error_text();
+  ASSERT_EQ(find_in({1, 3, 2}, 12, &found), Status::kOk) << last_error_text();
   EXPECT_EQ(found.host, 1U);
   EXPECT_EQ(found.supernode, 3U);
+  EXPECT_EQ(found.host_ranks, 2U);
+}
+
+// Hosts of a job, by rank.
+std::vector<Rank> consecutive_hosts(const std::vector<uint32_t>& host_of) {
+  auto store = std::make_unique<testing::FakeBootstrap>();
+  JobTopology topology;
+  topology.size = static_cast<Rank>(host_of.size());
+  topology.leaders.clear();
+  for (Rank rank = 0; rank < topology.size; ++rank) {
+    const auto first = static_cast<Rank>(std::find(host_of.begin(), host_of.end(), host_of[rank]) -
+                                         host_of.begin());
+    if (first == rank) topology.leaders.push_back(rank);
+    const auto ranks =
+        static_cast<uint32_t>(std::count(host_of.begin(), host_of.end(), host_of[rank]));
+    const RankLocation location = {.host = first, .supernode = 0, .host_ranks = ranks};
+    store->set(rank, "whereabouts", std::as_bytes(std::span(&location, 1)));
+  }
+  store->stands = topology;
+  job().bootstrap = std::move(store);
+  std::vector<Rank> found = {77};
+  EXPECT_EQ(find_consecutive_hosts(&found), Status::kOk) << last_error_text();
+  job().bootstrap.reset();
+  return found;
+}
+
+TEST(ConsecutiveHosts, AreFoundUnlessRanksAlternate) {
+  using Ranks = std::vector<Rank>;
+  EXPECT_EQ(consecutive_hosts({0, 0, 0}), Ranks({0}));
+  EXPECT_EQ(consecutive_hosts({5, 5, 3, 3, 3, 1}), Ranks({0, 2, 5}));
+  EXPECT_EQ(consecutive_hosts({0, 1, 2}), Ranks({0, 1, 2}));
+  EXPECT_EQ(consecutive_hosts({0, 1, 0, 1}), Ranks());
+  EXPECT_EQ(consecutive_hosts({0, 1, 1, 0}), Ranks());
+  EXPECT_EQ(consecutive_hosts({0, 0, 1, 2, 1, 2}), Ranks());
 }
 
 }  // namespace

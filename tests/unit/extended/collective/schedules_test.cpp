@@ -2,6 +2,7 @@
 // combination, and numbers of messages.
 #include "extended/collective/schedules.hpp"
 
+#include "extended/collective/hypercube.hpp"
 #include "tests/unit/extended/collective/simulated_team.hpp"
 
 #include <gtest/gtest.h>
@@ -86,17 +87,15 @@ TEST_P(Schedules, BarrierHasLogarithmicRounds) {
 
 TEST_P(Schedules, BroadcastReachesAllFromEachRoot) {
   for (Rank root = 0; root < size(); ++root) {
-    for (const bool flat : {false, true}) {
+    for (const auto build : {broadcast_tree, broadcast_flat, broadcast_parts}) {
       SimulatedTeam team(size(), 100, 100);
       team.sources[root] = pattern(root, 100);
-      EXPECT_TRUE(team.run(
-          [&](Member me) {
-            return flat ? broadcast_flat(me, root, 100) : broadcast_tree(me, root, 100);
-          },
-          no_combine, random_));
+      EXPECT_TRUE(team.run([&](Member me) { return build(me, root, 100); }, no_combine, random_));
       for (const Bytes& dest : team.dests) EXPECT_EQ(dest, team.sources[root]) << root;
-      EXPECT_EQ(team.messages, size() - 1);
       EXPECT_EQ(team.bytes_sent, (size() - 1) * 100u);
+      if (build != broadcast_parts) {
+        EXPECT_EQ(team.messages, size() - 1);
+      }
     }
   }
 }
@@ -137,6 +136,18 @@ const Algorithm kReductions[] = {
      true},
     {"halving",
      [](Member me, Rank, size_t unit, size_t count) { return reduce_all_halving(me, unit, count); },
+     true},
+    {"two levels, groups of 2",
+     [](Member me, Rank, size_t unit, size_t count) {
+       me.node_bits = 1;
+       return reduce_all_two_levels(me, unit, count);
+     },
+     true},
+    {"two levels, groups of 8",
+     [](Member me, Rank, size_t unit, size_t count) {
+       me.node_bits = 3;
+       return reduce_all_two_levels(me, unit, count);
+     },
      true}};
 
 TEST_P(Schedules, ReductionsCombineInTheOrderOfRanks) {
@@ -226,6 +237,60 @@ TEST_P(Schedules, ReductionsSendAsMuchAsTheirFormulas) {
       halving.run([&](Member me) { return reduce_all_halving(me, 1, kCount); }, nothing, random_));
   EXPECT_EQ(halving.messages, 2 * vertices * cube_rounds + 2 * pairs);
   EXPECT_EQ(halving.bytes_sent, 2 * kCount * (vertices - 1) + 2 * pairs * kCount);
+}
+
+// Nodes of 2^b members each.
+TEST_P(Schedules, NodesSendEachOtherAsMuchAsTheFormulas) {
+  if (!std::has_single_bit(size())) return;
+  constexpr size_t kBytes = 4096;
+  const auto nothing = [](const std::byte*, std::byte*, std::byte*, size_t) {};
+  for (uint32_t bits = 0; size() >> bits != 0; ++bits) {
+    const uint64_t nodes = size() >> bits;
+    const auto node_rounds = static_cast<uint64_t>(std::countr_zero(nodes));
+    const auto run = [&](SimulatedTeam& team, const SimulatedTeam::Builder& build) {
+      for (Rank rank = 0; rank < size(); ++rank) team.nodes[rank] = rank >> bits;
+      team.node_bits = bits;
+      EXPECT_TRUE(team.run(build, nothing, random_));
+    };
+    SimulatedTeam reduce(size(), kBytes, kBytes);
+    run(reduce, [&](Member me) { return reduce_all_two_levels(me, 1, kBytes); });
+    EXPECT_EQ(reduce.messages_between_nodes, nodes * node_rounds);
+    EXPECT_EQ(reduce.messages, nodes * node_rounds + 2 * (size() - nodes));
+    SimulatedTeam halving(size(), kBytes, kBytes);
+    run(halving, [&](Member me) { return reduce_all_halving(me, 1, kBytes); });
+    EXPECT_EQ(halving.bytes_between_nodes, 2 * (nodes - 1) * kBytes);
+    const auto root = static_cast<Rank>(random_() % size());
+    SimulatedTeam tree(size(), kBytes, kBytes);
+    run(tree, [&](Member me) { return broadcast_tree(me, root, kBytes); });
+    EXPECT_EQ(tree.messages_between_nodes, nodes - 1);
+    SimulatedTeam parts(size(), kBytes, kBytes);
+    run(parts, [&](Member me) { return broadcast_parts(me, root, kBytes); });
+    EXPECT_EQ(parts.bytes_between_nodes, (nodes - 1) * kBytes);
+    for (Rank rank = 0; rank < size(); ++rank)
+      EXPECT_LE(parts.bytes_sent_of[rank], 2 * kBytes * (size() - 1) / size());
+  }
+}
+
+TEST_P(Schedules, GroupsOnANodeAreFound) {
+  const Hypercube cube(size());
+  for (int i = 0; i < 20; ++i) {
+    // Nodes of consecutive members, of random or equal sizes.
+    const auto most = static_cast<Rank>(random_() % 9 + 1);
+    std::vector<uint32_t> nodes;
+    for (uint32_t node = 0; nodes.size() < size(); ++node)
+      nodes.resize(
+          std::min<size_t>(size(), nodes.size() + (i % 2 == 0 ? most : random_() % most + 1)),
+          node);
+    uint32_t expected = 0;
+    for (uint32_t bits = 0; cube.vertices() >> bits != 0; ++bits) {
+      bool together = true;
+      for (uint32_t vertex = 0; vertex < cube.vertices(); ++vertex)
+        together = together &&
+                   nodes[cube.member_at(vertex)] == nodes[cube.member_at(vertex >> bits << bits)];
+      if (together) expected = bits;
+    }
+    EXPECT_EQ(node_bits_of(cube, [&](Rank rank) { return nodes[rank]; }), expected);
+  }
 }
 
 TEST_P(Schedules, GathersKeepTheOrderOfRanks) {

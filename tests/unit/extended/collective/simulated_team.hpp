@@ -11,6 +11,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <numeric>
 #include <random>
 #include <set>
 #include <tuple>
@@ -30,17 +31,27 @@ class SimulatedTeam {
   SimulatedTeam(Rank size, size_t source_bytes, size_t dest_bytes)
       : sources(size, Bytes(source_bytes)),
         dests(size, Bytes(dest_bytes)),
+        nodes(size),
         messages_of(size),
-        peers_of(size) {}
+        bytes_sent_of(size),
+        peers_of(size) {
+    std::iota(nodes.begin(), nodes.end(), 0u);
+  }
 
   // Source and dest of each member.
   std::vector<Bytes> sources;
   std::vector<Bytes> dests;
-  // Messages and peers by sender.
+  // The node of each member, each one's own if not set; and how many bits Member::node_bits has.
+  std::vector<uint32_t> nodes;
+  uint32_t node_bits = 0;
+  // Messages, their bytes, and peers by sender.
   std::vector<uint64_t> messages_of;
+  std::vector<uint64_t> bytes_sent_of;
   std::vector<std::set<Rank>> peers_of;
   uint64_t messages = 0;
   uint64_t bytes_sent = 0;
+  uint64_t messages_between_nodes = 0;
+  uint64_t bytes_between_nodes = 0;
   bool in_place = false;  // dest is the source
 
   // False: the schedules wait for each other.
@@ -50,7 +61,7 @@ class SimulatedTeam {
     std::vector<size_t> next(size);
     scratch_.clear();
     for (Rank rank = 0; rank < size; ++rank) {
-      schedules.push_back(build({rank, size}));
+      schedules.push_back(build({rank, size, node_bits}));
       EXPECT_TRUE(schedules.back().ok());
       scratch_.emplace_back(schedules.back().scratch_bytes());
     }
@@ -91,6 +102,11 @@ class SimulatedTeam {
         ++messages;
         ++messages_of[rank];
         bytes_sent += step.bytes;
+        bytes_sent_of[rank] += step.bytes;
+        if (nodes[rank] != nodes[step.peer]) {
+          ++messages_between_nodes;
+          bytes_between_nodes += step.bytes;
+        }
         peers_of[rank].insert(step.peer);
         return true;
       }

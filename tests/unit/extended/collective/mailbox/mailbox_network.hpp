@@ -67,7 +67,8 @@ class MailboxNetwork {
   // A member of a team whose member i is the rank ranks[i].
   class Member final : public MailboxMessages {
    public:
-    Member(MailboxNetwork& network, const std::vector<Rank>& ranks, Rank rank, uint64_t edges)
+    Member(MailboxNetwork& network, const std::vector<Rank>& ranks, Rank rank, uint64_t edges,
+           uint32_t node_bits = 0)
         : network_(network),
           ranks_(ranks),
           rank_(rank),
@@ -75,6 +76,7 @@ class MailboxNetwork {
                       .size = static_cast<Rank>(ranks.size()),
                       .lines = network.memory_of(ranks[rank]),
                       .edges = edges,
+                      .node_bits = node_bits,
                       .writer = this},
                      this) {}
 

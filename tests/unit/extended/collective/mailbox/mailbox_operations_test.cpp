@@ -2,6 +2,7 @@
 // single bytes in any order, several operations under way, teams that follow each other in the same memory.
 #include "extended/collective/mailbox/mailbox_operations.hpp"
 
+#include "extended/collective/hypercube.hpp"
 #include "tests/unit/extended/collective/mailbox/mailbox_network.hpp"
 
 #include <gtest/gtest.h>
@@ -65,6 +66,7 @@ class MailboxOperationsTest : public ::testing::Test {
     // Members at both ends know whether an edge has mailboxes.
     std::set<std::pair<Rank, Rank>> without;
     const bool some_without = random() % 3 == 0;
+    const uint32_t node_bits = random() % 2 == 0 ? 0 : static_cast<uint32_t>(random() % 4);
     std::vector<std::unique_ptr<MailboxNetwork::Member>> members;
     for (Rank rank = 0; rank < size; ++rank) {
       uint64_t edges = 0;
@@ -75,7 +77,8 @@ class MailboxOperationsTest : public ::testing::Test {
         if (!without.contains({std::min(rank, peer), std::max(rank, peer)}))
           edges |= uint64_t{1} << edge;
       }
-      members.push_back(std::make_unique<MailboxNetwork::Member>(network, ranks, rank, edges));
+      members.push_back(
+          std::make_unique<MailboxNetwork::Member>(network, ranks, rank, edges, node_bits));
     }
     std::vector<size_t> words(count);
     for (size_t& each : words) each = random() % 7;
