@@ -9,9 +9,9 @@
 namespace hydrant {
 namespace {
 
-// Maximum for one round: with more ranks, readers of a line delay each other. Gives two rounds up to 64
+// Maximum for one round: with more ranks, readers of a line delay each other. Gives two rounds up to 256
 // ranks.
-constexpr uint32_t kMaxFlat = 8;
+constexpr uint32_t kMaxFlat = 16;
 
 // The smallest radix whose rounds fit into a line.
 uint32_t min_radix(uint32_t ranks) noexcept {

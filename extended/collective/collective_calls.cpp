@@ -12,6 +12,7 @@
 #include "extended/collective/collectives.hpp"
 #include "extended/collective/node/node_team.hpp"
 #include "extended/collective/operations.hpp"
+#include "extended/team/live_teams.hpp"
 #include "extended/team/team.hpp"
 #include "firehose/base/status.hpp"
 
@@ -163,9 +164,15 @@ void check_root(const TeamMembers& team, Rank root, const char* call) noexcept {
 }
 
 Status start_collectives() noexcept {
+  if (job().debug) job().is_live_team = [](gex_TM_t tm) noexcept { return live_teams().has(tm); };
   start_collective_messages();
   const Status status = start_node_teams();
   return status == Status::kOk ? start_mailboxes() : status;
+}
+
+Status connect_collectives() noexcept {
+  const Status status = find_nodes_of_world();
+  return status == Status::kOk ? connect_mailboxes() : status;
 }
 
 gex_Event_t start_team_barrier(gex_TM_t tm, const char* call) noexcept {

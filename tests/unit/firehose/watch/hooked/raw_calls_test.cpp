@@ -137,15 +137,23 @@ TEST_F(RawCalls, RegistrationInFlightIsOpenedForCheckedHits) {
   EXPECT_TRUE(is_checked(kC));
 }
 
-// Threads that allocate are inside hooked calls all the time.
+// Threads that allocate are inside hooked calls all the time. Each of them has its heap before the raw call:
+// while it makes one, it sleeps in the kernel, and could be the caller that the reader looks for.
 TEST_F(RawCalls, AreDetectedBesideAllocatingThreads) {
+  constexpr uint32_t kThreads = 3;
+  constexpr uint32_t kFirstCalls = 1000;
   std::atomic<bool> stop{false};
+  std::atomic<uint32_t> with_heap{0};
   Threads threads;
-  for (int i = 0; i < 3; ++i) {
-    threads.start([&stop] {
-      while (!stop) free(malloc(100));
+  for (uint32_t i = 0; i < kThreads; ++i) {
+    threads.start([&] {
+      for (uint32_t calls = 0; !stop; ++calls) {
+        free(malloc(100));
+        if (calls == kFirstCalls) ++with_heap;
+      }
     });
   }
+  ASSERT_TRUE(wait_until([&] { return with_heap == kThreads; }));
   const uint64_t first = use(kA);
   replace_raw(kA);
   EXPECT_GT(use(kA), first);
