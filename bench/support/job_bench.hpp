@@ -16,6 +16,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <sched.h>
@@ -31,8 +32,14 @@ struct JobOptions {
   bool quick = false;
 };
 
-// Every rank gets the same arguments; only a rank with `prints` set writes output. Ends the job at --help and
-// on errors.
+[[noreturn]] inline void refuse_json_file(const std::string& json_file) {
+  std::fprintf(stderr, "cannot write %s: %s\n", json_file.c_str(), std::strerror(errno));
+  gasnet_exit(1);
+  std::abort();
+}
+
+// Every rank gets the same arguments; only a rank with `prints` set writes output. Ends the job at --help, on
+// errors, and if the JSON file cannot be written.
 inline JobOptions parse_job_options(int argc, char** argv, bool prints) {
   CLI::App app(kAbout);
   JobOptions options;
@@ -50,6 +57,8 @@ inline JobOptions parse_job_options(int argc, char** argv, bool prints) {
     if (prints) app.exit(error);
     gasnet_exit(error.get_exit_code() == 0 ? 0 : kUsage);
   }
+  if (prints && !options.json_file.empty() && !std::ofstream(options.json_file))
+    refuse_json_file(options.json_file);
   return options;
 }
 
@@ -139,9 +148,7 @@ inline void report_job(uint32_t ranks, const std::vector<JobRow>& rows,
   if (json_file.empty()) return;
   std::ofstream file(json_file);
   file << out.dump(1) << std::endl;
-  if (file.good()) return;
-  std::fprintf(stderr, "cannot write %s: %s\n", json_file.c_str(), std::strerror(errno));
-  gasnet_exit(1);
+  if (!file.good()) refuse_json_file(json_file);
 }
 
 }  // namespace hydrant::bench

@@ -16,6 +16,7 @@
 #include "extended/team/team.hpp"
 #include "firehose/base/status.hpp"
 
+#include <bit>
 #include <gasnet_coll.h>
 
 using namespace hydrant;
@@ -105,8 +106,10 @@ gex_Event_t reduce(CollectiveKind kind, gex_TM_t tm, Rank root, void* dest, cons
     check_root(members_of(tm), root, call);
   check_memory(source, small.bytes, "src", call);
   if (to_all || root == tm->rank) check_memory(dest, small.bytes, "dst", call);
+  // Types and operations are 32 bits; elements of a client's type are rarely that large.
+  const uint64_t what = uint64_t{arguments.type} << 32 | arguments.op;
   small.signature =
-      signature_of(kind, root, small.bytes, uint64_t{arguments.type} << 32 | arguments.op);
+      signature_of(kind, root, small.bytes, what ^ std::rotl(uint64_t{arguments.unit}, 8));
   if (NodeTeam* lines = lines_for(tm, small.bytes); lines != nullptr)
     return start_lines(*lines, tm, small);
   if (MailboxTeam* mailboxes = to_all ? mailboxes_for(tm, small.bytes) : nullptr;

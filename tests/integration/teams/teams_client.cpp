@@ -273,6 +273,9 @@ void run_wrong(const std::string& what) {
   if (what == "order" && me != 0)
     gex_Event_Wait(gex_Coll_ReduceToAllNB(world, byte + 8, byte, GEX_DT_I32, 4, 1, GEX_OP_ADD,
                                           nullptr, nullptr, 0));
+  if (what == "unit")  // the same length
+    gex_Event_Wait(gex_Coll_ReduceToAllNB(world, byte, byte, GEX_DT_USER, me == 0 ? 8 : 16,
+                                          me == 0 ? 2 : 1, GEX_OP_USER, add_twice, nullptr, 0));
   if (what == "length") gex_Event_Wait(gex_Coll_BroadcastNB(world, 0, byte, byte, 8 + me, 0));
   if (what == "type")
     gex_Coll_ReduceToOneNB(world, 0, byte + 8, byte, GEX_DT_FLT, 4, 1, GEX_OP_XOR, nullptr, nullptr,

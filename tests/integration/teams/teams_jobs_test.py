@@ -19,6 +19,7 @@ SECONDS = 100
 WRONG = {"root": "gex_Coll_BroadcastNB: the root rank 2 does not exist",
          "order": "have to make the same calls in the same order",
          "length": "differ from those of rank",
+         "unit": "differ from those of rank",
          "type": "gex_Coll_ReduceToOneNB: the operation",
          "count": "dt_cnt is 0",
          "pair": "a pair of endpoints (gex_TM_Pair()) is not a team",
