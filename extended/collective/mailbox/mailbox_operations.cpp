@@ -49,7 +49,9 @@ void MailboxOperations::add_steps(uint32_t node_bits) noexcept {
 }
 
 MailboxOperations::~MailboxOperations() {
-  while (free_ != nullptr) delete std::exchange(free_, free_->next);
+  for (Pending** list : {&first_, &free_}) {
+    while (*list != nullptr) delete std::exchange(*list, (*list)->next);
+  }
 }
 
 bool MailboxOperations::send(const Pending& pending, uint32_t edge) noexcept {
