@@ -74,12 +74,12 @@ TEST(ShmOneSided, InaccessibleMemoryIsUnsupported) {
 
 TEST(ShmOneSided, PiecesOfOneCallShareASystemCall) {
   Pair pair;
+  std::string mapped(16, '.');
+  ASSERT_EQ(pair.a.transport->add_segment(1, 0x10000, mapped.size(), mapped.data()), Status::kOk);
   for (const bool to_peer : {true, false}) {
     const Kernel kernel({});
     const std::string source = pattern(1000);
     std::string target(1000, '.');
-    std::string mapped(16, '.');
-    ASSERT_EQ(pair.a.transport->add_segment(1, 0x10000, mapped.size(), mapped.data()), Status::kOk);
     std::string expected = target;
     std::vector<Piece> pieces;
     for (size_t i = 0; i < 50; ++i) {
