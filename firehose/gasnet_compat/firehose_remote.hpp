@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <new>
 
 struct hydrant_fh;
 
@@ -27,6 +28,7 @@ struct CompatRemoteOp {
     kDeclined,  // to be tried again
     kDone,      // its callback waits for poll()
   };
+  static constexpr std::align_val_t kAlign{HYDRANT_FH_MAX_ALIGN};  // the client's arguments need it
 
   CompatRemote* of = nullptr;
   hydrant_fh_remote_request_t pin_request{};
