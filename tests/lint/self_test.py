@@ -113,15 +113,19 @@ class Layers(Tree):
 
 
 class Files(Tree):
-    def assert_break(self, text, complaint):
-        self.write("firehose/a.cpp", text)
+    def assert_break(self, text, complaint, name="firehose/a.cpp"):
+        self.write(name, text)
         self.assert_finds(self.run_check("check_files.py", self.root), complaint)
 
     def test_clean_tree_passes(self):
         self.assert_clean(self.run_check("check_files.py", self.root))
 
     def test_long_file(self):
-        self.assert_break("\n" * 1001, "more than 1000")
+        for name, most in (("am/a.cpp", 1000), ("firehose/a.cpp", 500)):
+            self.write(name, "\n" * most)
+            self.assert_clean(self.run_check("check_files.py", self.root))
+            self.assert_break("\n" * (most + 1), f"{name}: {most + 1} lines, more than {most}", name)
+            (self.root / name).unlink()
 
     def test_wide_line(self):
         self.assert_break("/" * 111 + "\n", "111 columns")
