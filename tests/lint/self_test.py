@@ -134,6 +134,102 @@ class Files(Tree):
         self.assert_break("int a; \n", "blanks")
 
 
+class Classes(Tree):
+    """Counts of methods and data members, and the list of classes beyond the limits."""
+
+    def check(self, members, listed="", head="class A"):
+        self.write("firehose/a.hpp", f"#pragma once\nnamespace hydrant {{\n{head} {{\n{members}\n}};\n}}\n")
+        self.write("tests/lint/large_classes.txt", "# comment\n" + listed)
+        return self.run_check("check_classes.py", self.root)
+
+    def methods(self, count):
+        return "".join(f"  int f{i}(int) const {{ return a < b; }}\n" for i in range(count))
+
+    def data(self, count):
+        return "".join(f"  int d{i}_ = {i};\n" for i in range(count))
+
+    def test_clean_tree_passes(self):
+        self.assert_clean(self.run_check("check_classes.py", self.root))
+
+    def test_limits(self):
+        public = "public:\n" + self.methods(15)
+        self.assert_clean(self.check(self.data(20) + self.methods(25) + public))
+        self.assert_finds(self.check(public + "int g();\n"),
+                          "firehose/a.hpp:3: A has 16 public methods, more than 15: split")
+        self.assert_finds(self.check(self.methods(41)), "A has 41 methods, more than 40")
+        self.assert_finds(self.check(self.data(21)), "A has 21 data members, more than 20")
+
+    def test_methods_that_count(self):
+        fifteen = "public:\n" + self.methods(15)
+        for method in ("void f(int) override;", "static int g();",
+                       "bool operator()(int) const { return true; }",
+                       "bool operator<(A) const;", "operator bool() const;", "virtual int g() = 0;",
+                       "template <class T, int kN = 2> T g(T&&) { return {}; }", "int A_();",
+                       "[[nodiscard]] std::pair<int, int> g() HYDRANT_EXCLUDES(mu_);",
+                       "auto g() -> decltype(1) { return 1; }"):
+            self.assert_finds(self.check(fifteen + method + self.data(3)), "A has 16 public methods")
+        for member in ("A();", "explicit A(int) : f_(1), g_{2}, B<int>{3} { if (f()) {} }", "~A();",
+                       "virtual ~A() {}", "A& operator=(const A&) = delete;", "void g(int) = delete;",
+                       "A& operator=(A&&) noexcept { return *this; }", "int (*g_)(int) = nullptr;",
+                       "friend bool operator==(A, A) { return true; }", "friend class B;", "class B;",
+                       "using F = int (*)(int);", "static_assert(sizeof(int) == 4);", "int g_ = f(1);",
+                       "private: int g();", "protected: int g() { return 1; }", "// int g();",
+                       "#define F int g();", 'const char* g_ = "int g();";', "enum class E : int { kA };"):
+            self.assert_clean(self.check(fifteen + member + "\n"))
+
+    def test_data_that_counts(self):
+        for member, count in (("int a, b = 1;", 2), ("void (*f)(int, int);", 1),
+                              ("unsigned a : 3, b : 4;", 2),
+                              ("std::array<int, 3> a{}, b;", 2), ("int a[3] = {1, 2, 3};", 1),
+                              ("alignas(64) T a HYDRANT_GUARDED_BY(mu_) = f(1, 2);", 1),
+                              ("std::function<int(int)> a = [](int) { return 1; };", 1),
+                              ("union { int a; struct { int b, c; }; };", 3), ("struct { int a, b; } c;", 1),
+                              ("struct stat a{};", 1), ("enum { kA, kB } a;", 1), ("bool a = b < c;", 1),
+                              ("A<(1 > 0), int> a = A<(1 > 0), int>{};", 1), ("int a = size_t{1} << 2;", 1)):
+            self.assert_clean(self.check(self.data(20 - count) + member))
+            self.assert_finds(self.check(self.data(21 - count) + member), "A has 21 data members")
+        for member in ("static int a;", "static constexpr int kA = 1, kB = 2;", "enum E { kA };",
+                       "friend B;"):
+            self.assert_clean(self.check(self.data(20) + member))
+
+    def test_records(self):
+        record = self.data(30)
+        compares = "bool operator==(const A&) const = default;\n"
+        self.assert_clean(self.check(record + compares + "A() = default;\n", head="struct A"))
+        self.assert_finds(self.check(record, head="class A"), "A has 30 data members")
+        self.assert_finds(self.check(record + "private:\nint a;\n", head="struct A"), "A has 31 data members")
+        self.assert_finds(self.check(record + "int f();\n", head="struct A"), "A has 30 data members")
+
+    def test_classes_anywhere(self):
+        big = f"{{ {self.data(21)} }};\n"
+        for around, name in (("class A { class B %s };", "A::B"), ("void f() { class B %s }", "B"),
+                             ("template <class T> class A<T*> final : C, D<T> %s", "A"),
+                             ("class A { void f() { class B %s } };", "A::B"), ("class A::B %s", "A::B"),
+                             ('class [[gnu::packed]] HYDRANT_CAPABILITY("mutex") A %s', "A")):
+            self.write("firehose/b.cpp", around % big + "\n")
+            self.assert_finds(self.run_check("check_classes.py", self.root), f"{name} has 21 data members")
+
+    def test_list(self):
+        members = self.methods(3) + self.data(21)
+        line = "firehose/a.hpp A 0/3/21"
+        self.assert_clean(self.check(members, f"{line} the reason\n"))
+        self.assert_finds(self.check(members, line), "A is in large_classes.txt without a reason")
+        changed = "A has 0/3/21 public methods, methods and data members, large_classes.txt says"
+        for counts in ("0/3/22", "0/4/21", "1/3/21", "0/3/20", "0/2/21"):
+            outcome = self.check(members, f"firehose/a.hpp A {counts} the reason\n")
+            self.assert_finds(outcome, f"{changed} {counts}")
+        self.assert_finds(self.check(self.data(20), "firehose/a.hpp A 0/0/20 the reason\n"),
+                          "A of firehose/a.hpp is within the limits or does not exist")
+        for gone in ("firehose/a.hpp B", "firehose/gone.hpp A"):
+            outcome = self.check(members, f"{line} the reason\n{gone} 0/3/21 the reason\n")
+            self.assert_finds(outcome, "does not exist: remove its line")
+
+    def test_files_that_cannot_be_read(self):
+        self.assert_finds(self.check("int f() {"), "firehose/a.hpp:2: unbalanced {")
+        self.assert_finds(self.check("int f(}"), "firehose/a.hpp:4: unbalanced }")
+        self.assertEqual(self.run_check("check_classes.py", self.root / "none")[0], 1)
+
+
 class Format(Tree):
     def test_badly_formatted_file(self):
         self.write("firehose/a.cpp", "int  a ;\n")
