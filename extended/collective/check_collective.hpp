@@ -18,6 +18,8 @@ TeamMembers check_collective(gex_TM_t tm, const char* call) noexcept;
 // Ends the job unless `root` is a member.
 void check_root(const TeamMembers& team, Rank root, const char* call) noexcept;
 
+// Ends the job if `memory` is null and there are bytes.
+void check_memory(const void* memory, size_t bytes, const char* what, const char* call) noexcept;
 // Ends the job unless the parts of all members, `bytes` each, fit the address space.
 void check_parts(const TeamMembers& team, size_t bytes, const char* call) noexcept;
 

@@ -49,12 +49,23 @@ void check_sync(int flags, const char* call) noexcept {
         call, static_cast<unsigned>(flags));
 }
 
+// The root alone passes the source of a broadcast or scatter, and the destination of a gather.
+void check_addresses(const Collective1& what, bool is_root) noexcept {
+  const bool is_from_root =
+      what.kind == CollectiveKind::kBroadcast || what.kind == CollectiveKind::kScatter;
+  const bool needs_source = is_root || !is_from_root;
+  const bool needs_dest = is_root || what.kind != CollectiveKind::kGather;
+  if (needs_source) check_memory(what.source, what.bytes, "src", what.call);
+  if (needs_dest) check_memory(what.dest, what.bytes, "dst", what.call);
+}
+
 gex_Event_t start(const Collective1& what) noexcept {
   const InCall in_call(what.call);
   const TeamMembers team = check_collective(what.team, what.call);
   check_root(team, what.root, what.call);
   check_parts(team, what.bytes, what.call);
   check_sync(what.flags, what.call);
+  check_addresses(what, what.root == team.rank);
   const Member me = team.member();
   constexpr int kBefore = GASNET_COLL_IN_ALLSYNC;
   constexpr int kBehind = GASNET_COLL_OUT_ALLSYNC;

@@ -23,11 +23,6 @@ using namespace hydrant;
 
 namespace {
 
-void check_memory(const void* memory, size_t bytes, const char* what, const char* call) noexcept {
-  if (memory == nullptr && bytes != 0)
-    fatal("%s: %s is NULL, and the length is %zu bytes", call, what, bytes);
-}
-
 [[gnu::cold]] void check_call_slowly(gex_TM_t tm, const char* call) noexcept {
   if (!is_wired()) fatal("%s before a client is initialised", call);
   if (handler_depth != 0) refuse_in_handler(call);
@@ -154,6 +149,11 @@ TeamMembers check_collective(gex_TM_t tm, const char* call) noexcept {
 
 [[noreturn]] void refuse_in_handler(const char* what) noexcept {
   fatal("%s in a handler or in the function of a reduction: only outside of these", what);
+}
+
+void check_memory(const void* memory, size_t bytes, const char* what, const char* call) noexcept {
+  if (memory == nullptr && bytes != 0)
+    fatal("%s: %s is NULL, and the length is %zu bytes", call, what, bytes);
 }
 
 void check_parts(const TeamMembers& team, size_t bytes, const char* call) noexcept {

@@ -69,8 +69,7 @@ void refuse_disagreement(uint32_t mine, uint32_t theirs, Rank jobrank) noexcept 
   if (call == other)
     fatal(
         "%s: the arguments of rank %u of the job differ from those of rank %u in their root, "
-        "length, type or "
-        "operation: all members of a team have to pass the same",
+        "length, size of elements, type or operation: all members of a team have to pass the same",
         call, jobrank, job().rank());
   fatal(
       "%s: rank %u of the job calls %s in its place: all members of a team have to make the same "

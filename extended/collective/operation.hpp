@@ -77,6 +77,7 @@ class Operation {
   // Does what is possible now. True: complete.
   bool advance() noexcept;
   bool is_done() const noexcept { return done_; }
+  uint64_t team_id() const noexcept { return team_.id; }
   // True if advance() would do something.
   bool is_ready() noexcept;
 

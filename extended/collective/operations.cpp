@@ -40,6 +40,12 @@ class Operations {
     return true;
   }
 
+  bool has_any_of(uint64_t team_id) noexcept {
+    const MutexLock lock(mu_);
+    const Operation* each = first_.get();
+    while (each != nullptr && each->team_id() != team_id) each = each->next.get();
+    return each != nullptr;
+  }
   bool is_ready(Operation& operation) noexcept {
     const MutexLock lock(mu_);
     return operation.is_ready();
@@ -100,6 +106,9 @@ Operation* begin_operation(const TeamMembers& team, uint32_t number,
   return operations().start(std::move(operation));
 }
 bool finish_operation(Operation& operation) noexcept { return operations().finish(operation); }
+bool has_outstanding_operations(uint64_t team_id) noexcept {
+  return operations().has_any_of(team_id);
+}
 bool is_operation_ready(Operation& operation) noexcept { return operations().is_ready(operation); }
 void log_pending_operation(const Operation& operation) { operations().log_pending(operation); }
 

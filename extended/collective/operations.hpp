@@ -20,6 +20,9 @@ bool finish_operation(Operation& operation) noexcept;
 bool is_operation_ready(Operation& operation) noexcept;
 void log_pending_operation(const Operation& operation);
 
+// True if events of operations of the team are not synced.
+bool has_outstanding_operations(uint64_t team_id) noexcept;
+
 // Starts an operation and waits for it.
 void run_operation(const TeamMembers& team, uint32_t number, const OperationArguments& arguments,
                    Schedule schedule) noexcept;

@@ -166,7 +166,11 @@ Status find_reduction(gex_DT_t type, size_t unit, gex_OP_t op, gex_Coll_ReduceFn
   if (type == GEX_DT_USER)
     return fail(Status::kBadArg,
                 "data of type GEX_DT_USER need the operation GEX_OP_USER or GEX_OP_USER_NC");
-  return fail(Status::kBadArg, "the operation %#x is not defined for reductions of this type", op);
+  return fail(
+      Status::kBadArg,
+      "the operation %#x is not defined for reductions of type %#x: pass GEX_OP_ADD, _MULT, "
+      "_MIN or _MAX, for integers also _AND, _OR or _XOR",
+      op, type);
 }
 
 }  // namespace hydrant

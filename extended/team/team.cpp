@@ -4,6 +4,7 @@
 #include "am/job/job.hpp"
 #include "am/segment/neighbourhood.hpp"
 #include "extended/collective/hypercube.hpp"
+#include "extended/collective/operations.hpp"
 #include "extended/team/live_teams.hpp"
 
 #include <algorithm>
@@ -84,6 +85,11 @@ Rank Team::find(Rank jobrank) const noexcept {
   const int64_t member = distance / step;
   return distance % step == 0 && member >= 0 && member < int64_t{size} ? static_cast<Rank>(member)
                                                                        : GEX_RANK_INVALID;
+}
+
+bool Team::has_outstanding() const noexcept {
+  return (node != nullptr && node->has_outstanding()) ||
+         (mailboxes != nullptr && mailboxes->has_outstanding()) || has_outstanding_operations(id_);
 }
 
 void check_team(gex_TM_t tm, const char* call) noexcept {

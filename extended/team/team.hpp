@@ -27,6 +27,8 @@ class JobrankTable {
   bool make(const Rank* jobranks, Rank size) noexcept;
   // GEX_RANK_INVALID if it is no member.
   Rank find(Rank jobrank) const noexcept;
+  // True if events of its collective operations are not synced.
+  bool has_outstanding() const noexcept;
 
  private:
   uint32_t slot_of(Rank jobrank) const noexcept;
@@ -55,6 +57,8 @@ class Team : public hydrant_team {
   }
   // GEX_RANK_INVALID if it is no member.
   Rank find(Rank jobrank) const noexcept;
+  // True if events of its collective operations are not synced.
+  bool has_outstanding() const noexcept;
 
   // The client's scratch memory, which gex_TM_Destroy() gives back. Length 0: none was granted.
   gex_Memvec_t scratch = {};

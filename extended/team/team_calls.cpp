@@ -102,6 +102,7 @@ struct NewTeam {
   Rank my_rank = 0;
   Rank size = 0;
   uint32_t node_bits = 0;            // as Member::node_bits
+  gex_Flags_t flags = 0;             // of this member's call
   std::unique_ptr<Rank[]> jobranks;  // of the members
   TeamOffer offers;                  // of all
 };
@@ -114,6 +115,7 @@ Team* make_team(gex_TM_t parent, NewTeam made, const TeamOffer& mine, const gex_
       Team::make(made.id, parent->ep, made.my_rank, std::move(made.jobranks), size);
   if (team == nullptr) fatal("%s: no memory for a team of %u ranks", call, size);
   team->set_node_bits(made.node_bits);
+  team->flags = made.flags;
   team->scratch = scratch;
   team->node = NodeTeam::make(team->members(), mine.lines, all.lines);
   if (team->node == nullptr && all.mailboxes != 0 && size > 1)
@@ -135,7 +137,7 @@ struct SplitVote {
 };
 
 Team* make_split_team(gex_TM_t parent, const SplitVote* votes, const SplitVote& mine,
-                      const gex_Memvec_t& scratch, const char* call) noexcept {
+                      const gex_Memvec_t& scratch, gex_Flags_t flags, const char* call) noexcept {
   const TeamMembers members = members_of(parent);
   const auto is_member = [&](Rank rank) {
     return votes[rank].joins != 0 && votes[rank].color == mine.color;
@@ -165,6 +167,7 @@ Team* make_split_team(gex_TM_t parent, const SplitVote* votes, const SplitVote& 
                     .my_rank = my_rank,
                     .size = size,
                     .node_bits = node_bits,
+                    .flags = flags,
                     .jobranks = std::move(ranks),
                     .offers = offers},
                    mine.offer, scratch, call);
@@ -266,7 +269,7 @@ size_t gex_TM_Split(gex_TM_t* new_tm_p, gex_TM_t parent, int color, int key, voi
   }
   gex_Memvec_t scratch = {};
   if (grants) scratch = {.gex_addr = scratch_addr, .gex_len = scratch_bytes};
-  *new_tm_p = make_split_team(parent, votes.get(), mine, scratch, kCall);
+  *new_tm_p = make_split_team(parent, votes.get(), mine, scratch, flags, kCall);
   return 0;
 }
 
@@ -335,6 +338,7 @@ size_t gex_TM_Create(gex_TM_t* new_tms, size_t num_new_tms, gex_TM_t parent,
                     .size = size,
                     .node_bits = node_bits_of(Hypercube(size),
                                               [&](Rank rank) { return vote_of(rank).offer.host; }),
+                    .flags = flags,
                     .jobranks = nullptr,
                     .offers = offers};
   agreed.jobranks = std::move(ranks);
@@ -357,7 +361,10 @@ int gex_TM_Destroy(gex_TM_t tm, gex_Memvec_t* scratch_p, gex_Flags_t) {
   if (tm == &hydrant_world) fatal("%s: the primordial team cannot be destroyed", kCall);
   // This rank has sent and received all messages of its complete operations, so the other members do not
   // need it.
-  const gex_Memvec_t scratch = live_teams().take(tm, kCall)->scratch;
+  const std::unique_ptr<Team> team = live_teams().take(tm, kCall);
+  if (team->has_outstanding())
+    fatal("%s: collective operations of the team are outstanding: sync their events first", kCall);
+  const gex_Memvec_t scratch = team->scratch;
   if (scratch_p == nullptr || scratch.gex_len == 0) return 0;
   *scratch_p = scratch;
   return 1;

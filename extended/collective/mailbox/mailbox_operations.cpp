@@ -126,6 +126,8 @@ uint32_t MailboxOperations::advance() noexcept {
   uint32_t completed = 0;
   for (Pending** link = &first_; *link != nullptr;) {
     Pending& each = **link;
+    // The operations behind it have to wait, too.
+    if (!mailboxes_.may_start(each.line)) break;
     if (!run(each)) {
       link = &each.next;
       continue;

@@ -266,7 +266,13 @@ MailboxOperations::Pending* MailboxTeam::begin(const MailboxOperations::Call& ca
   MailboxOperations::Pending* pending = nullptr;
   const Guard guard(*this);
   if (!operations_.start(call, &pending)) refuse_without_memory(call.signature);
+  if (pending != nullptr) ++outstanding_;
   return pending;
+}
+
+bool MailboxTeam::has_outstanding() noexcept {
+  const Guard guard(*this);
+  return outstanding_ != 0;
 }
 
 gex_Event_t MailboxTeam::start(const MailboxOperations::Call& call) noexcept {
@@ -292,6 +298,7 @@ bool MailboxTeam::event_is_done(hydrant_event& event) noexcept {
   if (!pending.is_done) (void)team.operations_.advance();
   if (!pending.is_done) return false;
   team.operations_.release(&pending);
+  --team.outstanding_;
   return true;
 }
 

@@ -51,6 +51,8 @@ class MailboxTeam final : private MailboxMessages {
   // Starts an operation. The event is GEX_EVENT_INVALID if it is complete. Ends the job if there is no
   // memory.
   gex_Event_t start(const MailboxOperations::Call& call) noexcept;
+  // True if events of operations are not synced.
+  bool has_outstanding() noexcept;
   const TeamMailboxes& mailboxes() const noexcept { return operations_.mailboxes(); }
 
  private:
@@ -87,6 +89,7 @@ class MailboxTeam final : private MailboxMessages {
   const TeamMembers members_;
   const uint32_t block_;
   const bool threaded_;
+  uint32_t outstanding_ = 0;  // operations whose events are not synced; under the guard
   const MailboxPeer* peers_[TeamMailboxes::kMaxEdges] = {};
   SendFailures failures_{on_peer_failed};
   std::atomic<bool> busy_{false};  // threaded_: lock of operations_

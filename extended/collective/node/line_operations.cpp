@@ -340,12 +340,11 @@ bool LineOperations::try_complete(Pending& pending) noexcept {
 
 uint32_t LineOperations::advance() noexcept {
   uint32_t progress = 0;
-  bool all_before_published = true;
   Pending* before = nullptr;
   for (Pending* each = first_; each != nullptr;) {
-    if (each->stage == Stage::kQueued)
-      all_before_published = all_before_published && try_publish(*each);
-    if (each->stage == Stage::kQueued || !try_complete(*each)) {
+    // The operations behind it have to wait, too.
+    if (each->stage == Stage::kQueued && !try_publish(*each)) break;
+    if (!try_complete(*each)) {
       progress += each->stage == Stage::kWorking ? 1 : 0;
       before = each;
       each = each->next;

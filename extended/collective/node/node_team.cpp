@@ -318,6 +318,11 @@ NodeTeam::~NodeTeam() {
   node_teams().give_back(block_, std::move(operations_));
 }
 
+bool NodeTeam::has_outstanding() noexcept {
+  const Guard guard(*this);
+  return pending_ != 0;
+}
+
 void NodeTeam::wake(void* self, Rank member) noexcept {
   const auto& team = *static_cast<const NodeTeam*>(self);
   job().transport->wake_peer(team.members_.jobrank(member));

@@ -50,6 +50,8 @@ class NodeTeam {
   NodeTeam(const NodeTeam&) = delete;
   NodeTeam& operator=(const NodeTeam&) = delete;
 
+  // True if events of operations are not synced.
+  bool has_outstanding() noexcept;
   // False: trees are faster. The same answer on all members.
   bool takes(size_t bytes) const noexcept { return is_flat_ || bytes > TeamLines::kMaxBytes; }
   // Starts an operation, which takes() its bytes. `other` is the number of the operation that sends messages
@@ -85,7 +87,7 @@ class NodeTeam {
   const bool is_crowded_;          // more members than processors
   std::atomic<bool> busy_{false};  // threaded_: lock of operations_
   std::unique_ptr<LineOperations> operations_;
-  uint32_t pending_ = 0;             // under the lock
+  uint32_t pending_ = 0;             // operations whose events are not synced; under the lock
   NodeTeam* next_active_ = nullptr;  // lists of NodeTeams
   NodeTeam* next_of_all_ = nullptr;
   // Written under NodeTeams' mutex and the lock; relaxed.

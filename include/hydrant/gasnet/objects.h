@@ -2,7 +2,8 @@
  *
  * A handle points to a structure whose first fields are public here, so that queries cost one load.
  * HYDRANT_GASNET_LAYOUT is the layout's version: gex_Client_Init() compares the client's with the
- * library's. Queries are legal anywhere, also in handlers; threads: any.
+ * library's. Queries are legal anywhere, also in handlers; translations of ranks are not legal in handlers.
+ * Threads: any.
  */
 #ifndef HYDRANT_GASNET_OBJECTS_H
 #define HYDRANT_GASNET_OBJECTS_H
@@ -13,7 +14,7 @@
 
 HYDRANT_GASNET_BEGIN
 
-#define HYDRANT_GASNET_LAYOUT 3
+#define HYDRANT_GASNET_LAYOUT 4
 
 typedef struct hydrant_client* gex_Client_t;
 typedef struct hydrant_endpoint* gex_EP_t;
@@ -177,7 +178,7 @@ static inline gex_TM_t gex_TM_Pair(gex_EP_t local_ep, gex_EP_Index_t remote_ep_i
  * memory: what the client grants, gex_TM_Destroy() gives back. A caller that grants none passes
  * GEX_FLAG_TM_NO_SCRATCH; scratch_size 0 without it is an error.
  * With GEX_FLAG_TM_SCRATCH_SIZE_RECOMMENDED it only returns a size to grant, 0 if new_tm_p is null.
- * Otherwise it returns 0. Errors: wrong arguments end the job with a text. Cost: one exchange of 16
+ * Otherwise it returns 0. Errors: wrong arguments end the job with a text. Cost: one exchange of 40
  * bytes per member. Memory: none per member if the ranks of the job have one distance; else 10 to 16 bytes
  * per member and process. */
 size_t gex_TM_Split(gex_TM_t* new_tm_p, gex_TM_t parent, int color, int key, void* scratch_addr,
@@ -189,8 +190,8 @@ size_t gex_TM_Split(gex_TM_t* new_tm_p, gex_TM_t parent, int color, int key, voi
 size_t gex_TM_Create(gex_TM_t* new_tms, size_t num_new_tms, gex_TM_t parent,
                      gex_EP_Location_t* args, size_t numargs, gex_Addr_t* scratch_addrs,
                      size_t scratch_size, gex_Flags_t flags);
-/* Collective over the team. Destroys it; its events have to be synced. If scratch memory was granted,
- * writes it to *scratch_p and returns nonzero; else returns 0. Does not wait for other members. */
+/* Collective over the team. Destroys it; its events have to be synced: else the job ends. If scratch memory
+ * was granted, writes it to *scratch_p and returns nonzero; else returns 0. Does not wait for others. */
 int gex_TM_Destroy(gex_TM_t tm, gex_Memvec_t* scratch_p, gex_Flags_t flags);
 
 /* Translate in constant time, without communication; GEX_RANK_INVALID if there is no such rank. */

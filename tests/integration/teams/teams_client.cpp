@@ -122,7 +122,7 @@ void run_calls() {
   gex_TM_t team = GEX_TM_INVALID;
   (void)gex_TM_Split(&team, world, 0, static_cast<int>(me), nullptr, 0, GEX_FLAG_TM_NO_SCRATCH);
   check(gex_TM_QueryClient(team) == gex_TM_QueryClient(world), "the client of a team");
-  check(gex_TM_QueryFlags(team) == 0, "the flags of a team");
+  check(gex_TM_QueryFlags(team) == GEX_FLAG_TM_NO_SCRATCH, "the flags of a team");
   check(gex_TM_QueryCData(team) == nullptr, "the client data of a new team");
   gex_TM_SetCData(team, &team);
   check(gex_TM_QueryCData(team) == &team, "the client data of a team");
@@ -303,6 +303,19 @@ void run_wrong(const std::string& what) {
     gex_TM_Split(&team, world, 0, 0, nullptr, 0, GEX_FLAG_TM_NO_SCRATCH);
     gex_TM_Destroy(team, nullptr, 0);
     gex_TM_Destroy(team, nullptr, 0);
+  }
+  if (what == "early") {
+    gex_TM_Split(&team, world, 0, 0, nullptr, 0, GEX_FLAG_TM_NO_SCRATCH);
+    // Rank 0 cannot be complete before the other one.
+    if (me == 0) {
+      (void)gex_Coll_BarrierNB(team, 0);
+      gex_TM_Destroy(team, nullptr, 0);
+    }
+    barrier(world);
+  }
+  if (what == "nulls") {
+    constexpr int kSync = GASNET_COLL_IN_MYSYNC | GASNET_COLL_OUT_MYSYNC;
+    gasnet_coll_gather(GASNET_TEAM_ALL, 0, byte, nullptr, 8, kSync);
   }
   if (what == "destroyed") {  // debug only
     gex_TM_Split(&team, world, 0, 0, nullptr, 0, GEX_FLAG_TM_NO_SCRATCH);

@@ -29,7 +29,9 @@ WRONG = {"root": "gex_Coll_BroadcastNB: the root rank 2 does not exist",
          "duplicate": "gex_TM_Create: args names the endpoint of rank 0 of the job a second time",
          "parts": "hydrant_exchange_nb: 2 parts of",
          "world": "the primordial team cannot be destroyed",
-         "twice": "is not a team, or was destroyed"}
+         "twice": "is not a team, or was destroyed",
+         "early": "collective operations of the team are outstanding",
+         "nulls": "gasnet_coll_gather: src is NULL, and the length is 8 bytes"}
 WRONG_IN_DEBUG = {"destroyed": "is not a team of this job, or was destroyed",
                   "destroyed_put": "is not a team of this job, or was destroyed",
                   "overlap": "overlaps that of another team"}
@@ -116,7 +118,7 @@ class TeamsJobs(unittest.TestCase):
     @unittest.skipIf(over.OVER, "the network is what there is")
     def test_errors_beside_mailboxes(self):
         pins = {"HYDRANT_INJECT": "delay=5us,pins"}
-        for what in ("order", "length"):
+        for what in ("order", "length", "early"):
             self.ends_with(CLIENTS[0], what, WRONG[what], **pins)
         self.holds(CLIENTS[0], 3, "growth", 1000, **pins)
         self.holds(CLIENTS[1], 4, "threads", 5, **pins)

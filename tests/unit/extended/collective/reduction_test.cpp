@@ -101,7 +101,8 @@ TEST(Reductions, UndefinedCombinationsAreRefusedWithATextThatNamesThem) {
     EXPECT_EQ(find_reduction(type, unit, op, function, nullptr, &reduction), Status::kBadArg);
     EXPECT_NE(std::string(last_error_text()).find(why), std::string::npos) << last_error_text();
   };
-  refused(GEX_DT_FLT, 4, GEX_OP_XOR, nullptr, "not defined for reductions of this type");
+  refused(GEX_DT_FLT, 4, GEX_OP_XOR, nullptr,
+          "the operation 0x4 is not defined for reductions of type 0x10");
   refused(GEX_DT_I32, 4, GEX_OP_SUB, nullptr, "not defined");
   refused(GEX_DT_I32, 4, GEX_OP_FADD, nullptr, "not defined");
   refused(GEX_DT_I32, 8, GEX_OP_ADD, nullptr, "8 bytes (dt_sz), but its type has 4");
