@@ -30,4 +30,11 @@ inline constexpr uint32_t kCollectiveDataHandler = 11;
 inline constexpr uint32_t kCollectiveAnnouncementHandler = 12;
 inline constexpr uint32_t kCollectiveReadHandler = 17;
 
+// Vector, indexed and strided transfers (packets.cpp, peer_completion.cpp).
+inline constexpr uint32_t kVisPutHandler = 32;
+inline constexpr uint32_t kVisGetHandler = 33;
+inline constexpr uint32_t kVisGotHandler = 34;
+inline constexpr uint32_t kVisGetRefusedHandler = 35;
+inline constexpr uint32_t kVisPeerCompletionHandler = 36;
+
 }  // namespace hydrant

@@ -11,6 +11,8 @@
 #include "extended/collective/mailbox/mailbox_team.hpp"
 #include "extended/collective/node/node_team.hpp"
 #include "extended/rma/pinned/on_demand.hpp"
+#include "extended/rma/rma_thread.hpp"
+#include "extended/vis/vis_transfer.hpp"
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
 #include "rdma/config/job_knobs.hpp"
@@ -151,6 +153,28 @@ void write_collectives(FILE* file) noexcept {
     write(algorithm_name(static_cast<Algorithm>(i)), counts[i]);
 }
 
+// Vector, indexed and strided operations by path; only those that were used.
+void write_vis(FILE* file) noexcept {
+  const char* separator = "";
+  for (size_t path = 0; path < kVisPaths; ++path) {
+    uint64_t sums[2][2] = {};
+    ThreadLocalPool<RmaThread>::for_each([&](const RmaThread& thread) {
+      for (size_t i = 0; i < 2; ++i) {
+        const hydrant_path_counts& counts = thread.vis_counts[i][path];
+        sums[i][0] += __atomic_load_n(&counts.ops, __ATOMIC_RELAXED);
+        sums[i][1] += __atomic_load_n(&counts.bytes, __ATOMIC_RELAXED);
+      }
+    });
+    if (sums[0][0] + sums[1][0] == 0) continue;
+    fprintf(file,
+            "%s\n    {\"path\": \"%s\", \"put_ops\": %" PRIu64 ", \"put_bytes\": %" PRIu64
+            ", \"get_ops\": %" PRIu64 ", \"get_bytes\": %" PRIu64 "}",
+            separator, vis_path_name(static_cast<VisPath>(path)), sums[0][0], sums[0][1],
+            sums[1][0], sums[1][1]);
+    separator = ",";
+  }
+}
+
 }  // namespace
 
 void write_job_statistics() noexcept {
@@ -173,7 +197,9 @@ void write_job_statistics() noexcept {
           on_demand.ops, on_demand.bytes);
   fprintf(file, ",\n  \"collectives\": {");
   write_collectives(file);
-  fprintf(file, "},\n  \"transport_counts\": {");
+  fprintf(file, "},\n  \"vis\": [");
+  write_vis(file);
+  fprintf(file, "\n  ],\n  \"transport_counts\": {");
   write_transport(file);
   fprintf(file, "}");
   const bool is_whole = fprintf(file, "\n}\n") > 0 && ferror(file) == 0;

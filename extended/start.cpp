@@ -4,13 +4,17 @@
 #include "extended/collective/collectives.hpp"
 #include "extended/job_statistics.hpp"
 #include "extended/rma/rma.hpp"
+#include "extended/vis/packets.hpp"
 
 namespace hydrant {
 
 Status start_extended() noexcept {
   Status status = start_barriers();
   if (status == Status::kOk) status = start_collectives();
-  return status == Status::kOk ? start_rma() : status;
+  if (status == Status::kOk) status = start_rma();
+  if (status == Status::kOk) start_vis_paths();
+  if (status == Status::kOk) add_vis_handlers();
+  return status;
 }
 
 Status verify_extended_settings() noexcept {

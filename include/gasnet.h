@@ -5,6 +5,7 @@
 
 #include <gasnetex.h>
 #include <hydrant/gasnet/rma1.h>
+#include <hydrant/gasnet/vis1.h>
 
 #include <gasnet_tools.h>
 
@@ -21,10 +22,6 @@ typedef struct {
   gasnet_handler_t index;
   void (*fnptr)();
 } gasnet_handlerentry_t;
-typedef struct {
-  void* addr;
-  size_t len;
-} gasnet_memvec_t;
 
 /* ---- init and attach ---- */
 int hydrant_gasnet1_init(int* argc, char*** argv, const struct hydrant_client_info* info);

@@ -1,7 +1,7 @@
 // Implements hydrant_put_many() and hydrant_get_many(). Runs of operations that the kernel can copy for one
 // rank are one system call; runs of hits are one list for the adapter. Others start one by one, all under one
 // event.
-#include <hydrant/rma.h>
+#include "extended/rma/rma_many.hpp"
 
 #include "am/job/job.hpp"
 #include "am/job/resolve.hpp"
@@ -107,8 +107,10 @@ size_t start_run_of_hits(RmaThread& thread, Ops ops, Direction direction,
   return start_hits(thread, std::span(run).first(count), counter);
 }
 
-// The ranks are those of the job.
-Status start_all(Ops ops, Direction direction, CompletionCounter& counter) noexcept {
+}  // namespace
+
+Status hydrant::start_many(Ops ops, Direction direction, bool source_may_change,
+                           CompletionCounter& counter) noexcept {
   RmaThread* thread = RmaThread::mine();
   if (thread == nullptr || !thread->has_peers())
     return fail(Status::kResource, "no memory for a thread's state of puts and gets");
@@ -126,13 +128,16 @@ Status start_all(Ops ops, Direction direction, CompletionCounter& counter) noexc
       if (status != Status::kUnsupported) return status;
       // The kernel cannot execute an operation of the run; executing each separately finds it.
     }
-    if (const size_t started = start_run_of_hits(*thread, ops, direction, counter); started != 0) {
+    const size_t started =
+        source_may_change ? 0 : start_run_of_hits(*thread, ops, direction, counter);
+    if (started != 0) {
       ops = ops.subspan(started);
       continue;
     }
     for (size_t i = 0; i < std::max<size_t>(together, 1); ++i) {
       Transfer what = transfer_of(ops[i], direction);
       what.peer = ops[i].rank;
+      what.source_may_change = source_may_change;
       if (what.bytes == 0) continue;
       if (const Status status = transfer(what, counter); status != Status::kOk) return status;
     }
@@ -140,6 +145,8 @@ Status start_all(Ops ops, Direction direction, CompletionCounter& counter) noexc
   }
   return Status::kOk;
 }
+
+namespace {
 
 // In parts that fit the stack, with the ranks of the job.
 Status translate_and_start(gex_TM_t tm, Ops ops, Direction direction,
@@ -155,7 +162,7 @@ Status translate_and_start(gex_TM_t tm, Ops ops, Direction direction,
     }
     const Ops translated = Ops(part).first(count);
     const size_t known = copy_known(&hydrant_world, translated, direction);
-    const Status status = start_all(translated.subspan(known), direction, counter);
+    const Status status = start_many(translated.subspan(known), direction, false, counter);
     if (status != Status::kOk) return status;
     ops = ops.subspan(count);
   }
@@ -190,7 +197,7 @@ int do_many(gex_TM_t tm, const hydrant_rma_op_t* list, size_t count, size_t tota
   CompletionCounter here;
   CompletionCounter& counter = own != nullptr ? own->counter : here;
   counter.returns_errors = true;
-  const Status status = tm == &hydrant_world ? start_all(ops, direction, counter)
+  const Status status = tm == &hydrant_world ? start_many(ops, direction, false, counter)
                                              : translate_and_start(tm, ops, direction, counter);
   if (status == Status::kOk && own != nullptr && !counter.all_done()) {
     *event = own;

@@ -9,75 +9,15 @@
 #include "am/progress/waiting.hpp"
 #include "extended/binding/own_memory.hpp"
 #include "extended/handlers.hpp"
+#include "extended/rma/message_words.hpp"
 #include "extended/rma/rma_thread.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 namespace hydrant {
-namespace {
 
-// ---- arguments: a pointer or a length takes two ----
-
-template <size_t kWords>
-struct Args {
-  std::array<int32_t, 2 * kWords> values;
-};
-template <typename... Words>
-Args<sizeof...(Words)> pack(Words... words) noexcept {
-  Args<sizeof...(Words)> args;
-  size_t at = 0;
-  const auto add = [&](uint64_t word) {
-    args.values[at++] = static_cast<int32_t>(static_cast<uint32_t>(word));
-    args.values[at++] = static_cast<int32_t>(static_cast<uint32_t>(word >> 32));
-  };
-  (add(words), ...);
-  return args;
-}
-constexpr uint64_t word(int32_t low, int32_t high) noexcept {
-  return uint64_t{static_cast<uint32_t>(high)} << 32 | static_cast<uint32_t>(low);
-}
-uint64_t name_of(CompletionCounter& counter) noexcept {
-  return reinterpret_cast<uintptr_t>(&counter);
-}
-CompletionCounter& counter_of(int32_t low, int32_t high) noexcept {
-  return *reinterpret_cast<CompletionCounter*>(word(low, high));
-}
-
-// The common part of all messages.
-template <size_t kWords>
-OutgoingMessage request(Rank peer, uint32_t handler, const Args<kWords>& args,
-                        bool immediate) noexcept {
-  return {.peer = peer,
-          .handler = handler,
-          .nargs = 2 * kWords,
-          .args = args.values.data(),
-          .immediate = immediate};
-}
-
-Status start_put(const Transfer& piece, Path path, CompletionCounter& counter) noexcept {
-  const auto args = pack(name_of(counter), piece.remote);
-  OutgoingMessage message =
-      request(piece.peer, path == Path::kAmLong ? kPutLongHandler : kPutMediumHandler, args,
-              piece.immediate);
-  message.category = path == Path::kAmLong ? Category::kLong : Category::kMedium;
-  message.source = piece.local;
-  message.bytes = piece.bytes;
-  message.dest = reinterpret_cast<void*>(piece.remote);
-  return send(message);
-}
-
-Status start_get(const Transfer& piece, Path path, CompletionCounter& counter) noexcept {
-  const auto args = pack(name_of(counter), reinterpret_cast<uintptr_t>(piece.local), piece.remote,
-                         uint64_t{piece.bytes});
-  return send(request(piece.peer, path == Path::kAmLong ? kGetLongHandler : kGetMediumHandler, args,
-                      piece.immediate));
-}
-
-// ---- handlers: at the target ----
-
-void reply(gex_Token_t token, OutgoingMessage message) noexcept {
+void rma_reply(gex_Token_t token, OutgoingMessage message) noexcept {
   message.peer = token->from;
   message.lane = Lane::kReply;
   token->reply_state = hydrant_token::kReplied;
@@ -86,15 +26,37 @@ void reply(gex_Token_t token, OutgoingMessage message) noexcept {
     fatal("the reply to a put or get of rank %u failed: %s", message.peer, last_error_text());
 }
 
-// Replies that [at, at+bytes) of this rank is unreachable; 0 bytes: success.
 void reply_done(gex_Token_t token, int32_t low, int32_t high, uintptr_t at, size_t bytes) noexcept {
-  const auto args = pack(word(low, high), uint64_t{at}, uint64_t{bytes});
-  reply(token, request(0, kDoneHandler, args, false));
+  const auto args = pack_words(join_words(low, high), uint64_t{at}, uint64_t{bytes});
+  rma_reply(token, rma_request(0, kDoneHandler, args, false));
 }
+
+namespace {
+
+Status start_put(const Transfer& piece, Path path, CompletionCounter& counter) noexcept {
+  const auto args = pack_words(counter_name(counter), piece.remote);
+  OutgoingMessage message =
+      rma_request(piece.peer, path == Path::kAmLong ? kPutLongHandler : kPutMediumHandler, args,
+                  piece.immediate);
+  message.category = path == Path::kAmLong ? Category::kLong : Category::kMedium;
+  message.source = piece.local;
+  message.bytes = piece.bytes;
+  message.dest = reinterpret_cast<void*>(piece.remote);
+  return send(message);
+}
+
+Status start_get(const Transfer& piece, Path path, CompletionCounter& counter) noexcept {
+  const auto args = pack_words(counter_name(counter), reinterpret_cast<uintptr_t>(piece.local),
+                               piece.remote, uint64_t{piece.bytes});
+  return send(rma_request(piece.peer, path == Path::kAmLong ? kGetLongHandler : kGetMediumHandler,
+                          args, piece.immediate));
+}
+
+// ---- handlers: at the target ----
 
 void on_put_medium(gex_Token_t token, void* data, size_t bytes, int32_t low, int32_t high,
                    int32_t dest_low, int32_t dest_high) {
-  const auto dest = static_cast<uintptr_t>(word(dest_low, dest_high));
+  const auto dest = static_cast<uintptr_t>(join_words(dest_low, dest_high));
   const bool written = write_own(dest, data, bytes);
   reply_done(token, low, high, dest, written ? 0 : bytes);
 }
@@ -105,8 +67,8 @@ void on_put_long(gex_Token_t token, void*, size_t, int32_t low, int32_t high, in
 
 void on_fill(gex_Token_t token, int32_t low, int32_t high, int32_t dest_low, int32_t dest_high,
              int32_t bytes_low, int32_t bytes_high, int32_t value, int32_t) {
-  const auto dest = static_cast<uintptr_t>(word(dest_low, dest_high));
-  const size_t bytes = word(bytes_low, bytes_high);
+  const auto dest = static_cast<uintptr_t>(join_words(dest_low, dest_high));
+  const size_t bytes = join_words(bytes_low, bytes_high);
   const bool written = fill_own(dest, value, bytes);
   reply_done(token, low, high, dest, written ? 0 : bytes);
 }
@@ -131,51 +93,53 @@ void on_get(gex_Token_t token, Category category, int32_t low, int32_t high, uin
     reply_done(token, low, high, source, bytes);
     return;
   }
-  const auto args = pack(word(low, high), dest);
-  OutgoingMessage message =
-      request(0, category == Category::kMedium ? kGotMediumHandler : kGotLongHandler, args, false);
+  const auto args = pack_words(join_words(low, high), dest);
+  OutgoingMessage message = rma_request(
+      0, category == Category::kMedium ? kGotMediumHandler : kGotLongHandler, args, false);
   message.category = category;
   message.source = data;
   message.bytes = bytes;
   message.dest = reinterpret_cast<void*>(dest);
-  reply(token, message);
+  rma_reply(token, message);
 }
 
 void on_get_medium(gex_Token_t token, int32_t low, int32_t high, int32_t dest_low,
                    int32_t dest_high, int32_t source_low, int32_t source_high, int32_t bytes_low,
                    int32_t bytes_high) {
-  on_get(token, Category::kMedium, low, high, word(dest_low, dest_high),
-         static_cast<uintptr_t>(word(source_low, source_high)), word(bytes_low, bytes_high));
+  on_get(token, Category::kMedium, low, high, join_words(dest_low, dest_high),
+         static_cast<uintptr_t>(join_words(source_low, source_high)),
+         join_words(bytes_low, bytes_high));
 }
 
 void on_get_long(gex_Token_t token, int32_t low, int32_t high, int32_t dest_low, int32_t dest_high,
                  int32_t source_low, int32_t source_high, int32_t bytes_low, int32_t bytes_high) {
-  on_get(token, Category::kLong, low, high, word(dest_low, dest_high),
-         static_cast<uintptr_t>(word(source_low, source_high)), word(bytes_low, bytes_high));
+  on_get(token, Category::kLong, low, high, join_words(dest_low, dest_high),
+         static_cast<uintptr_t>(join_words(source_low, source_high)),
+         join_words(bytes_low, bytes_high));
 }
 
 // ---- handlers: back at the initiator ----
 
 void on_done(gex_Token_t token, int32_t low, int32_t high, int32_t at_low, int32_t at_high,
              int32_t bytes_low, int32_t bytes_high) {
-  CompletionCounter& counter = counter_of(low, high);
-  const size_t bytes = word(bytes_low, bytes_high);
+  CompletionCounter& counter = named_counter(low, high);
+  const size_t bytes = join_words(bytes_low, bytes_high);
   if (bytes == 0) {
     count_done(counter);
   } else {
     count_failed(counter, Status::kBadArg, token->from,
-                 static_cast<uintptr_t>(word(at_low, at_high)), bytes);
+                 static_cast<uintptr_t>(join_words(at_low, at_high)), bytes);
   }
 }
 
 void on_got_medium(gex_Token_t, void* data, size_t bytes, int32_t low, int32_t high,
                    int32_t dest_low, int32_t dest_high) {
-  std::memcpy(reinterpret_cast<void*>(word(dest_low, dest_high)), data, bytes);
-  count_done(counter_of(low, high));
+  std::memcpy(reinterpret_cast<void*>(join_words(dest_low, dest_high)), data, bytes);
+  count_done(named_counter(low, high));
 }
 
 void on_got_long(gex_Token_t, void*, size_t, int32_t low, int32_t high, int32_t, int32_t) {
-  count_done(counter_of(low, high));
+  count_done(named_counter(low, high));
 }
 
 }  // namespace
@@ -247,9 +211,9 @@ Status fill_by_messages(RmaThread& thread, Rank peer, uintptr_t remote, int valu
                         CompletionCounter& counter) noexcept {
   if (const Status room = make_room(thread, counter, false); room != Status::kOk) return room;
   count_start(counter, peer);
-  const auto args = pack(name_of(counter), uint64_t{remote}, uint64_t{bytes},
-                         uint64_t{static_cast<uint8_t>(value)});
-  const Status status = send(request(peer, kFillHandler, args, false));
+  const auto args = pack_words(counter_name(counter), uint64_t{remote}, uint64_t{bytes},
+                               uint64_t{static_cast<uint8_t>(value)});
+  const Status status = send(rma_request(peer, kFillHandler, args, false));
   if (status != Status::kOk) {
     uncount_start(counter);
     return status;

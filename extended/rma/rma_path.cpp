@@ -116,8 +116,9 @@ const uint8_t* find_kinds(const Transport& transport, uint32_t first, uint32_t* 
 void choose_paths() noexcept {
   PathChoices paths;
   // Inline copies would skip checks: those of debug clients, of device pointers, and, with firehoses,
-  // of released memory that peers still access (settle_exports()).
-  paths.inlined = !job().debug && find_pointer_query() == nullptr && !is_firehose_enabled();
+  // of released memory that peers still access (settle_exports()); and a forced path.
+  paths.inlined = !job().debug && find_pointer_query() == nullptr && !is_firehose_enabled() &&
+                  knob_choice(JobKnob::kVisPath) == "auto";
   const Transport* transport = job().transport.get();
   paths.am_long[0] = knob_number(JobKnob::kUseLongPuts) != 0;
   paths.am_long[1] = knob_number(JobKnob::kUseLongGets) != 0;

@@ -36,7 +36,14 @@ void RmaThread::joined() noexcept {
   self.addr = 1;
   self.size = UINTPTR_MAX;
   self.small = UINTPTR_MAX - HYDRANT_RMA_INLINE + 1;
-  hydrant_my_peers = {peers_, size};
+  show_peers(true);
+}
+
+void RmaThread::show_peers(bool shown) noexcept {
+  if (shown && peers_ != nullptr && paths().inlined)
+    hydrant_my_peers = {peers_, job().size()};
+  else
+    hydrant_my_peers = {nullptr, 0};
 }
 
 void RmaThread::left() noexcept { hydrant_my_peers = {nullptr, 0}; }
@@ -44,6 +51,11 @@ void RmaThread::left() noexcept { hydrant_my_peers = {nullptr, 0}; }
 std::byte* RmaThread::scratch() noexcept {
   if (scratch_ == nullptr) scratch_.reset(new (std::nothrow) std::byte[kScratchBytes]);
   return scratch_.get();
+}
+
+std::byte* RmaThread::packet() noexcept {
+  if (packet_ == nullptr) packet_.reset(new (std::nothrow) std::byte[kScratchBytes]);
+  return packet_.get();
 }
 
 }  // namespace hydrant

@@ -36,6 +36,8 @@ class RmaThread {
   hydrant_peer& peer(Rank rank) noexcept { return peers_[rank]; }
   const hydrant_peer& peer(Rank rank) const noexcept { return peers_[rank]; }
   bool has_peers() const noexcept { return peers_ != nullptr; }
+  // Opens or shuts the inlined ways of the calling thread, which owns this object.
+  void show_peers(bool shown) noexcept;
 
   // Number of pieces under way, with and without events.
   uint64_t under_way() const noexcept { return launched - landed.load(std::memory_order_acquire); }
@@ -56,12 +58,16 @@ class RmaThread {
   // A buffer for data that a handler cannot send from its place; null if there is no memory.
   std::byte* scratch() noexcept;
   static constexpr size_t kScratchBytes = 65536;
+  // A second one of that size, for requests with data from many places; not for handlers.
+  std::byte* packet() noexcept;
 
   UnmappedUse& unmapped_use(Rank peer, uintptr_t remote) noexcept {
     return unmapped_[((remote >> UnmappedUse::kShift) ^ peer) % kUnmapped];
   }
 
   uint64_t launched = 0;  // written by the owning thread
+  // Vector, indexed and strided operations by direction and path (vis_transfer.hpp).
+  hydrant_path_counts vis_counts[2][3] = {};
   CrossThreadFreeList<PostedPiece> posted;
   CrossThreadFreeList<PinnedPiece> pinned;
 
@@ -77,6 +83,7 @@ class RmaThread {
   hydrant_peer* peers_ = nullptr;
   CompletionCounter implicit_[2];
   std::unique_ptr<std::byte[]> scratch_;
+  std::unique_ptr<std::byte[]> packet_;
   static constexpr size_t kUnmapped = 16;
   UnmappedUse unmapped_[kUnmapped];
 };

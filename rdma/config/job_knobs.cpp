@@ -273,6 +273,24 @@ constexpr std::array<KnobInfo, at(JobKnob::kEnd)> kRows = {{
      .default_text = "y",
      .effect = "Whether the kernel may copy between processes of a node (process_vm_readv, "
                "process_vm_writev), as far as it permits that."},
+    {.index = at(JobKnob::kVisPath),
+     .name = "HYDRANT_VIS_PATH",
+     .type = KnobType::kChoice,
+     .unit = "",
+     .default_text = "auto",
+     .effect = "Vector, indexed and strided puts and gets: pieces makes each piece a put or get of "
+               "its own, packets puts many pieces into one message; auto copies mapped memory and "
+               "chooses by the length of the pieces otherwise.",
+     .choices = "auto|pieces|packets"},
+    {.index = at(JobKnob::kVisPacketMax),
+     .name = "HYDRANT_VIS_PACKET_MAX",
+     .type = KnobType::kSize,
+     .unit = "bytes",
+     .default_text = "2K",
+     .effect =
+         "Vector, indexed and strided puts and gets whose pieces have at most this many bytes "
+         "on average go in packets where memory is not mapped.",
+     .max = uint64_t{1} << 30},
     {.index = at(JobKnob::kNetworkDepth),
      .name = "GASNET_NETWORKDEPTH",
      .type = KnobType::kCount,

@@ -40,6 +40,8 @@ enum class JobKnob : uint32_t {
   kUseLongGets,
   kUseLongPuts,
   kCma,
+  kVisPath,
+  kVisPacketMax,
   kNetworkDepth,
   kNbiThrottle,
   kOnFault,

@@ -54,7 +54,8 @@ ENDS = {
         ("testenv.c", "testbarrier.c", "testbarrierconf.c", "testcore3.c", "testcore4.c", "testcore5.c",
          "testam.c", "testlockcontend.c", "testimm.c", "testbarrierlate.c", "testmisc.c", "testgasnet.c",
          "testcxx.cc", "testlegacy.c", "testlegacycxx.cc", "testsplit.c", "testteam.c", "testteambcast.c",
-         "testteambarrier.c", "testcoll.c", "testcollperf.c", "testsegment.c"), DONE),
+         "testteambarrier.c", "testcoll.c", "testcollperf.c", "testsegment.c", "testvis.c", "testtmpair.c"),
+        DONE),
     **dict.fromkeys(
         ("testhsl.c", "testalltoall.c", "testsmall.c", "testlarge.c", "testreadonly.c", "testprogthr.c",
          "testreduce.c", "testacc.c", "testtoken.c"), DONE_BY_FIRST),

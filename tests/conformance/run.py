@@ -97,6 +97,17 @@ TEAM_PROGRAMS = [
     team_program("testreduce.c", ("-p", "2", "100", "64"), ALL_RANKS, ("PAR",)),
     team_program("testreduce.c", ranks=(9,), environment={"GASNET_COLL_P2P_EAGER_SCALE": "4"}),
 ]
+# Vector, indexed and strided transfers. testvisperf prints bandwidths of all shapes; few lengths are enough.
+VIS_RANKS = (1, 2, 3, 4, 5)
+VIS_PROGRAMS = [
+    team_program("testvis.c", ("100", "1"), VIS_RANKS),
+    team_program("testvis.c", ("-o", "50", "2"), VIS_RANKS),
+    team_program("testvisperf.c", ("-mindata", "64", "-maxdata", "32768", "-maxcontig", "4096",
+                                   "-datafactor", "8", "3"), ONE_OR_PAIRS),
+    team_program("testvisperf.c", ("-out", "-nb", "-r", "-mindata", "64", "-maxdata", "32768", "-maxcontig",
+                                   "4096", "-datafactor", "8", "3"), ONE_OR_PAIRS),
+    team_program("testtmpair.c", ranks=VIS_RANKS),
+]
 # The arguments are those of the suite's own harness; small counts where the harness leaves them open.
 PROGRAMS = [
     Program("testtools.c", ("100",), (1,), TOOLS_MODES),
@@ -143,6 +154,7 @@ PROGRAMS = [
     Program("testlegacy.c"),
     Program("testlegacycxx.cc"),
     *TEAM_PROGRAMS,
+    *VIS_PROGRAMS,
     *exit_tests(),
 ]
 # These programs wait in a loop that is in a source file of its own.

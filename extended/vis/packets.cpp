@@ -1,0 +1,260 @@
+// Moves vector, indexed and strided transfers by Mediums: the initiator's packets, and the handlers on both
+// sides. vis_transfer.cpp calls it.
+#include "extended/vis/packets.hpp"
+
+#include "am/job/endpoints.hpp"
+#include "am/job/job.hpp"
+#include "extended/binding/own_memory.hpp"
+#include "extended/handlers.hpp"
+#include "extended/rma/copy.hpp"
+#include "extended/rma/message_words.hpp"
+#include "extended/rma/rma_messages.hpp"
+#include "extended/rma/rma_thread.hpp"
+#include "extended/vis/description.hpp"
+#include "extended/vis/peer_completion.hpp"
+
+#include <memory>
+#include <new>
+
+namespace hydrant {
+namespace {
+
+// A get whose answers are awaited. The initiating call and each packet under way hold it.
+struct PendingGet {
+  CompletionCounter* counter = nullptr;
+  Side dest;
+  Grid grid;  // copy of a grid, because the call's own ends with the call
+  std::atomic<uint64_t> holds{1};
+};
+
+PendingGet* new_get(const VisTransfer& what, CompletionCounter& counter) noexcept {
+  auto* get = new (std::nothrow) PendingGet;
+  if (get == nullptr) return nullptr;
+  get->counter = &counter;
+  get->dest = *what.dest;
+  if (what.dest->kind == Side::Kind::kGrid) {
+    get->grid = *what.dest->grid;
+    get->dest.grid = &get->grid;
+  }
+  return get;
+}
+
+void drop_get(PendingGet* get) noexcept {
+  if (get->holds.fetch_sub(1, std::memory_order_acq_rel) == 1) delete get;
+}
+
+uint64_t get_name(PendingGet* get) noexcept { return reinterpret_cast<uintptr_t>(get); }
+PendingGet* named_get(int32_t low, int32_t high) noexcept {
+  return reinterpret_cast<PendingGet*>(join_words(low, high));
+}
+
+// Copies the next `bytes` bytes of a side to a buffer.
+void gather_bytes(Cursor& cursor, std::byte* out, size_t bytes) noexcept {
+  while (bytes != 0) {
+    const Piece piece = cursor.rest();
+    const size_t part = std::min(piece.bytes, bytes);
+    copy_bytes(out, reinterpret_cast<const void*>(piece.addr), part);
+    cursor.advance(part);
+    out += part;
+    bytes -= part;
+  }
+}
+void scatter_bytes(Cursor& cursor, const std::byte* data, size_t bytes) noexcept {
+  while (bytes != 0 && !cursor.at_end()) {
+    const Piece piece = cursor.rest();
+    const size_t part = std::min(piece.bytes, bytes);
+    copy_bytes(reinterpret_cast<void*>(piece.addr), data, part);
+    cursor.advance(part);
+    data += part;
+    bytes -= part;
+  }
+}
+
+// ---- the initiator ----
+
+Status start_put_packet(const VisTransfer& what, const std::byte* packet,
+                        const Described& described, CompletionCounter& counter) noexcept {
+  const auto args = pack_words(counter_name(counter), uint64_t{described.bytes});
+  OutgoingMessage message = rma_request(what.peer, kVisPutHandler, args, false);
+  message.category = Category::kMedium;
+  message.source = packet;
+  message.bytes = described.bytes + described.data;
+  return send(message);
+}
+
+Status start_get_packet(const VisTransfer& what, const std::byte* packet,
+                        const Described& described, const Position& dest,
+                        PendingGet* get) noexcept {
+  const auto args = pack_words(get_name(get), uint64_t{dest.piece}, uint64_t{dest.offset},
+                               uint64_t{described.data});
+  OutgoingMessage message = rma_request(what.peer, kVisGetHandler, args, false);
+  message.category = Category::kMedium;
+  message.source = packet;
+  message.bytes = described.bytes;
+  get->holds.fetch_add(1, std::memory_order_relaxed);
+  const Status status = send(message);
+  if (status != Status::kOk) drop_get(get);
+  return status;
+}
+
+void skip_bytes(Cursor& cursor, size_t bytes) noexcept {
+  while (bytes != 0) {
+    const size_t part = std::min(cursor.rest().bytes, bytes);
+    cursor.advance(part);
+    bytes -= part;
+  }
+}
+
+// ---- the target ----
+
+// Copies to and from pieces that a peer names; most of them lie in the segment.
+class OwnPieces {
+ public:
+  bool write(const Piece& piece, const std::byte* data) const noexcept {
+    if (!is_inside(piece)) return write_own(piece.addr, data, piece.bytes);
+    copy_bytes(reinterpret_cast<void*>(piece.addr), data, piece.bytes);
+    return true;
+  }
+  bool read(const Piece& piece, std::byte* out) const noexcept {
+    const void* from = reinterpret_cast<const void*>(piece.addr);
+    if (!is_inside(piece)) from = read_own(piece.addr, out, piece.bytes);
+    if (from != nullptr && from != out) copy_bytes(out, from, piece.bytes);
+    return from != nullptr;
+  }
+
+ private:
+  bool is_inside(const Piece& piece) const noexcept {
+    const uintptr_t offset = piece.addr - segment_.addr;
+    return offset < segment_.len && piece.bytes <= segment_.len - offset;
+  }
+  const MemoryRange segment_ = bound_memory(0);
+};
+
+void on_put_packet(gex_Token_t token, void* payload, size_t bytes, int32_t low, int32_t high,
+                   int32_t description, int32_t) {
+  const auto* data = static_cast<const std::byte*>(payload);
+  const auto described = static_cast<size_t>(static_cast<uint32_t>(description));
+  const OwnPieces own;
+  DescribedPieces pieces(data, described, bytes - described);
+  data += described;
+  for (Piece piece; pieces.next(&piece); data += piece.bytes) {
+    if (own.write(piece, data)) continue;
+    reply_done(token, low, high, piece.addr, piece.bytes);
+    return;
+  }
+  reply_done(token, low, high, 0, 0);
+}
+
+void refuse_get(gex_Token_t token, int32_t low, int32_t high, const Piece& piece) noexcept {
+  const auto args = pack_words(join_words(low, high), uint64_t{piece.addr}, uint64_t{piece.bytes});
+  rma_reply(token, rma_request(0, kVisGetRefusedHandler, args, false));
+}
+
+void on_get_packet(gex_Token_t token, void* payload, size_t bytes, int32_t low, int32_t high,
+                   int32_t piece_low, int32_t piece_high, int32_t offset_low, int32_t offset_high,
+                   int32_t data_low, int32_t data_high) {
+  const size_t data = join_words(data_low, data_high);
+  RmaThread* thread = RmaThread::mine();
+  std::byte* buffer = thread != nullptr ? thread->scratch() : nullptr;
+  if (buffer == nullptr) fatal("no memory for the answer to a get of rank %u", token->from);
+  const OwnPieces own;
+  DescribedPieces pieces(static_cast<const std::byte*>(payload), bytes, data);
+  std::byte* out = buffer;
+  for (Piece piece; pieces.next(&piece); out += piece.bytes) {
+    if (own.read(piece, out)) continue;
+    refuse_get(token, low, high, piece);
+    return;
+  }
+  const auto args = pack_words(join_words(low, high), join_words(piece_low, piece_high),
+                               join_words(offset_low, offset_high));
+  OutgoingMessage message = rma_request(0, kVisGotHandler, args, false);
+  message.category = Category::kMedium;
+  message.source = buffer;
+  message.bytes = static_cast<size_t>(out - buffer);
+  rma_reply(token, message);
+}
+
+// ---- back at the initiator ----
+
+void on_got_packet(gex_Token_t, void* payload, size_t bytes, int32_t low, int32_t high,
+                   int32_t piece_low, int32_t piece_high, int32_t offset_low, int32_t offset_high) {
+  PendingGet* get = named_get(low, high);
+  CompletionCounter& counter = *get->counter;
+  {
+    Cursor cursor(get->dest,
+                  {join_words(piece_low, piece_high), join_words(offset_low, offset_high)});
+    scatter_bytes(cursor, static_cast<const std::byte*>(payload), bytes);
+  }
+  drop_get(get);
+  count_done(counter);
+}
+
+void on_get_packet_refused(gex_Token_t token, int32_t low, int32_t high, int32_t at_low,
+                           int32_t at_high, int32_t bytes_low, int32_t bytes_high) {
+  PendingGet* get = named_get(low, high);
+  CompletionCounter& counter = *get->counter;
+  drop_get(get);
+  count_failed(counter, Status::kBadArg, token->from, join_words(at_low, at_high),
+               join_words(bytes_low, bytes_high));
+}
+
+}  // namespace
+
+Status transfer_in_packets(RmaThread& thread, const VisTransfer& what, const Position& dest_start,
+                           const Position& source_start, CompletionCounter& counter) noexcept {
+  const size_t most = paths().medium_max;
+  std::byte* packet = thread.packet();
+  PendingGet* get = packet != nullptr && !what.is_put() ? new_get(what, counter) : nullptr;
+  if (packet == nullptr || (get == nullptr && !what.is_put()))
+    return fail_literal(Status::kUnsupported, "no memory for packets");
+  Cursor dest(*what.dest, dest_start);
+  Cursor source(*what.source, source_start);
+  Status status = Status::kOk;
+  bool has_started = false;
+  while (!dest.at_end()) {
+    status = make_room(thread, counter, false);
+    if (status != Status::kOk) break;
+    // A poll does not use the packet: requests are sent outside of handlers alone.
+    const Position at = dest.position();
+    const Described described = what.is_put()
+                                    ? describe(*what.dest, dest, packet, most, most, true)
+                                    : describe(*what.source, source, packet, most, most, false);
+    if (described.data == 0) {
+      status = fail_literal(Status::kUnsupported, "a Medium is too short for a description");
+      break;
+    }
+    count_start(counter, what.peer);
+    if (what.is_put()) {
+      gather_bytes(source, packet + described.bytes, described.data);
+      status = start_put_packet(what, packet, described, counter);
+    } else {
+      skip_bytes(dest, described.data);
+      status = start_get_packet(what, packet, described, at, get);
+    }
+    if (status != Status::kOk) {
+      uncount_start(counter);
+      break;
+    }
+    has_started = true;
+  }
+  if (get != nullptr) drop_get(get);
+  if (status == Status::kUnsupported && has_started) return Status::kBroken;
+  return status;
+}
+
+void add_vis_handlers() noexcept {
+  HandlerTable& table = job().handlers;
+  const auto add = [&table](uint32_t index, auto* function, uint32_t nargs, gex_Flags_t flags,
+                            const char* name) {
+    table.add_internal(index, reinterpret_cast<gex_AM_Fn_t>(function), nargs, flags, name);
+  };
+  constexpr gex_Flags_t kRequest = GEX_FLAG_AM_MEDIUM | GEX_FLAG_AM_REQUEST;
+  add(kVisPutHandler, on_put_packet, 4, kRequest, "put of pieces");
+  add(kVisGetHandler, on_get_packet, 8, kRequest, "get of pieces");
+  add(kVisGotHandler, on_got_packet, 6, GEX_FLAG_AM_MEDIUM | GEX_FLAG_AM_REPLY, "got pieces");
+  add(kVisGetRefusedHandler, on_get_packet_refused, 6, GEX_FLAG_AM_SHORT | GEX_FLAG_AM_REPLY,
+      "refused pieces");
+  add(kVisPeerCompletionHandler, run_peer_completion, 2, kRequest, "peer completion");
+}
+
+}  // namespace hydrant

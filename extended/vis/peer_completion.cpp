@@ -1,0 +1,182 @@
+// Sends the messages of peer completion when their puts are complete, in polls. vis_calls.cpp starts such
+// puts.
+#include "extended/vis/peer_completion.hpp"
+
+#include "am/job/job.hpp"
+#include "am/message/deliver.hpp"
+#include "am/message/send.hpp"
+#include "am/message/token.hpp"
+#include "am/progress/thread_state.hpp"
+#include "extended/handlers.hpp"
+#include "extended/rma/rma_thread.hpp"
+#include "firehose/base/thread.hpp"
+
+#include <array>
+#include <cstring>
+#include <memory>
+#include <new>
+
+namespace hydrant {
+
+namespace {
+
+constinit thread_local PeerCompletion armed;
+
+}  // namespace
+
+void arm_completion(const PeerCompletion& completion) noexcept {
+  armed = completion;
+  if (RmaThread* thread = RmaThread::mine(); thread != nullptr)
+    thread->show_peers(completion.handler == 0);
+}
+
+bool is_completion_armed() noexcept { return armed.handler != 0; }
+
+PeerCompletion take_completion() noexcept {
+  const PeerCompletion taken = armed;
+  arm_completion({});
+  return taken;
+}
+
+namespace {
+
+struct Notice {
+  Rank peer = 0;
+  std::array<int32_t, 2> args = {};
+  const void* source = nullptr;
+  size_t bytes = 0;
+  CompletionCounter pieces;
+  CompletionCounter* operation = nullptr;
+  std::unique_ptr<Notice> next;
+};
+
+Status send_notice(const Notice& notice, bool immediate) noexcept {
+  OutgoingMessage message;
+  message.peer = notice.peer;
+  message.category = Category::kMedium;
+  message.handler = kVisPeerCompletionHandler;
+  message.nargs = static_cast<uint32_t>(notice.args.size());
+  message.args = notice.args.data();
+  message.source = notice.source;
+  message.bytes = notice.bytes;
+  message.immediate = immediate;
+  return send(message);
+}
+
+// Puts whose pieces, or whose message, are under way.
+class Notices {
+ public:
+  void add(std::unique_ptr<Notice> notice) noexcept {
+    const MutexLock lock(mu_);
+    notice->next = std::move(first_);
+    first_ = std::move(notice);
+    job().progress.add(make_progress, this);
+  }
+
+ private:
+  static uint32_t make_progress(void* self) noexcept {
+    if (handler_depth != 0) return 0;  // sending may run handlers
+    auto& all = *static_cast<Notices*>(self);
+    // If the mutex is taken, its holder sends, or another poll does.
+    if (!all.mu_.try_lock()) return 0;
+    uint32_t events = 0;
+    std::unique_ptr<Notice>* link = &all.first_;
+    while (*link != nullptr) {
+      if (!finish(**link)) {
+        link = &(*link)->next;
+        continue;
+      }
+      std::unique_ptr<Notice> rest = std::move((*link)->next);
+      *link = std::move(rest);
+      ++events;
+    }
+    if (all.first_ == nullptr) job().progress.remove(make_progress, self);
+    all.mu_.unlock();
+    return events;
+  }
+
+  // False: not yet.
+  static bool finish(Notice& notice) noexcept {
+    if (!notice.pieces.all_done()) return false;
+    const CompletionCounter& pieces = notice.pieces;
+    const int failure = pieces.failure.load(std::memory_order_relaxed);
+    if (failure != 0) {
+      count_failed(*notice.operation, static_cast<Status>(failure), notice.peer,
+                   pieces.failed_at.load(std::memory_order_relaxed),
+                   pieces.failed_bytes.load(std::memory_order_relaxed));
+      return true;
+    }
+    const Status status = send_notice(notice, true);
+    if (status == Status::kNotReady) return false;
+    if (status == Status::kOk)
+      count_done(*notice.operation);
+    else
+      count_failed(*notice.operation, status, notice.peer, 0, 0);
+    return true;
+  }
+
+  Mutex mu_;
+  std::unique_ptr<Notice> first_ HYDRANT_GUARDED_BY(mu_);
+};
+
+Notices& notices() noexcept {
+  // Lives as long as the process, because threads may be polling at process exit.
+  alignas(Notices) static std::byte place[sizeof(Notices)];
+  static Notices* const all = new (place) Notices;
+  return *all;
+}
+
+Status start_data(const VisTransfer& what, CompletionCounter& pieces) noexcept {
+  return what.bytes != 0 ? start_vis(what, pieces) : Status::kOk;
+}
+
+}  // namespace
+
+Status start_with_completion(const VisTransfer& what, const PeerCompletion& completion,
+                             const EndpointPair& endpoints, CompletionCounter& counter) noexcept {
+  const auto fill = [&](Notice& notice) {
+    notice.peer = what.peer;
+    notice.args = {static_cast<int32_t>(completion.handler), endpoints.pack()};
+    notice.source = completion.source;
+    notice.bytes = completion.bytes;
+  };
+  std::unique_ptr<Notice> notice(new (std::nothrow) Notice);
+  RmaThread* thread = RmaThread::mine();
+  if (notice == nullptr || thread == nullptr) {
+    // Without memory the call waits for the pieces.
+    Notice here;
+    fill(here);
+    const Status started = start_data(what, here.pieces);
+    const Status waited = wait_for(here.pieces);
+    if (started != Status::kOk || waited != Status::kOk)
+      return started != Status::kOk ? started : waited;
+    return send_notice(here, false);
+  }
+  fill(*notice);
+  const Status status = start_data(what, notice->pieces);
+  if (status != Status::kOk) {
+    (void)wait_for(notice->pieces);
+    return status;
+  }
+  if (notice->pieces.all_done()) {
+    const Status failure = failure_of(notice->pieces);
+    return failure == Status::kOk ? send_notice(*notice, false) : failure;
+  }
+  if (counter.thread != thread) counter.thread = thread;
+  notice->operation = &counter;
+  count_start(counter, what.peer);
+  notices().add(std::move(notice));
+  return Status::kOk;
+}
+
+void run_peer_completion(gex_Token_t token, void* payload, size_t bytes, int32_t handler,
+                         int32_t endpoints) {
+  const EndpointPair pair = EndpointPair::unpack(endpoints);
+  Tag tag;
+  tag.handler = static_cast<uint32_t>(handler);
+  tag.nargs = pair.are_primordial() ? 0 : Tag::kAddressed | 1;
+  tag.category = Category::kMedium;
+  run_handler(tag, token->from, false, &endpoints, payload, bytes);
+}
+
+}  // namespace hydrant
