@@ -19,6 +19,7 @@ void RmaThread::joined() noexcept {
     if (region->counter.all_done()) release_event(region);
     region = nullptr;
   }
+  completion = {};
   for (CompletionCounter& counter : implicit_) {
     counter.thread = this;
     counter.most = paths().nbi_depth;

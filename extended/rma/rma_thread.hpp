@@ -2,6 +2,7 @@
 // way, and implicit operations. A later thread adopts it when the thread ends.
 #pragma once
 
+#include <hydrant/gasnet/am.h>
 #include <hydrant/gasnet/rma.h>
 
 #include "extended/event/event.hpp"
@@ -28,6 +29,14 @@ struct UnmappedUse {
   uint32_t count = 0;
 };
 
+// A thread's request for a handler at the target of its next vector, indexed or strided put
+// (gex_VIS_SetPeerCompletionHandler()). Handler 0: none.
+struct PeerCompletion {
+  gex_AM_Index_t handler = 0;
+  const void* source = nullptr;
+  size_t bytes = 0;
+};
+
 class RmaThread {
  public:
   // The calling thread's state; null if there is no memory.
@@ -36,6 +45,7 @@ class RmaThread {
   hydrant_peer& peer(Rank rank) noexcept { return peers_[rank]; }
   const hydrant_peer& peer(Rank rank) const noexcept { return peers_[rank]; }
   bool has_peers() const noexcept { return peers_ != nullptr; }
+  PeerCompletion completion;
   // Opens or shuts the inlined ways of the calling thread, which owns this object.
   void show_peers(bool shown) noexcept;
 

@@ -39,6 +39,21 @@ template <typename Size>
   }
 }
 
+// A row of 64 bytes each by wide moves.
+#ifdef __x86_64__
+[[gnu::target("avx"), gnu::noinline]] void copy_row_wide(const Row row) noexcept {
+  std::byte* dest = row.dest;
+  const std::byte* source = row.source;
+  for (size_t i = 0; i < row.dimension.count; ++i) {
+    WideMoves::copy(dest, source);
+    dest += row.dimension.dest;
+    source += row.dimension.source;
+  }
+}
+#else
+void copy_row_wide(const Row&) noexcept {}
+#endif
+
 // Elements per edge of a block: both blocks of lines fit the first cache.
 constexpr size_t edge_of(size_t element) noexcept { return element <= 8 ? 32 : 16; }
 
@@ -78,6 +93,7 @@ constexpr size_t kLine = 64;
 }  // namespace
 
 void copy_row(const Row& row) noexcept {
+  if (row.element == 64 && has_wide_moves()) return copy_row_wide(row);
   const Row local = row;
   with_size_class(local.element, [&](auto size) {
     copy_elements<decltype(size)>(local.dest, local.source, local.dimension, local.dimension.count,

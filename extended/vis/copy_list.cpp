@@ -19,12 +19,14 @@ struct Vector {
   const gex_Memvec_t* list;
   uintptr_t at(size_t i) const noexcept { return reinterpret_cast<uintptr_t>(list[i].gex_addr); }
   size_t length(size_t i) const noexcept { return list[i].gex_len; }
+  Vector from(size_t i) const noexcept { return {list + i}; }
 };
 struct Indexed {
   void* const* list;
   size_t bytes;
   uintptr_t at(size_t i) const noexcept { return reinterpret_cast<uintptr_t>(list[i]); }
   size_t length(size_t) const noexcept { return bytes; }
+  Indexed from(size_t i) const noexcept { return {list + i, bytes}; }
 };
 struct Contiguous {
   uintptr_t start;
@@ -57,6 +59,31 @@ template <typename Size, typename Dest, typename Source>
   }
   return i;
 }
+
+// Pieces of 64 bytes by wide moves.
+#ifdef __x86_64__
+template <typename List>
+[[gnu::target("avx"), gnu::noinline]] size_t copy_wide(const List dest, const List source,
+                                                       const Shifts shifts, size_t count) noexcept {
+  size_t i = 0;
+  for (; i < count; ++i) {
+    const uintptr_t to = dest.at(i);
+    const uintptr_t from = source.at(i);
+    const uintptr_t offset = (shifts.peer_is_dest ? to : from) - shifts.start;
+    if (dest.length(i) != 64 || source.length(i) != 64 || offset > shifts.room - 64) break;
+    WideMoves::copy(reinterpret_cast<std::byte*>(to + shifts.dest),
+                    reinterpret_cast<const std::byte*>(from + shifts.source));
+  }
+  return i;
+}
+#else
+template <typename List>
+size_t copy_wide(const List&, const List&, const Shifts&, size_t) noexcept {
+  return 0;
+}
+#endif
+// Fewer pieces do not repay the change of registers.
+constexpr size_t kLeastWide = 8;
 
 // The end of the pieces from `begin` on that have the length of the first and lie one behind the other on
 // both sides.
@@ -130,15 +157,50 @@ bool is_divided(const Side& list, size_t whole) noexcept {
 
 }  // namespace
 
+namespace {
+
+// Lists of `count` pieces beside memory of `peer`, without the questions that copy_lists() asks for each part
+// of a list.
+template <bool kPut, typename List>
+[[gnu::always_inline]] inline size_t copy_known(const List& dest, const List& source, size_t count,
+                                                const hydrant_peer& peer, size_t* copied) noexcept {
+  const size_t bytes = dest.length(0);
+  const auto shift = static_cast<uintptr_t>(peer.shift);
+  const Shifts shifts = {kPut ? shift : 0, kPut ? 0 : shift, peer.addr, peer.size, kPut};
+  if (bytes == 0 || bytes > shifts.room ||
+      (count > 1 && dest.at(1) == dest.at(0) + bytes && source.at(1) == source.at(0) + bytes))
+    return copy_lists(dest, source, count, shifts, copied);
+  size_t done = 0;
+  if (bytes == 64 && has_wide_moves() && count >= kLeastWide) {
+    done = copy_wide(dest, source, shifts, count);
+  } else {
+    done = with_size_class(bytes, [&](auto size) {
+      return copy_equal<decltype(size)>(dest, source, shifts, 0, count, bytes);
+    });
+  }
+  *copied += done * bytes;
+  if (done == count) [[likely]]
+    return count;
+  return done + copy_lists(dest.from(done), source.from(done), count - done, shifts, copied);
+}
+
+}  // namespace
+
 size_t copy_indexed(void* const* dest, void* const* source, size_t count, size_t bytes,
-                    const Shifts& shifts) noexcept {
+                    const hydrant_peer& peer, bool is_put) noexcept {
   size_t copied = 0;
-  return copy_lists(Indexed{dest, bytes}, Indexed{source, bytes}, count, shifts, &copied);
+  const Indexed to = {dest, bytes};
+  const Indexed from = {source, bytes};
+  return is_put ? copy_known<true>(to, from, count, peer, &copied)
+                : copy_known<false>(to, from, count, peer, &copied);
 }
 
 size_t copy_vectors(const gex_Memvec_t* dest, const gex_Memvec_t* source, size_t count,
-                    const Shifts& shifts, size_t* copied) noexcept {
-  return copy_lists(Vector{dest}, Vector{source}, count, shifts, copied);
+                    const hydrant_peer& peer, bool is_put, size_t* copied) noexcept {
+  const Vector to = {dest};
+  const Vector from = {source};
+  return is_put ? copy_known<true>(to, from, count, peer, copied)
+                : copy_known<false>(to, from, count, peer, copied);
 }
 
 ListPositions copy_list(const Side& dest, const Side& source, const Shifts& shifts) noexcept {

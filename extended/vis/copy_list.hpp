@@ -1,6 +1,8 @@
 // Copies lists of equal pieces between memories that are both mapped here.
 #pragma once
 
+#include <hydrant/gasnet/rma.h>
+
 #include "extended/vis/side.hpp"
 #include "firehose/base/memory_range.hpp"
 
@@ -32,11 +34,11 @@ struct ListPositions {
   size_t bytes = 0;  // copied
 };
 ListPositions copy_list(const Side& dest, const Side& source, const Shifts& shifts) noexcept;
-// The first case alone, for lists of `count` pieces. Return the number of pieces that are copied; *copied
-// grows by their bytes.
+// The first case alone, for lists of `count` pieces, at least one. Return the number of pieces that are
+// copied; *copied grows by their bytes.
 size_t copy_indexed(void* const* dest, void* const* source, size_t count, size_t bytes,
-                    const Shifts& shifts) noexcept;
+                    const hydrant_peer& peer, bool is_put) noexcept;
 size_t copy_vectors(const gex_Memvec_t* dest, const gex_Memvec_t* source, size_t count,
-                    const Shifts& shifts, size_t* copied) noexcept;
+                    const hydrant_peer& peer, bool is_put, size_t* copied) noexcept;
 
 }  // namespace hydrant

@@ -70,29 +70,76 @@ void scatter_bytes(Cursor& cursor, const std::byte* data, size_t bytes) noexcept
   }
 }
 
+// A Medium that is written in the transport's own memory if it is long, so that it is not copied once more.
+class Packet {
+ public:
+  // `buffer`, of paths().medium_max bytes, is used for short packets, and if the transport has no cell now.
+  Packet(Rank peer, Lane lane, size_t bytes, std::byte* buffer) noexcept
+      : peer_(peer), lane_(lane), data_(buffer), room_(paths().medium_max) {
+    if (bytes < kLeastCell || peer == job().rank()) return;
+    const auto wanted = static_cast<uint32_t>(std::min(bytes + kLeastCell, room_));
+    has_cell_ = job().transport->take_cell(peer, lane, wanted, &cell_) == Status::kOk;
+    if (!has_cell_) return;
+    data_ = cell_.data;
+    room_ = std::min<size_t>(cell_.bytes, room_);
+  }
+  ~Packet() {
+    if (has_cell_) job().transport->drop_cell(peer_, lane_, cell_);
+  }
+  Packet(const Packet&) = delete;
+  Packet& operator=(const Packet&) = delete;
+
+  std::byte* data() const noexcept { return data_; }
+  size_t room() const noexcept { return room_; }
+
+  // Sends the packet as the payload of `message`, a request.
+  Status send(OutgoingMessage& message) noexcept {
+    message.source = data_;
+    message.cell = has_cell_ ? &cell_ : nullptr;
+    const Status status = hydrant::send(message);
+    if (status == Status::kOk) has_cell_ = false;
+    return status;
+  }
+  // The same for a reply.
+  void reply(gex_Token_t token, OutgoingMessage& message) noexcept {
+    message.source = data_;
+    message.cell = has_cell_ ? &cell_ : nullptr;
+    has_cell_ = false;
+    rma_reply(token, message);
+  }
+
+ private:
+  // Shorter packets travel in the ring of messages, or their copy costs little.
+  static constexpr size_t kLeastCell = 4096;
+
+  const Rank peer_;
+  const Lane lane_;
+  std::byte* data_;
+  size_t room_;
+  Cell cell_ = {};
+  bool has_cell_ = false;
+};
+
 // ---- the initiator ----
 
-Status start_put_packet(const VisTransfer& what, const std::byte* packet,
-                        const Described& described, CompletionCounter& counter) noexcept {
+Status start_put_packet(const VisTransfer& what, Packet& packet, const Described& described,
+                        CompletionCounter& counter) noexcept {
   const auto args = pack_words(counter_name(counter), uint64_t{described.bytes});
   OutgoingMessage message = rma_request(what.peer, kVisPutHandler, args, false);
   message.category = Category::kMedium;
-  message.source = packet;
   message.bytes = described.bytes + described.data;
-  return send(message);
+  return packet.send(message);
 }
 
-Status start_get_packet(const VisTransfer& what, const std::byte* packet,
-                        const Described& described, const Position& dest,
-                        PendingGet* get) noexcept {
+Status start_get_packet(const VisTransfer& what, Packet& packet, const Described& described,
+                        const Position& dest, PendingGet* get) noexcept {
   const auto args = pack_words(get_name(get), uint64_t{dest.piece}, uint64_t{dest.offset},
                                uint64_t{described.data});
   OutgoingMessage message = rma_request(what.peer, kVisGetHandler, args, false);
   message.category = Category::kMedium;
-  message.source = packet;
   message.bytes = described.bytes;
   get->holds.fetch_add(1, std::memory_order_relaxed);
-  const Status status = send(message);
+  const Status status = packet.send(message);
   if (status != Status::kOk) drop_get(get);
   return status;
 }
@@ -158,8 +205,9 @@ void on_get_packet(gex_Token_t token, void* payload, size_t bytes, int32_t low, 
   std::byte* buffer = thread != nullptr ? thread->scratch() : nullptr;
   if (buffer == nullptr) fatal("no memory for the answer to a get of rank %u", token->from);
   const OwnPieces own;
+  Packet packet(token->from, Lane::kReply, data, buffer);
   DescribedPieces pieces(static_cast<const std::byte*>(payload), bytes, data);
-  std::byte* out = buffer;
+  std::byte* out = packet.data();
   for (Piece piece; pieces.next(&piece); out += piece.bytes) {
     if (own.read(piece, out)) continue;
     refuse_get(token, low, high, piece);
@@ -169,9 +217,8 @@ void on_get_packet(gex_Token_t token, void* payload, size_t bytes, int32_t low, 
                                join_words(offset_low, offset_high));
   OutgoingMessage message = rma_request(0, kVisGotHandler, args, false);
   message.category = Category::kMedium;
-  message.source = buffer;
-  message.bytes = static_cast<size_t>(out - buffer);
-  rma_reply(token, message);
+  message.bytes = static_cast<size_t>(out - packet.data());
+  packet.reply(token, message);
 }
 
 // ---- back at the initiator ----
@@ -202,30 +249,31 @@ void on_get_packet_refused(gex_Token_t token, int32_t low, int32_t high, int32_t
 
 Status transfer_in_packets(RmaThread& thread, const VisTransfer& what, const Position& dest_start,
                            const Position& source_start, CompletionCounter& counter) noexcept {
-  const size_t most = paths().medium_max;
-  std::byte* packet = thread.packet();
-  PendingGet* get = packet != nullptr && !what.is_put() ? new_get(what, counter) : nullptr;
-  if (packet == nullptr || (get == nullptr && !what.is_put()))
+  std::byte* buffer = thread.packet();
+  PendingGet* get = buffer != nullptr && !what.is_put() ? new_get(what, counter) : nullptr;
+  if (buffer == nullptr || (get == nullptr && !what.is_put()))
     return fail_literal(Status::kUnsupported, "no memory for packets");
   Cursor dest(*what.dest, dest_start);
   Cursor source(*what.source, source_start);
   Status status = Status::kOk;
   bool has_started = false;
+  size_t left = what.bytes;
   while (!dest.at_end()) {
     status = make_room(thread, counter, false);
     if (status != Status::kOk) break;
-    // A poll does not use the packet: requests are sent outside of handlers alone.
     const Position at = dest.position();
-    const Described described = what.is_put()
-                                    ? describe(*what.dest, dest, packet, most, most, true)
-                                    : describe(*what.source, source, packet, most, most, false);
+    Packet packet(what.peer, Lane::kRequest, what.is_put() ? left : 0, buffer);
+    const size_t most = packet.room();
+    const Described described =
+        what.is_put() ? describe(*what.dest, dest, packet.data(), most, most, true)
+                      : describe(*what.source, source, packet.data(), most, most, false);
     if (described.data == 0) {
       status = fail_literal(Status::kUnsupported, "a Medium is too short for a description");
       break;
     }
     count_start(counter, what.peer);
     if (what.is_put()) {
-      gather_bytes(source, packet + described.bytes, described.data);
+      gather_bytes(source, packet.data() + described.bytes, described.data);
       status = start_put_packet(what, packet, described, counter);
     } else {
       skip_bytes(dest, described.data);
@@ -236,6 +284,7 @@ Status transfer_in_packets(RmaThread& thread, const VisTransfer& what, const Pos
       break;
     }
     has_started = true;
+    left -= described.data;
   }
   if (get != nullptr) drop_get(get);
   if (status == Status::kUnsupported && has_started) return Status::kBroken;

@@ -18,23 +18,24 @@
 
 namespace hydrant {
 
-namespace {
-
-constinit thread_local PeerCompletion armed;
-
-}  // namespace
-
-void arm_completion(const PeerCompletion& completion) noexcept {
-  armed = completion;
-  if (RmaThread* thread = RmaThread::mine(); thread != nullptr)
-    thread->show_peers(completion.handler == 0);
+bool arm_completion(const PeerCompletion& completion) noexcept {
+  RmaThread* thread = RmaThread::mine();
+  if (thread == nullptr) return false;
+  thread->completion = completion;
+  thread->show_peers(completion.handler == 0);
+  return true;
 }
 
-bool is_completion_armed() noexcept { return armed.handler != 0; }
+bool is_completion_armed() noexcept {
+  const RmaThread* thread = RmaThread::mine();
+  return thread != nullptr && thread->completion.handler != 0;
+}
 
 PeerCompletion take_completion() noexcept {
-  const PeerCompletion taken = armed;
-  arm_completion({});
+  RmaThread& thread = *RmaThread::mine();
+  const PeerCompletion taken = thread.completion;
+  thread.completion = {};
+  thread.show_peers(true);
   return taken;
 }
 

@@ -7,18 +7,13 @@
 #include <hydrant/gasnet/am.h>
 
 #include "am/message/message.hpp"
+#include "extended/rma/rma_thread.hpp"
 #include "extended/vis/vis_transfer.hpp"
 
 namespace hydrant {
 
-// A thread's request for its next put. Handler 0: none.
-struct PeerCompletion {
-  gex_AM_Index_t handler = 0;
-  const void* source = nullptr;
-  size_t bytes = 0;
-};
-// The inlined ways of this thread's puts and gets are shut until the request is taken.
-void arm_completion(const PeerCompletion& completion) noexcept;
+// Stores the calling thread's request, whose inlined puts and gets are shut until then. False: no memory.
+bool arm_completion(const PeerCompletion& completion) noexcept;
 bool is_completion_armed() noexcept;
 // Returns the request, and disarms it.
 PeerCompletion take_completion() noexcept;

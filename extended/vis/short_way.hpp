@@ -41,11 +41,11 @@ struct IndexedList {
                                              const VectorList& dest,
                                              const VectorList& source) noexcept {
   const hydrant_peer* peer = known_peer(tm, rank);
-  if (peer == nullptr || dest.list == nullptr || source.list == nullptr) return false;
+  if (peer == nullptr || dest.list == nullptr || source.list == nullptr || dest.count == 0)
+    return false;
   size_t bytes = 0;
   if (dest.count == source.count) {
-    if (copy_vectors(dest.list, source.list, dest.count, shifts_of(*peer, is_put), &bytes) !=
-        dest.count)
+    if (copy_vectors(dest.list, source.list, dest.count, *peer, is_put, &bytes) != dest.count)
       return false;
   } else {
     const ListPositions end =
@@ -62,13 +62,12 @@ struct IndexedList {
                                              const IndexedList& dest,
                                              const IndexedList& source) noexcept {
   const hydrant_peer* peer = known_peer(tm, rank);
-  if (peer == nullptr || dest.list == nullptr || source.list == nullptr || dest.bytes == 0 ||
-      source.bytes == 0)
+  if (peer == nullptr || dest.list == nullptr || source.list == nullptr || dest.count == 0 ||
+      dest.bytes == 0 || source.bytes == 0)
     return false;
   if (dest.count == source.count) {
     if (dest.bytes != source.bytes) return false;
-    if (copy_indexed(dest.list, source.list, dest.count, dest.bytes, shifts_of(*peer, is_put)) !=
-        dest.count)
+    if (copy_indexed(dest.list, source.list, dest.count, dest.bytes, *peer, is_put) != dest.count)
       return false;
   } else {
     const ListPositions end =

@@ -242,11 +242,11 @@ void gex_VIS_SetPeerCompletionHandler(gex_AM_Index_t handler, const void* source
              bytes, GEX_VIS_MAX_PEERCOMPLETION);
   else if (handler != 0 && bytes != 0 && source == nullptr)
     status = fail(Status::kBadArg, "%zu bytes at NULL", bytes);
-  if (status != Status::kOk) {
-    (void)return_or_abort(status, "gex_VIS_SetPeerCompletionHandler");
-    return;
-  }
-  arm_completion({handler, source, bytes});
+  else if (!is_wired())
+    status = fail(Status::kNotInit, "no client is initialised");
+  else if (!arm_completion({handler, source, bytes}))
+    status = fail(Status::kResource, "no memory for a thread's state of puts and gets");
+  (void)return_or_abort(status, "gex_VIS_SetPeerCompletionHandler");
 }
 
 int hydrant_vis_vector(unsigned mode, gex_TM_t tm, gex_Rank_t rank, size_t dest_count,

@@ -286,7 +286,7 @@ constexpr std::array<KnobInfo, at(JobKnob::kEnd)> kRows = {{
      .name = "HYDRANT_VIS_PACKET_MAX",
      .type = KnobType::kSize,
      .unit = "bytes",
-     .default_text = "2K",
+     .default_text = "1536",
      .effect =
          "Vector, indexed and strided puts and gets whose pieces have at most this many bytes "
          "on average go in packets where memory is not mapped.",

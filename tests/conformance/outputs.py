@@ -73,6 +73,7 @@ ENDS = {
     "testqueue.c": End(r"gex_AM_RequestLong0 \(implicit handle for LC\)(?s:.*)^\d+( +\d+\.?\d*)+$", first,
                        NONE),
     "testnbr.c": End(r"DIM .* axis z .*AMLongAsync", first, NONE),
+    "testvisperf.c": End(r"F: STRIDED GET CONTIGSZ = 4096(?s:.*)^.*32768:( +\d+\.\d+)+$", first, NONE),
     "testexit.c": End(r"^Running (exit|crash) test \d+: ", first,
                       "it is about exits in the middle; this line says which exit follows"),
 }
@@ -80,7 +81,7 @@ ENDS = {
 # The last of a program's sections A, B, ... A program that has them names each in the lines it prints for it.
 LAST_SECTION = {
     "testalign.c": "C", "testam.c": "K", "testcollperf.c": "I", "testcontend.c": "M", "testlarge.c": "E",
-    "testlockcontend.c": "D", "testmisc.c": "N", "testsmall.c": "F", "testval.c": "F",
+    "testlockcontend.c": "D", "testmisc.c": "N", "testsmall.c": "F", "testval.c": "F", "testvisperf.c": "F",
 }
 
 

@@ -157,7 +157,7 @@ class RmaJobs(RmaTestCase):
                 self.assertEqual(counts.get("lost"), 0 if over.OVER else None, counts)
                 transport, kinds = ("ibv", ["pinned"]) if over.OVER else ("shm", [])
                 self.assertEqual(written, {"rank": rank, "size": 2, "transport": transport,
-                                           "on_demand": {"ops": 0, "bytes": 0}})
+                                           "on_demand": {"ops": 0, "bytes": 0}, "collectives": {}, "vis": []})
                 self.assertEqual([one["kind"] for one in firehoses], kinds)
                 peer, count, size = 1 - rank, 3 + rank, 1000 + rank
                 wanted = [row(rank, "self", gets=(1, size)), row(peer, "inlined", puts=(5, 40)),
