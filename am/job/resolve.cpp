@@ -33,7 +33,7 @@ template <typename Other>
   if (is_pair && (bits >> 8) != 0) [[unlikely]]
     return other();
   const bool is_job = is_pair || tm == &hydrant_world;
-  if (!is_job && job().is_live_team != nullptr && !job().is_live_team(tm)) [[unlikely]]
+  if (!is_job && is_destroyed_team(tm)) [[unlikely]]
     return fail(Status::kBadArg, "%p is not a team of this job, or was destroyed",
                 static_cast<void*>(tm));
   const Rank size = is_job ? job().size() : tm->size;

@@ -3,6 +3,7 @@
 
 #include <hydrant/gasnet/objects.h>
 
+#include "am/job/job.hpp"
 #include "firehose/base/status.hpp"
 #include "rdma/bootstrap/bootstrap.hpp"
 
@@ -11,6 +12,11 @@ namespace hydrant {
 // The rank of the job of a member, which exists.
 inline Rank jobrank_of(const hydrant_team& team, Rank member) noexcept {
   return team.jobranks != nullptr ? team.jobranks[member] : team.first + member * team.stride;
+}
+
+// True if `tm` is a team that was destroyed, as far as clients with GASNET_DEBUG have it checked.
+inline bool is_destroyed_team(gex_TM_t tm) noexcept {
+  return tm != &hydrant_world && job().is_live_team != nullptr && !job().is_live_team(tm);
 }
 
 // Translates (tm, rank), in constant time. Errors: kBadArg: no team, a rank that it does not have, or a

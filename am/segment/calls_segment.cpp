@@ -287,7 +287,8 @@ int gex_EP_PublishBoundSegment(gex_TM_t tm, gex_EP_t* eps, size_t num_eps, gex_F
   const CancellationDisabled guard;
   constexpr const char* kCall = "gex_EP_PublishBoundSegment";
   if (!is_wired()) return report(fail(Status::kNotInit, "call gex_Client_Init() first"), kCall);
-  if (!is_team(tm)) return report(fail(Status::kBadArg, "tm is not a team"), kCall);
+  if (!is_team(tm) || is_destroyed_team(tm))
+    return report(fail(Status::kBadArg, "tm is not a team, or was destroyed"), kCall);
   const Status status = check_published(eps, num_eps, flags);
   char why[256];
   (void)snprintf(why, sizeof why, "%s", status == Status::kOk ? "" : last_error_text());

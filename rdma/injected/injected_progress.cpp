@@ -199,8 +199,9 @@ void InjectedTransport::sleep(uint64_t deadline_ns, const WakeCondition& check) 
   --sleepers_;
 }
 
-bool InjectedTransport::any_message() const noexcept {
+bool InjectedTransport::is_sending() const noexcept {
   for (uint32_t i = 0; i < ranks_; ++i) {
+    if (pairs_[i].puts_begun != pairs_[i].puts_done) return true;
     for (const InjectedStream& stream : pairs_[i].streams) {
       if (stream.any_queued()) return true;
     }
@@ -212,7 +213,7 @@ void InjectedTransport::flush(uint64_t deadline_ns) noexcept {
   for (;;) {
     if (mu_.try_lock()) {
       advance(clock_());
-      const bool is_flushed = !any_message();
+      const bool is_flushed = !is_sending();
       mu_.unlock();
       if (is_flushed) return;
     }

@@ -166,7 +166,8 @@ class InjectedTransport final : public Transport {
   void advance_stream(Pair& pair, Lane lane, uint64_t now) noexcept HYDRANT_REQUIRES(mu_);
   Status forward_message(Pair& pair, Lane lane, uint32_t slot) noexcept HYDRANT_REQUIRES(mu_);
   void copy(Operation& operation) noexcept HYDRANT_REQUIRES(mu_);
-  bool any_message() const noexcept HYDRANT_REQUIRES(mu_);
+  // Messages or puts of this rank have not arrived.
+  bool is_sending() const noexcept HYDRANT_REQUIRES(mu_);
   void fail_pair(Pair& pair) noexcept HYDRANT_REQUIRES(mu_);
   void release_cell(Lane lane) noexcept HYDRANT_REQUIRES(mu_);
   uint32_t complete() noexcept HYDRANT_EXCLUDES(mu_);

@@ -39,6 +39,19 @@ TEST(InjectedOperations, PutReadsItsSourceLateWritesAfterOneDelayAndCompletesAft
   EXPECT_EQ(told.times, 1);
 }
 
+// A rank that ends flushes first: another one may wait for what it has put.
+TEST(InjectedOperations, FlushWaitsUntilPutsHaveArrived) {
+  constexpr uint64_t kDelayNs = 5'000'000;
+  constexpr uint64_t kPatienceNs = 10'000'000'000;
+  InjectedNode node({.delay_ns = kDelayNs}, 2, true);
+  const std::string source = "source";
+  std::string target = "......";
+  Told told;
+  ASSERT_EQ(node.net->put(1, at(target.data()), source.data(), 6, &told), Status::kOk);
+  node.net->flush(now_ns() + kPatienceNs);
+  EXPECT_EQ(target, "source");
+}
+
 TEST(InjectedOperations, EvenWithoutDelayNothingHappensBeforeAPoll) {
   InjectedNode node({});
   std::string source = "source";
