@@ -37,4 +37,8 @@ inline constexpr uint32_t kVisGotHandler = 34;
 inline constexpr uint32_t kVisGetRefusedHandler = 35;
 inline constexpr uint32_t kVisPeerCompletionHandler = 36;
 
+// Remote atomics (atomic_messages.cpp).
+inline constexpr uint32_t kAtomicHandler = 24;
+inline constexpr uint32_t kAtomicReplyHandler = 25;
+
 }  // namespace hydrant

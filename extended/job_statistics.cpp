@@ -1,4 +1,4 @@
-// Writes the counters of puts, gets, firehoses, collectives and the transport as JSON at process exit
+// Writes the counters of puts, gets, firehoses, collectives, atomics and the transport as JSON at exit
 // (HYDRANT_STATS). Called by end_extended() (start.cpp).
 #include "extended/job_statistics.hpp"
 
@@ -6,6 +6,7 @@
 
 #include "am/job/job.hpp"
 #include "am/job/shared_environment.hpp"
+#include "extended/atomics/atomic_counts.hpp"
 #include "extended/binding/firehose_binding.hpp"
 #include "extended/collective/algorithms.hpp"
 #include "extended/collective/mailbox/mailbox_team.hpp"
@@ -175,6 +176,16 @@ void write_vis(FILE* file) noexcept {
   }
 }
 
+void write_atomics(FILE* file) noexcept {
+  const auto counts = atomic_counts();
+  const char* separator = "";
+  for (size_t i = 0; i < counts.size(); ++i) {
+    fprintf(file, "%s\"%s\": %" PRIu64, separator, atomic_path_name(static_cast<AtomicPath>(i)),
+            counts[i]);
+    separator = ", ";
+  }
+}
+
 }  // namespace
 
 void write_job_statistics() noexcept {
@@ -199,7 +210,9 @@ void write_job_statistics() noexcept {
   write_collectives(file);
   fprintf(file, "},\n  \"vis\": [");
   write_vis(file);
-  fprintf(file, "\n  ],\n  \"transport_counts\": {");
+  fprintf(file, "\n  ],\n  \"atomics\": {");
+  write_atomics(file);
+  fprintf(file, "},\n  \"transport_counts\": {");
   write_transport(file);
   fprintf(file, "}");
   const bool is_whole = fprintf(file, "\n}\n") > 0 && ferror(file) == 0;

@@ -1,5 +1,6 @@
 // Starts and ends the extended API. am/job/job.cpp and am/job/exit.cpp call these functions.
 #include "am/job/start_extended.hpp"
+#include "extended/atomics/atomic_messages.hpp"
 #include "extended/barrier/barriers.hpp"
 #include "extended/collective/collectives.hpp"
 #include "extended/job_statistics.hpp"
@@ -14,6 +15,7 @@ Status start_extended() noexcept {
   if (status == Status::kOk) status = start_rma();
   if (status == Status::kOk) start_vis_paths();
   if (status == Status::kOk) add_vis_handlers();
+  add_atomic_handlers();
   return status;
 }
 

@@ -98,15 +98,24 @@ using namespace hydrant;
 
 namespace {
 
-// The categories of `mask` that apply to puts and gets. Local completion needs no separate wait: either
-// the source is free at return, or, with GEX_EVENT_DEFER, when the put is complete.
-struct Categories {
-  bool puts;
-  bool gets;
+// The counters of the categories of a mask. Local completion needs no separate wait: either the source is
+// free at return, or, with GEX_EVENT_DEFER, when the put is complete.
+class Counters {
+ public:
+  Counters(RmaThread& thread, gex_EC_t mask) noexcept {
+    if ((mask & (GEX_EC_PUT | GEX_EC_LC)) != 0) add(thread.implicit(Direction::kPut));
+    if ((mask & GEX_EC_GET) != 0) add(thread.implicit(Direction::kGet));
+    if ((mask & GEX_EC_RMW) != 0) add(thread.implicit_atomics());
+  }
+  CompletionCounter* const* begin() const noexcept { return all_; }
+  CompletionCounter* const* end() const noexcept { return all_ + count_; }
+
+ private:
+  void add(CompletionCounter& counter) noexcept { all_[count_++] = &counter; }
+
+  CompletionCounter* all_[3] = {};
+  size_t count_ = 0;
 };
-Categories categories(gex_EC_t mask) noexcept {
-  return {.puts = (mask & (GEX_EC_PUT | GEX_EC_LC)) != 0, .gets = (mask & GEX_EC_GET) != 0};
-}
 
 RmaThread* check_implicit(const char* call) noexcept {
   // The per-thread state depends on the job's size, so it must not be created before the job is wired.
@@ -134,11 +143,11 @@ int gex_NBI_Test(gex_EC_t event_mask, gex_Flags_t) {
   const InCall in_call("gex_NBI_Test");
   RmaThread* thread = check_implicit("gex_NBI_Test");
   if (thread == nullptr) return GASNET_OK;
-  const auto [puts, gets] = categories(event_mask);
-  if (puts && !thread->implicit(Direction::kPut).all_done()) return GASNET_ERR_NOT_READY;
-  if (gets && !thread->implicit(Direction::kGet).all_done()) return GASNET_ERR_NOT_READY;
-  if (puts) forget_failure(thread->implicit(Direction::kPut), "gex_NBI_Test");
-  if (gets) forget_failure(thread->implicit(Direction::kGet), "gex_NBI_Test");
+  const Counters counters(*thread, event_mask);
+  for (const CompletionCounter* counter : counters) {
+    if (!counter->all_done()) return GASNET_ERR_NOT_READY;
+  }
+  for (CompletionCounter* counter : counters) forget_failure(*counter, "gex_NBI_Test");
   return GASNET_OK;
 }
 
@@ -147,10 +156,8 @@ void gex_NBI_Wait(gex_EC_t event_mask, gex_Flags_t) {
   RmaThread* thread = check_implicit("gex_NBI_Wait");
   bool has_waited = false;
   if (thread != nullptr) {
-    const auto [puts, gets] = categories(event_mask);
-    for (const Direction direction : {Direction::kPut, Direction::kGet}) {
-      if (!(direction == Direction::kPut ? puts : gets)) continue;
-      CompletionCounter& counter = thread->implicit(direction);
+    for (CompletionCounter* each : Counters(*thread, event_mask)) {
+      CompletionCounter& counter = *each;
       if (counter.all_done() && counter.failure.load(std::memory_order_relaxed) == 0) continue;
       if (handler_depth != 0 && !counter.all_done()) refuse_wait("gex_NBI_Wait");
       has_waited = true;

@@ -1,0 +1,127 @@
+// Makes atomic domains and lists them. atomic_calls.cpp creates, uses and destroys them.
+#include "extended/atomics/atomic_domain.hpp"
+
+#include "am/job/job.hpp"
+#include "am/segment/neighbourhood.hpp"
+#include "am/segment/segments.hpp"
+#include "extended/atomics/atomic_ops.hpp"
+#include "extended/rma/rma_path.hpp"
+#include "rdma/config/job_knobs.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <iterator>
+#include <new>
+#include <utility>
+
+namespace hydrant {
+namespace {
+
+// Calls visit(member, jobrank) for the members among this rank and its neighbours.
+template <typename Visit>
+void for_each_near_member(gex_TM_t tm, Visit visit) noexcept {
+  const auto visit_jobrank = [&](Rank jobrank) {
+    const Rank member = gex_TM_TranslateJobrankToRank(tm, jobrank);
+    if (member != GEX_RANK_INVALID) visit(member, jobrank);
+  };
+  visit_jobrank(job().rank());
+  for (const Neighbourhood::Info& info : neighbourhood().neighbours) {
+    if (info.gex_jobrank != job().rank()) visit_jobrank(info.gex_jobrank);
+  }
+}
+
+// True if calls in the client may skip the library: it would count them, or do work first.
+bool may_inline() noexcept { return paths().inlined && *knob_text(JobKnob::kStats) == '\0'; }
+
+}  // namespace
+
+std::unique_ptr<AtomicDomain> AtomicDomain::make(gex_TM_t tm, gex_DT_t type, gex_OP_t ops,
+                                                 gex_Flags_t flags) noexcept {
+  Rank rows = 0;
+  for_each_near_member(tm, [&](Rank member, Rank) { rows = std::max(rows, member + 1); });
+  constexpr size_t kWord = sizeof(uint64_t);
+  static_assert(sizeof(hydrant_atomic_domain) % kWord == 0 &&
+                sizeof(hydrant_atomic_row) % kWord == 0);
+  const size_t bytes = sizeof(hydrant_atomic_domain) + size_t{rows} * sizeof(hydrant_atomic_row);
+  std::unique_ptr<uint64_t[]> memory(new (std::nothrow) uint64_t[bytes / kWord]());
+  if (memory == nullptr) return nullptr;
+  hydrant_atomic_domain& ad = *new (memory.get()) hydrant_atomic_domain{};
+  ad.tm = tm;
+  ad.type = type;
+  ad.ops = ops;
+  ad.flags = flags;
+  ad.rows = rows;
+  std::unique_ptr<AtomicDomain> made(new (std::nothrow) AtomicDomain(std::move(memory)));
+  if (made == nullptr) return nullptr;
+  for_each_near_member(tm, [&](Rank member, Rank jobrank) { made->add_row(member, jobrank); });
+  return made;
+}
+
+void AtomicDomain::add_row(Rank member, Rank jobrank) noexcept {
+  const bool is_self = jobrank == job().rank();
+  if (is_self ? !paths(jobrank).self : !paths(jobrank).mapped) return;
+  SegmentAddress segment;
+  // UINTPTR_MAX: all memory is a segment (GASNET_SEGMENT_EVERYTHING).
+  if (find_segment(jobrank, &segment) != Status::kOk || segment.size == UINTPTR_MAX) return;
+  const void* here = segment.size != 0 ? mapped_address(jobrank, segment) : nullptr;
+  if (here == nullptr) return;
+  auto* rows = reinterpret_cast<hydrant_atomic_row*>(get() + 1);
+  rows[member] = {.addr = segment.addr,
+                  .size = segment.size,
+                  .shift = reinterpret_cast<uintptr_t>(here) - segment.addr};
+}
+
+bool AtomicDomain::maps_all_members() const noexcept {
+  const hydrant_atomic_domain& ad = *get();
+  for (Rank member = 0; member < ad.tm->size; ++member) {
+    const hydrant_atomic_row* row = find_row(ad, member);
+    if (row == nullptr || row->size == 0) return false;
+  }
+  return true;
+}
+
+void AtomicDomain::decide(bool all_mapped) noexcept {
+  hydrant_atomic_domain& ad = *get();
+  ad.all_mapped = all_mapped ? 1 : 0;
+  const auto index = static_cast<size_t>(std::countr_zero(ad.type));
+  // Members that are reached by messages need the polls that the library makes.
+  if (!all_mapped || !may_inline() || index >= std::size(ad.inlined)) return;
+  ad.inlined[index] = ad.ops;
+  ad.inlined_flags = GEX_FLAG_IMMEDIATE | GEX_FLAG_AD_MY_RANK | GEX_FLAG_AD_MY_NBRHD |
+                     GEX_FLAG_AD_REL | GEX_FLAG_AD_ACQ;
+  if (ad.tm == &hydrant_world) ad.inlined_flags |= GEX_FLAG_RANK_IS_JOBRANK;
+}
+
+LiveDomains& live_domains() noexcept {
+  // Lives as long as the process, because threads may be using it at process exit.
+  alignas(LiveDomains) static std::byte place[sizeof(LiveDomains)];
+  static LiveDomains* const all = new (place) LiveDomains;
+  return *all;
+}
+
+hydrant_atomic_domain* LiveDomains::add(std::unique_ptr<AtomicDomain> domain) noexcept {
+  hydrant_atomic_domain* const ad = domain->get();
+  const MutexLock lock(mu_);
+  domain->next = std::move(first_);
+  first_ = std::move(domain);
+  return ad;
+}
+
+bool LiveDomains::remove(const hydrant_atomic_domain* ad) noexcept {
+  const MutexLock lock(mu_);
+  std::unique_ptr<AtomicDomain>* link = &first_;
+  while (*link != nullptr && (*link)->get() != ad) link = &(*link)->next;
+  if (*link == nullptr) return false;
+  std::unique_ptr<AtomicDomain> rest = std::move((*link)->next);
+  *link = std::move(rest);
+  return true;
+}
+
+bool LiveDomains::has(const hydrant_atomic_domain* ad) noexcept {
+  const MutexLock lock(mu_);
+  const AtomicDomain* each = first_.get();
+  while (each != nullptr && each->get() != ad) each = each->next.get();
+  return each != nullptr;
+}
+
+}  // namespace hydrant

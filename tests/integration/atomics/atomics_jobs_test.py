@@ -1,0 +1,131 @@
+#!/usr/bin/python3
+"""Runs atomics_client as jobs of 1 to 5 ranks, over each kind of path.
+
+atomics_jobs_test.py PATH_OF_ATOMICS_CLIENT_PAR PATH_OF_ATOMICS_CLIENT_DEBUG (which has GASNET_DEBUG)
+"""
+import json
+import pathlib
+import re
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from client_jobs import over, run_job  # the path must be set first
+
+CLIENTS = []
+SECONDS = 60
+# The text in the output by the wrong call.
+WRONG = {"arguments": "all members have to pass the same",
+         "type": "all members have to pass the same",
+         "bits": "ops contains GEX_OP_XOR",
+         "operation": "GEX_OP_INC is not among the domain's operations",
+         "aligned": "is not aligned: it has to be a multiple of 8",
+         "rank": "rank 2 is not in the domain's team of 2 ranks",
+         "segment": "segment",
+         "own_segment": "segment",
+         "null": "result_p is NULL",
+         "handler": "gex_AD_OpNB_U64",
+         "twice": "is not an atomic domain, or was destroyed before"}
+WRONG_IN_DEBUG = {"destroyed": "is not an atomic domain, or was destroyed",
+                  "lock": "lock"}
+WAYS = {"mapped": {}, "messages": {"HYDRANT_PATH": "am"}}
+INJECTED = {"injected": {"HYDRANT_INJECT": "delay=5us"}, "pinned": {"HYDRANT_INJECT": "delay=5us,pins"}}
+
+
+class AtomicsJobs(unittest.TestCase):
+    def holds(self, client, ranks, what, rounds, **extra):
+        with self.subTest(client=client, ranks=ranks, what=what, **extra):
+            status, text = run_job(client, ranks, what, str(rounds), seconds=SECONDS, **extra)
+            self.assertEqual((status, "all held" in text), (0, True), text)
+
+    def in_each_way(self, what, rounds, ranks):
+        for way in over.ways({**WAYS, **INJECTED}).values():
+            for client in CLIENTS:
+                for number in ranks:
+                    self.holds(client, number, what, rounds if not way else rounds // 4, **way)
+
+    def test_operations_follow_the_model(self):
+        self.in_each_way("model", 400, (1, 3))
+
+    def test_counters_of_ranks_and_threads(self):
+        self.in_each_way("counter", 200, (3,))
+
+    def test_histories_are_linearisable(self):
+        self.in_each_way("histories", 40, (3,))
+
+    def test_more_ranks_and_rounds(self):
+        for what, rounds in (("model", 2000), ("counter", 1000), ("histories", 200)):
+            self.in_each_way(what, rounds, (2, 5))
+
+    def test_each_call_does_what_it_says(self):
+        for client in CLIENTS:
+            for ranks in (1, 2, 5):
+                self.holds(client, ranks, "calls", 1)
+        self.holds(CLIENTS[0], 2, "calls", 1, HYDRANT_PATH="am")
+
+    @unittest.skipIf(over.OVER, "it reads the sources, which a guest lacks")
+    def test_each_name_of_the_list_is_called(self):
+        here = pathlib.Path(__file__).resolve().parent
+        text = "".join(path.read_text() for path in here.glob("*.[ch]pp"))
+        names = [line for line in (here / "names.txt").read_text().split() if not line.startswith("#")]
+        self.assertGreater(len(names), 55)
+        self.assertEqual([name for name in names if not re.search(rf"\b{name}\b", text)], [])
+
+    def counts(self, **extra):
+        """Operations of rank 0 by path."""
+        with tempfile.TemporaryDirectory() as folder:
+            self.holds(CLIENTS[0], 2, "model", 100, HYDRANT_STATS=f"json:{folder}/%r", **extra)
+            return json.loads(pathlib.Path(folder, "0").read_text())["atomics"]
+
+    @unittest.skipIf(over.OVER, "shared memory is what it counts")
+    def test_operations_are_counted_by_path(self):
+        counts = self.counts()
+        self.assertEqual((counts["self"] > 0, counts["mapped"] > 0, counts["messages"]), (True, True, 0))
+        counts = self.counts(HYDRANT_PATH="am")
+        self.assertEqual((counts["self"], counts["mapped"], counts["messages"] > 0), (0, 0, True))
+        counts = self.counts(HYDRANT_INJECT="delay=5us")
+        self.assertEqual((counts["self"] > 0, counts["mapped"], counts["messages"] > 0), (True, 0, True))
+
+    def test_wrong_calls_end_the_job_with_a_text(self):
+        for what, text in WRONG.items():
+            self.ends_with(CLIENTS[0], what, text)
+        for what, text in WRONG_IN_DEBUG.items():
+            self.ends_with(CLIENTS[1], what, text)
+        for what in ("segment", "own_segment"):
+            for client in CLIENTS:
+                self.ends_with(client, what, "segment", HYDRANT_PATH="am")
+
+    def ends_with(self, client, what, text, **extra):
+        with self.subTest(client=client, what=what, **extra):
+            status, output = run_job(client, 2, what, "1", seconds=SECONDS, **extra)
+            self.assertNotEqual(status, 0)
+            self.assertIn(text, output)
+
+    def survives_a_failed_allocation(self, numbers, **extra):
+        """False: fewer allocations happen."""
+        for number in numbers:
+            with self.subTest(number=number, **extra):
+                status, output = run_job(CLIENTS[0], 2, "starved", str(number), seconds=SECONDS, **extra)
+                self.assertNotIn("it did not end", output)
+                if "nothing failed" in output:
+                    return False
+                if status != 0:
+                    self.assertRegex(output, "no memory")
+                else:
+                    self.assertIn("all held", output)
+        return True
+
+    def test_a_failed_allocation_ends_the_job_with_a_text(self):
+        self.survives_a_failed_allocation((0, 2))
+        self.survives_a_failed_allocation((1, 4), HYDRANT_PATH="am")
+
+    def test_any_failed_allocation_ends_the_job_with_a_text(self):
+        for path in ("auto", "am"):
+            self.assertFalse(self.survives_a_failed_allocation(range(60), HYDRANT_PATH=path))
+
+
+if __name__ == "__main__":
+    CLIENTS = sys.argv[-2:]
+    del sys.argv[-2:]
+    unittest.main()
