@@ -6,7 +6,7 @@ nothing to do, and leave out sections that the job's layout or the library does 
 import re
 from typing import Callable, NamedTuple
 
-COMPLAINT = re.compile(r"(?i:ERROR|fatal signal)|\bFAIL(?:ED)?\b")
+COMPLAINT = re.compile(r"(?i:(?<!detected 0 )ERROR|fatal signal)|\bFAIL(?:ED)?\b")
 # The words by which the programs say that they leave something out.
 SKIP = re.compile(r"skip|omit|reduced to|scal(?:ing|ed) down|ignoring|limited to|unable to|unsupported|"
                   r"not supported|failed unexpectedly|no pthreads", re.IGNORECASE)
@@ -59,6 +59,7 @@ ENDS = {
     **dict.fromkeys(
         ("testhsl.c", "testalltoall.c", "testsmall.c", "testlarge.c", "testreadonly.c", "testprogthr.c",
          "testreduce.c", "testacc.c", "testtoken.c"), DONE_BY_FIRST),
+    "testratomic.c": End(r"^done\. \(detected 0 errors\)", first),
     **dict.fromkeys(("testtools.c", "testtoolscxx.cc"), End(r"^Done\.", first)),
     "testcore2.c": End(r"node {rank}/{ranks} done\. \(detected 0 errs\)"),
     "testslice.c": End(r"node {rank}/{ranks} testslice PASSED"),
@@ -73,6 +74,7 @@ ENDS = {
     "testqueue.c": End(r"gex_AM_RequestLong0 \(implicit handle for LC\)(?s:.*)^\d+( +\d+\.?\d*)+$", first,
                        NONE),
     "testnbr.c": End(r"DIM .* axis z .*AMLongAsync", first, NONE),
+    "testfaddperf.c": End(r"P: +{rank} : .*DBL ADD throughput", first, NONE),
     "testvisperf.c": End(r"F: STRIDED GET CONTIGSZ = 4096(?s:.*)^.*32768:( +\d+\.\d+)+$", first, NONE),
     "testexit.c": End(r"^Running (exit|crash) test \d+: ", first,
                       "it is about exits in the middle; this line says which exit follows"),
@@ -81,7 +83,8 @@ ENDS = {
 # The last of a program's sections A, B, ... A program that has them names each in the lines it prints for it.
 LAST_SECTION = {
     "testalign.c": "C", "testam.c": "K", "testcollperf.c": "I", "testcontend.c": "M", "testlarge.c": "E",
-    "testlockcontend.c": "D", "testmisc.c": "N", "testsmall.c": "F", "testval.c": "F", "testvisperf.c": "F",
+    "testfaddperf.c": "P", "testlockcontend.c": "D", "testmisc.c": "N", "testsmall.c": "F", "testval.c": "F",
+    "testvisperf.c": "F",
 }
 
 

@@ -155,6 +155,10 @@ PROGRAMS = [
     Program("testlegacycxx.cc"),
     *TEAM_PROGRAMS,
     *VIS_PROGRAMS,
+    Program("testratomic.c", ("100", "1"), (1, 2, 3, 4, 5)),
+    Program("testfaddperf.c", ("1000",), ONE_OR_PAIRS),
+    Program("testfaddperf.c", ("-S", "1000"), PAIRS),
+    Program("testfaddperf.c", ("-f", "-a", "1000"), (3, 5)),
     *exit_tests(),
 ]
 # These programs wait in a loop that is in a source file of its own.
