@@ -79,7 +79,8 @@ Status explain_failure(Status status, Rank peer, uintptr_t at, size_t bytes) noe
 
 void log_missing(const CompletionCounter& counter) noexcept {
   log_warning(
-      "puts and gets: %llu of %llu pieces are still under way, the last with rank %u; is it "
+      "puts, gets and atomics: %llu of %llu pieces are still under way, the last with rank %u; is "
+      "it "
       "polling?",
       static_cast<unsigned long long>(counter.under_way()),
       static_cast<unsigned long long>(counter.started),

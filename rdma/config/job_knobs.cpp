@@ -324,9 +324,10 @@ constexpr std::array<KnobInfo, at(JobKnob::kEnd)> kRows = {{
      .type = KnobType::kText,
      .unit = "",
      .default_text = "",
-     .effect = "At exit each process writes its puts and gets, by path and peer, and its "
-               "collectives, by algorithm, to this file; %r in "
-               "the name is the rank, %% a percent sign. Without %r only rank 0 writes.",
+     .effect =
+         "At exit each process writes its puts and gets, by path and peer, and counts of other "
+         "operations to this file; %r in the name is the rank, %% a percent sign. Without %r only "
+         "rank 0 writes. Remote atomics are not inlined then.",
      .choices = "json:FILE"},
     {.index = at(JobKnob::kTransport),
      .name = "HYDRANT_TRANSPORT",
