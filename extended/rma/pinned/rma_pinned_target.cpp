@@ -13,6 +13,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <new>
 
 namespace hydrant {
 
@@ -24,27 +25,50 @@ size_t write_status(void* reply, size_t room, MoveStatus status) noexcept {
   return 1;
 }
 
+// A put of a peer's data that is under way. It holds its source: the peer's firehose may end before the put
+// completes, because the peer releases it when the reply arrives, or because the reply grants none.
+struct PutBack : Transport::Completion {
+  hydrant_pin_t source{};
+};
+
 // Completion of a put to the initiator of a get. No thread waits for it: the reply, which follows it on
 // the same queue, announces the data. If the put fails, the initiator would read garbage, so the job
 // ends.
-void on_put_back(Transport::Completion&, Status status) noexcept {
-  if (status != Status::kOk && status != Status::kBroken)
-    fatal(
-        "cannot put the data of a peer's get: part of the memory that the peer names is unmapped");
+void on_put_back(Transport::Completion& completion, Status status) noexcept {
+  auto* const put = static_cast<PutBack*>(&completion);
+  (void)hydrant_release(put->source);
+  delete put;
+  if (status == Status::kOk || status == Status::kBroken) return;
+  fatal(
+      is_refusal(status)
+          ? "cannot put the data of a peer's get: the network refuses the key of one of its ends, "
+            "which are both held; report this as a fault of the library"
+          : "cannot put the data of a peer's get: part of the memory that the peer names is "
+            "unmapped; keep the memory of a get mapped until its event is done");
 }
-constinit Transport::Completion put_back_completion{on_put_back};
 
-MoveStatus put_back(uint32_t from, const hydrant_region_t& pinned, hydrant_range_t range,
-                    const MoveArgs& args, const std::byte* blob) noexcept {
-  Transport& transport = *job().transport;
+MoveStatus put_back(uint32_t from, hydrant_range_t range, const MoveArgs& args,
+                    const std::byte* blob) noexcept {
   alignas(16) std::byte key[4096];
   if (!pinned_puts_come_first(from) || firehose().key_bytes > sizeof key ||
       hydrant_import_key(firehose().domain, blob, args.key_bytes, key) != GASNET_OK)
     return kNotDone;
+  auto* const put = new (std::nothrow) PutBack;
+  if (put == nullptr) return kNotDone;
+  put->done = on_put_back;
+  // The memory has just been pinned for the peer: a hit, unless it is not cached.
+  put->source = hydrant_try_pin(firehose().domain, reinterpret_cast<void*>(range.addr), range.len,
+                                HYDRANT_LOCAL_READ | HYDRANT_REMOTE_READ);
+  if (put->source.region == nullptr) {
+    delete put;
+    return kNotDone;
+  }
   const Transport::Pinned remote{static_cast<uintptr_t>(args.dest), key};
-  const Transport::Pinned local{range.addr, static_cast<const std::byte*>(pinned.key)};
-  const Status status = transport.put_pinned(from, remote, local, range.len, &put_back_completion);
-  return status == Status::kOk ? kDone : kNotDone;
+  const Transport::Pinned local{range.addr, static_cast<const std::byte*>(put->source.region->key)};
+  if (job().transport->put_pinned(from, remote, local, range.len, put) == Status::kOk) return kDone;
+  (void)hydrant_release(put->source);
+  delete put;
+  return kNotDone;
 }
 
 }  // namespace
@@ -71,7 +95,7 @@ size_t serve_move(void*, uint32_t from, const hydrant_region_t* pinned, hydrant_
     case MoveArgs::kPutBack:
       if (pinned == nullptr || rest_len != args.key_bytes)
         return write_status(reply, room, kNotDone);
-      return write_status(reply, room, put_back(from, *pinned, range, args, rest));
+      return write_status(reply, room, put_back(from, range, args, rest));
     default: return write_status(reply, room, kNotDone);
   }
 }

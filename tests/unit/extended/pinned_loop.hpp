@@ -63,6 +63,8 @@ class LoopRegistrar final : public Registrar {
     traits_.name = "loop";
     traits_.key_bytes = sizeof(uint64_t);
     traits_.granule_bytes = 4096;
+    traits_.exports = true;
+    traits_.export_bytes = sizeof(uint64_t);
   }
   const RegistrarTraits& traits() const noexcept override { return traits_; }
   Status pin(MemoryRange range, Access access, std::byte* key) noexcept override {
@@ -84,6 +86,17 @@ class LoopRegistrar final : public Registrar {
     return ranges_->remove(number) ? UnpinResult::kDone : UnpinResult::kBroken;
   }
   uint64_t charge(MemoryRange range) const noexcept override { return range.len; }
+  Status export_key(MemoryRange, const std::byte* key, std::byte* blob,
+                    size_t* len) noexcept override {
+    std::memcpy(blob, key, sizeof(uint64_t));
+    *len = sizeof(uint64_t);
+    return Status::kOk;
+  }
+  Status import_key(const std::byte* blob, size_t len, std::byte* key) noexcept override {
+    if (len != sizeof(uint64_t)) return fail(Status::kBadArg, "a key has 8 bytes");
+    std::memcpy(key, blob, len);
+    return Status::kOk;
+  }
 
  private:
   std::shared_ptr<PinnedRanges> ranges_;

@@ -5,6 +5,7 @@
 #include <hydrant/persistent.h>
 
 #include "am/progress/waiting.hpp"
+#include "extended/rma/pinned/rma_pinned_piece.hpp"
 #include "tests/unit/extended/pinned_fixture.hpp"
 
 #include <algorithm>
@@ -236,6 +237,44 @@ TEST_F(RmaPinned, LargeGetsAreServedByPutsOnlyWithOrdering) {
       EXPECT_EQ(operations_by(HYDRANT_PATH_RENDEZVOUS), rendezvous + (ordered ? 0 : 1));
       EXPECT_EQ(near, wanted);
     }
+  });
+}
+
+// The firehose of the peer may end while the network still reads the data that the target puts.
+TEST_F(RmaPinned, TargetHoldsTheSourceOfAPutUntilItIsDone) {
+  in_new_thread([&] {
+    constexpr size_t kBytes = size_t{25} << 12;
+    // A hole keeps the cache from making one region of both.
+    std::byte* const far = map(3 * kBytes);
+    std::byte* const near = far + 2 * kBytes;
+    ASSERT_EQ(mprotect(far + kBytes, kBytes, PROT_NONE), 0);
+    const std::vector<std::byte> wanted = pattern(kBytes, 3);
+    std::copy(wanted.begin(), wanted.end(), far);
+    const hydrant_pin_t granted =
+        hydrant_pin(the_firehose.domain, far, kBytes, HYDRANT_REMOTE_READ);
+    const hydrant_pin_t destination =
+        hydrant_pin(the_firehose.domain, near, kBytes, HYDRANT_LOCAL_WRITE | HYDRANT_REMOTE_WRITE);
+    ASSERT_NE(granted.region, nullptr);
+    ASSERT_NE(destination.region, nullptr);
+    const auto blob_bytes = static_cast<uint32_t>(the_firehose.key_bytes);
+    std::vector<std::byte> asked(sizeof(MoveArgs) + blob_bytes);
+    const MoveArgs args{MoveArgs::kPutBack, blob_bytes, reinterpret_cast<uintptr_t>(near)};
+    std::memcpy(asked.data(), &args, sizeof args);
+    std::memcpy(asked.data() + sizeof args, destination.region->key, blob_bytes);
+    std::byte status{0xff};
+    ASSERT_EQ(serve_move(nullptr, kPeer, granted.region, {reinterpret_cast<uintptr_t>(far), kBytes},
+                         asked.data(), asked.size(), &status, 1),
+              1u);
+    ASSERT_EQ(status, std::byte{kDone});
+    // The grant ends, and nothing but the put keeps the pin.
+    const size_t pinned = loop->ranges->size();
+    EXPECT_EQ(hydrant_release(granted), GASNET_OK);
+    EXPECT_EQ(hydrant_invalidate(the_firehose.domain, far, kBytes), GASNET_OK);
+    EXPECT_EQ(loop->ranges->size(), pinned);
+    for (int polls = 0; polls < 100 && loop->ranges->size() == pinned; ++polls) poll_all();
+    EXPECT_EQ(loop->ranges->size(), pinned - 1) << "the put is done";
+    EXPECT_TRUE(std::equal(wanted.begin(), wanted.end(), near));
+    EXPECT_EQ(hydrant_release(destination), GASNET_OK);
   });
 }
 
