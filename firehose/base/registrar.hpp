@@ -136,6 +136,7 @@ class Registrar {
                            void* context) noexcept;
 
   // Serialises a live key for another process into at most traits().export_bytes; *len is room in, size out.
+  // `range` is the part that the other process may use: all of the pinned range, or granules of it.
   // kBadArg if the room is too small: *len is then a sufficient size.
   virtual Status export_key(MemoryRange range, const std::byte* key, std::byte* blob,
                             size_t* len) noexcept;

@@ -178,9 +178,9 @@ typedef struct hydrant_registrar {
   /* Optional: like pin, or returns GASNET_ERR_NOT_READY and calls `done` later. */
   int (*pin_async)(void* user, uintptr_t addr, size_t len, uint32_t access, void* key,
                    hydrant_pin_done_fn done, void* context);
-  /* Optional: writes a live key as a blob for another process. *blob_len is the buffer size, then the
-   * blob size. If the buffer is too small, return GASNET_ERR_BAD_ARG with the required size in
-   * *blob_len. */
+  /* Optional: writes a live key as a blob for another process, which may use [addr, addr+len): all of the
+   * pinned range, or granules of it. *blob_len is the buffer size, then the blob size. If the buffer is too
+   * small, return GASNET_ERR_BAD_ARG with the required size in *blob_len. */
   int (*export_key)(void* user, uintptr_t addr, size_t len, const void* key, void* blob,
                     size_t* blob_len);
   /* Optional: converts a peer's blob (untrusted) into a local key. */

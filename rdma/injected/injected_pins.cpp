@@ -266,8 +266,9 @@ void InjectedPins::unpin_all(uint32_t owner) noexcept {
 
 Status InjectedPins::export_key(MemoryRange range, const std::byte* key, std::byte* blob) noexcept {
   InjectedKey live = InjectedKey::load(key);
-  const Record* record = find(live, range);
-  if (record == nullptr) {
+  // The range may be a part of the registration, as with an adapter; the key is the registration's.
+  const Record* record = find(live, live.range);
+  if (record == nullptr || !live.range.covers(range)) {
     return fail(Status::kBadArg, "[0x%llx, +%zu) is not pinned with this key", ull(range.addr),
                 range.len);
   }

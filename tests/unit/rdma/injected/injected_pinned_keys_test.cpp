@@ -138,6 +138,26 @@ TEST(InjectedPinnedKeys, CoverTheirPagesOnly) {
             Status::kBadArg);
 }
 
+// A peer may be granted less than a registration, for example because it holds the rest already.
+TEST(InjectedPinnedKeys, PartOfARegistrationIsExported) {
+  PinnedNode node({.delay_ns = 1000});
+  Registrar& there = *node.there.registrar;
+  Pages wide(3);
+  const Key owned = pinned(there, wide.range());
+  const Key part = imported(*node.here, exported(there, wide.range(1, 1), owned));
+  Told told;
+  ASSERT_EQ(node.net->put_pinned(1, {at(wide.data) + kPage, part.data()},
+                                 {at(node.mine.data), node.local.data()}, 100, &told),
+            Status::kOk);
+  EXPECT_EQ(node.after(10'000), 1u);
+  EXPECT_EQ(told.status, Status::kOk);
+  Blob blob{};
+  size_t len = blob.size();
+  EXPECT_EQ(
+      there.export_key({wide.range().addr, wide.bytes + kPage}, owned.data(), blob.data(), &len),
+      Status::kBadArg);
+}
+
 TEST(InjectedPinnedKeys, LocalAndRemoteKeysAreNotInterchangeable) {
   PinnedNode node({});
   Told told;
