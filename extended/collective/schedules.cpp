@@ -235,26 +235,6 @@ Schedule reduce_tree(Member me, Rank root, size_t unit, size_t count) noexcept {
   return schedule;
 }
 
-Schedule reduce_all_doubling(Member me, size_t unit, size_t count) noexcept {
-  Schedule schedule;
-  const Hypercube cube(me.size);
-  const size_t bytes = unit * count;
-  const Place received = me.size > 1 ? schedule.take_scratch(bytes) : kDest;
-  Accumulator vector(schedule, kDest, bytes);
-  if (fold(schedule, me, cube, vector, received, bytes)) {
-    const uint32_t vertex = cube.vertex_of(me.rank);
-    each_round(cube, [&](Round round) {
-      const Rank peer = cube.member_at(vertex ^ round.bit);
-      schedule.send(peer, round.number, vector.place(), bytes);
-      schedule.receive(peer, round.number, received, bytes);
-      vector.combine(received, (vertex & round.bit) != 0);
-    });
-    vector.move_to_own();
-  }
-  unfold_to_all(schedule, me, cube, bytes);
-  return schedule;
-}
-
 Schedule reduce_all_two_levels(Member me, size_t unit, size_t count) noexcept {
   Schedule schedule;
   const Hypercube cube(me.size);
@@ -288,6 +268,11 @@ Schedule reduce_all_two_levels(Member me, size_t unit, size_t count) noexcept {
   }
   unfold_to_all(schedule, me, cube, bytes);
   return schedule;
+}
+
+Schedule reduce_all_doubling(Member me, size_t unit, size_t count) noexcept {
+  me.node_bits = 0;
+  return reduce_all_two_levels(me, unit, count);
 }
 
 Schedule reduce_all_halving(Member me, size_t unit, size_t count) noexcept {

@@ -39,12 +39,12 @@ Schedule broadcast_parts(Member me, Rank root, size_t bytes) noexcept;
 // The vector of `count` elements of `unit` bytes, combined over all members, into dest of the root.
 // Binomial tree.
 Schedule reduce_tree(Member me, Rank root, size_t unit, size_t count) noexcept;
-// Into dest of all members. Recursive doubling: log2 n exchanges of the whole vector.
-Schedule reduce_all_doubling(Member me, size_t unit, size_t count) noexcept;
 // Into dest of all members. The members of each group on a node combine their vectors by a binomial tree,
 // one of them does the exchanges of recursive doubling, and the tree returns the result: log2 g exchanges
 // between nodes for each group, for g groups.
 Schedule reduce_all_two_levels(Member me, size_t unit, size_t count) noexcept;
+// The same with groups of one member, wherever the members are: log2 n exchanges of the whole vector.
+Schedule reduce_all_doubling(Member me, size_t unit, size_t count) noexcept;
 // Into dest of all members. Halves of the vector are exchanged and combined, then quarters, and so on;
 // gathering the parts reverses it (Rabenseifner): 2 log2 n exchanges, of less than two vectors together.
 Schedule reduce_all_halving(Member me, size_t unit, size_t count) noexcept;
