@@ -9,6 +9,7 @@
 #include "am/segment/segment_check.hpp"
 #include "extended/atomics/atomic_ops.hpp"
 #include "extended/handlers.hpp"
+#include "extended/rma/message_words.hpp"
 #include "extended/rma/rma_messages.hpp"
 #include "extended/rma/rma_thread.hpp"
 
@@ -18,13 +19,6 @@ namespace {
 constexpr uint32_t kRequestArgs = 12;
 constexpr uint32_t kReplyArgs = 8;
 
-int32_t low(uint64_t word) noexcept { return static_cast<int32_t>(static_cast<uint32_t>(word)); }
-int32_t high(uint64_t word) noexcept { return low(word >> 32); }
-uint64_t word(int32_t low_half, int32_t high_half) noexcept {
-  return uint64_t{static_cast<uint32_t>(high_half)} << 32 | static_cast<uint32_t>(low_half);
-}
-int32_t signed_bits(uint32_t bits) noexcept { return static_cast<int32_t>(bits); }
-
 // ---- at the target ----
 
 void on_atomic(gex_Token_t token, int32_t type_bits, int32_t op_bits, int32_t target_low,
@@ -33,24 +27,18 @@ void on_atomic(gex_Token_t token, int32_t type_bits, int32_t op_bits, int32_t ta
                int32_t counter_high, int32_t result_low, int32_t result_high) {
   const auto type = static_cast<gex_DT_t>(type_bits);
   const auto op = static_cast<gex_OP_t>(op_bits);
-  const auto target = static_cast<uintptr_t>(word(target_low, target_high));
+  const auto target = static_cast<uintptr_t>(join_words(target_low, target_high));
   // A refusal has the target in place of the old value.
   uint64_t value = target;
   const bool is_allowed = is_own_atomic_target(type, target);
   if (is_allowed)
     value = apply_atomic(type, op, reinterpret_cast<void*>(target),
-                         word(operand1_low, operand1_high), word(operand2_low, operand2_high));
-  const int32_t args[kReplyArgs] = {counter_low, counter_high, result_low, result_high,
-                                    low(value),  high(value),  type_bits,  is_allowed ? 1 : 0};
-  token->reply_state = hydrant_token::kReplied;
-  const OutgoingMessage message = {.peer = token->from,
-                                   .lane = Lane::kReply,
-                                   .handler = kAtomicReplyHandler,
-                                   .nargs = kReplyArgs,
-                                   .args = args};
-  // A failure because the job ends is harmless. After any other failure the peer would wait for ever.
-  if (const Status status = send(message); status != Status::kOk && status != Status::kBroken)
-    fatal("the reply to an atomic operation of rank %u failed: %s", token->from, last_error_text());
+                         join_words(operand1_low, operand1_high),
+                         join_words(operand2_low, operand2_high));
+  const auto args =
+      pack_words(join_words(counter_low, counter_high), join_words(result_low, result_high), value,
+                 join_words(type_bits, is_allowed ? 1 : 0));
+  rma_reply(token, rma_request(token->from, kAtomicReplyHandler, args, false));
 }
 
 // ---- back at the initiator ----
@@ -59,11 +47,11 @@ void on_atomic_done(gex_Token_t token, int32_t counter_low, int32_t counter_high
                     int32_t result_low, int32_t result_high, int32_t value_low, int32_t value_high,
                     int32_t type_bits, int32_t is_allowed) {
   const auto type = static_cast<gex_DT_t>(type_bits);
-  const uint64_t value = word(value_low, value_high);
+  const uint64_t value = join_words(value_low, value_high);
   if (is_allowed == 0) refuse_atomic_target(type, token->from, value);
-  auto* result = reinterpret_cast<void*>(word(result_low, result_high));
+  auto* result = reinterpret_cast<void*>(join_words(result_low, result_high));
   if (result != nullptr) store_atomic_result(result, value, atomic_width(type));
-  count_done(*reinterpret_cast<CompletionCounter*>(word(counter_low, counter_high)));
+  count_done(named_counter(counter_low, counter_high));
 }
 
 }  // namespace
@@ -86,19 +74,11 @@ Status send_atomic(RmaThread& thread, const AtomicRequest& request,
                    CompletionCounter& counter) noexcept {
   if (const Status room = make_room(thread, counter, request.immediate); room != Status::kOk)
     return room;
-  const auto counter_bits = reinterpret_cast<uintptr_t>(&counter);
-  const auto result_bits = reinterpret_cast<uintptr_t>(request.result);
-  const int32_t args[kRequestArgs] = {
-      signed_bits(request.type), signed_bits(request.op), low(request.target),
-      high(request.target),      low(request.operand1),   high(request.operand1),
-      low(request.operand2),     high(request.operand2),  low(counter_bits),
-      high(counter_bits),        low(result_bits),        high(result_bits)};
+  const auto args = pack_words(uint64_t{request.op} << 32 | request.type, request.target,
+                               request.operand1, request.operand2, counter_name(counter),
+                               reinterpret_cast<uintptr_t>(request.result));
   count_start(counter, request.peer);
-  const Status status = send({.peer = request.peer,
-                              .handler = kAtomicHandler,
-                              .nargs = kRequestArgs,
-                              .args = args,
-                              .immediate = request.immediate});
+  const Status status = send(rma_request(request.peer, kAtomicHandler, args, request.immediate));
   if (status != Status::kOk) uncount_start(counter);
   return status;
 }

@@ -23,7 +23,8 @@ void rma_reply(gex_Token_t token, OutgoingMessage message) noexcept {
   token->reply_state = hydrant_token::kReplied;
   // A failure because the job ends is harmless. After any other failure the peer would wait for ever.
   if (const Status status = send(message); status != Status::kOk && status != Status::kBroken)
-    fatal("the reply to a put or get of rank %u failed: %s", message.peer, last_error_text());
+    fatal("the reply to a put, get or atomic operation of rank %u failed: %s", message.peer,
+          last_error_text());
 }
 
 void reply_done(gex_Token_t token, int32_t low, int32_t high, uintptr_t at, size_t bytes) noexcept {
