@@ -54,7 +54,7 @@ void DeferredPins::on_async_registered(void* context, Status status, const std::
   DeferredPins* self = async->owner;
   CacheParts& parts = self->parts_;
   if (status == Status::kOk && parts.traits.key_bytes != 0) {
-    std::copy_n(key, parts.traits.key_bytes, parts.store.key(async->plan.region));
+    std::copy_n(key, parts.traits.key_bytes, parts.store.keys().of(async->plan.region));
   }
   bool again = false;
   async->request.thread = nullptr;
@@ -98,7 +98,7 @@ Status DeferredPins::start_async(DeferredPin& pin, const PinRequest& request,
   under_way_.fetch_add(1, std::memory_order_relaxed);
   const Plan plan = async->plan;
   // The registrar may complete on another thread before this call returns.
-  status = parts_.registrar->pin_async(plan.range, plan.access, parts_.store.key(plan.region),
+  status = parts_.registrar->pin_async(plan.range, plan.access, parts_.store.keys().of(plan.region),
                                        &on_async_registered, async);
   if (status == Status::kNotReady) return status;
   // The registrar has finished at once: there will be no completion.

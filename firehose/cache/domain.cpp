@@ -60,7 +60,7 @@ Status Domain::set_up() noexcept {
         Status::kResource,
         "domain %s: no address space for the tables of %u regions with keys of %zu bytes: raise "
         "ulimit -v, or lower options.max_regions or FIREHOSE_MAX_REGIONS",
-        config.name, config.max_regions, parts_.store.key_stride());
+        config.name, config.max_regions, parts_.store.keys().stride());
   }
   const bool in_buckets = config.mode == HYDRANT_MODE_PAGE;
   const auto shift = static_cast<uint32_t>(__builtin_ctzll(config.granule_bytes));
@@ -141,7 +141,7 @@ void Domain::add_prepinned_region(const CacheLock& lock, MemoryRange range, Acce
   plan.access = access;
   plan.region = parts_.free_slots.allocate(lock);
   if (parts_.traits.key_bytes != 0) {
-    std::memcpy(parts_.store.key(plan.region), key, parts_.traits.key_bytes);
+    std::memcpy(parts_.store.keys().of(plan.region), key, parts_.traits.key_bytes);
   }
   RegionInfo& info = parts_.store.infos(lock)[plan.region];
   info = {};
@@ -265,7 +265,7 @@ void Domain::read_stats(hydrant_stats_t* stats) noexcept {
   out.fences = parts_.epoch.fences(lock);
   out.shared_table_bytes = parts_.tables.memory_bytes(lock) + spans.memory_bytes() +
                            high * (sizeof(RegionSlot) + sizeof(RegionInfo) +
-                                   parts_.store.key_stride() + sizeof(HoldCount) + 9);
+                                   parts_.store.keys().stride() + sizeof(HoldCount) + 9);
   out.size = stats->size;
   std::memcpy(stats, &out, std::min(stats->size, sizeof out));
 }

@@ -24,7 +24,7 @@ bool ExportView::describe(const RegionSlot* slot, MemoryRange requested, ExportI
   const RegionIndex r = parts_.store.index_of(slot);
   if (infos[r].state != RegionState::kOpen && infos[r].state != RegionState::kDead) return false;
   out->range = infos[r].range;
-  out->key = parts_.store.shown_key(r);
+  out->key = parts_.store.keys().shown(r);
   out->cached = !infos[r].uncached;
   out->checked = infos[r].checked;
   return true;

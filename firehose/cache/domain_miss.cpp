@@ -409,7 +409,8 @@ void MissPath::abandon(const CacheLock& lock, const PinRequest& request,
 
 Status MissPath::register_now(PinRequest& request, const Plan& plan, UnsettledRange* unsettled,
                               bool* again, RegionIndex* held) noexcept {
-  Status status = parts_.registrar->pin(plan.range, plan.access, parts_.store.key(plan.region));
+  Status status =
+      parts_.registrar->pin(plan.range, plan.access, parts_.store.keys().of(plan.region));
   status = finish(request, plan, status, unsettled, again, held);
   parts_.invalidator.handle_losses(parts_.registrar->losses());
   return status == Status::kOk || *again ? status : after_failure(request, plan, status, again);

@@ -55,7 +55,7 @@ Status PeerRegions::end(PeerPin& pin, Status status, const PeerGrant& grant,
     parts_.planner.note_refused(lock, pin.request.pages, plan.access);
   }
   if (status == Status::kOk && parts_.traits.key_bytes != 0)
-    std::copy_n(grant.key, parts_.traits.key_bytes, parts_.store.key(plan.region));
+    std::copy_n(grant.key, parts_.traits.key_bytes, parts_.store.keys().of(plan.region));
   bool again = false;
   RegionIndex held = kNoRegion;
   status = miss_.finish(pin.request, plan, status, nullptr, &again, &held);

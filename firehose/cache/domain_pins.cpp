@@ -195,7 +195,7 @@ size_t Domain::parts(const RegionSlot* slot, size_t i, hydrant_region_t* part) n
     if (infos[r].state != RegionState::kOpen && infos[r].state != RegionState::kDead) return 0;
   }
   if (part != nullptr && i < count) {
-    *part = {infos[r].range.addr, infos[r].range.len, parts_.store.shown_key(r)};
+    *part = {infos[r].range.addr, infos[r].range.len, parts_.store.keys().shown(r)};
   }
   return count;
 }
@@ -207,7 +207,7 @@ bool Domain::describe(const RegionSlot* slot, MemoryRange* range, const std::byt
   const RegionInfo& info = parts_.store.infos(lock)[r];
   if (info.state != RegionState::kOpen && info.state != RegionState::kDead) return false;
   *range = info.range;
-  *key = parts_.store.shown_key(r);
+  *key = parts_.store.keys().shown(r);
   return true;
 }
 

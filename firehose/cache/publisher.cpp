@@ -7,7 +7,7 @@ bool Publisher::publish(const CacheLock& lock, const Plan& plan, bool cacheable)
   const RegionIndex r = plan.region;
   RegionSlot& slot = parts_.store.slot(r);
   slot.len.store(plan.range.len, std::memory_order_relaxed);
-  slot.key.store(parts_.store.shown_key(r), std::memory_order_relaxed);
+  slot.key.store(parts_.store.keys().shown(r), std::memory_order_relaxed);
   slot.denied.store(~bits(plan.access), std::memory_order_relaxed);  // unknown bits too
   // Release: an invalidation without the mutex that sees the address sees the length, too.
   slot.addr.store(plan.range.addr, std::memory_order_release);

@@ -40,7 +40,7 @@ Unpinner::Outcome Unpinner::deregister(const RegionQueue& retired) noexcept {
       if (info.over_released) warn_of_over_release(parts_.name, info.range);
       if (info.prepinned) continue;
       ranges[n] = info.range;
-      keys[n++] = parts_.store.key(next);
+      keys[n++] = parts_.store.keys().of(next);
     }
     if (n == 0) continue;
     const UnpinResult result = n == 1 ? parts_.registrar.unpin(ranges[0], keys[0])

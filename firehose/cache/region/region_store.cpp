@@ -1,23 +1,13 @@
-// Stores the regions of a domain by index: slot, information and key. Every other part of the cache names a
+// Stores the regions of a domain by index: slot, information and keys. Every other part of the cache names a
 // region by its index here.
 #include "firehose/cache/region/region_store.hpp"
 
 namespace hydrant {
-namespace {
-
-// Keys are aligned to 8 bytes, and to 16 where they are that long.
-constexpr size_t stride_of(size_t key_bytes) {
-  const size_t alignment = key_bytes >= 16 ? 16 : 8;
-  return (key_bytes + alignment - 1) / alignment * alignment;
-}
-
-}  // namespace
-
 RegionStore::RegionStore(uint32_t count, size_t key_bytes, size_t note_bytes) noexcept
-    : count_(count), shows_keys_(key_bytes != 0), key_stride_(stride_of(key_bytes + note_bytes)) {}
+    : count_(count), keys_(key_bytes, note_bytes) {}
 
 bool RegionStore::map(RegionSlot* slots) noexcept {
-  if (!infos_.map(count_) || (key_stride_ != 0 && !keys_.map(key_stride_ * count_))) return false;
+  if (!infos_.map(count_) || !keys_.map(count_)) return false;
   slots_ = slots;
   mark_live();
   return true;

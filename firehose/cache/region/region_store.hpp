@@ -1,4 +1,4 @@
-// The regions of a domain by index: slot, control information, key.
+// The regions of a domain by index: slot, control information, keys.
 //
 // Invariants: slots from high() + 1 on were never used; the null slot never opens. The information of a
 // region is reachable under the mutex only, except that of a retiring region, which belongs to the thread
@@ -8,6 +8,7 @@
 #include "firehose/base/mapped_array.hpp"
 #include "firehose/cache/region/cache_lock.hpp"
 #include "firehose/cache/region/region_info.hpp"
+#include "firehose/cache/region/region_keys.hpp"
 
 #include <atomic>
 
@@ -27,20 +28,11 @@ class RegionStore {
   }
 
   uint32_t count() const noexcept { return count_; }
-  size_t key_stride() const noexcept { return key_stride_; }
+  RegionKeys& keys() noexcept { return keys_; }
   RegionSlot* slots() const noexcept { return slots_; }
   RegionSlot& slot(RegionIndex region) const noexcept { return slots_[region]; }
   RegionIndex index_of(const RegionSlot* slot) const noexcept {
     return static_cast<RegionIndex>(slot - slots_);
-  }
-  // For the registrar: a key, or its note. Null where it has neither. Changes only while its region is free
-  // or pending.
-  std::byte* key(RegionIndex region) noexcept {
-    return key_stride_ != 0 ? keys_.data() + region * key_stride_ : nullptr;
-  }
-  // For clients. Null where registrations have no keys.
-  const std::byte* shown_key(RegionIndex region) noexcept {
-    return shows_keys_ ? key(region) : nullptr;
   }
 
   MappedArray<RegionInfo>& infos(const CacheLock&) noexcept { return infos_; }
@@ -56,11 +48,9 @@ class RegionStore {
 
  private:
   const uint32_t count_;
-  const bool shows_keys_;
-  const size_t key_stride_;
   RegionSlot* slots_ = nullptr;
   MappedArray<RegionInfo> infos_;
-  MappedArray<std::byte> keys_;
+  RegionKeys keys_;
   RegionIndex high_ = kNoRegion;
   std::atomic<RegionIndex> used_{kNoRegion};
 };
