@@ -43,6 +43,8 @@ struct CacheParts {
   Gates gates;
   RegionTables tables;
   Extensions extensions;
+  VictimList victims;
+  UnpinsUnderWay unpins;
   Retirement retirement;
   Budget budget;
   Evictor evictor;

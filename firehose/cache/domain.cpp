@@ -170,7 +170,7 @@ void Domain::shut_down(bool unpin) noexcept {
       shut_gate(slot);
       slot.tag.store(0, std::memory_order_relaxed);
       if (registered && unpin && !info.prepinned) {
-        parts_.retirement.begin_unpin(lock, i, &retired);
+        parts_.unpins.begin(lock, i, &retired);
       }
     }
   }
@@ -193,6 +193,7 @@ void Domain::reset_in_child() noexcept {
   parts_.pending.reset_in_child(lock);
   parts_.begun.reset_in_child(lock);
   parts_.retirement.reset_in_child(lock);
+  parts_.unpins.reset_in_child(lock);
   parts_.policy->reset_in_child();
   parts_.free_slots.clear(lock);
   parts_.planner.forget_all(lock);
@@ -212,7 +213,7 @@ void Domain::reset_in_child() noexcept {
 void Domain::reset_region_in_child(const CacheLock& lock, RegionIndex region) noexcept {
   RegionInfo& info = parts_.store.infos(lock)[region];
   const bool held = parts_.holds.sum(lock, region) != 0;
-  parts_.retirement.unlist(lock, region);
+  parts_.victims.remove(lock, region);
   if (info.state == RegionState::kTombstone) return;
   info = {};
   RegionSlot& slot = parts_.store.slot(region);

@@ -441,7 +441,7 @@ Status MissPath::finish(const PinRequest& request, const Plan& plan, Status stat
     if (info.poisoned) {
       // Invalidated while it was being registered: it may not be used, and is not used yet.
       ++totals.retries;
-      parts_.retirement.begin_unpin(lock, plan.region, &retired);
+      parts_.unpins.begin(lock, plan.region, &retired);
       *again = true;
     } else {
       is_indexed = parts_.publisher.publish(lock, plan, cacheable);

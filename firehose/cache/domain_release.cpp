@@ -54,7 +54,7 @@ Status Releases::release(const RegionSlot* slot, ThreadDomain* thread) noexcept 
 }
 
 void Releases::close(const CacheLock& lock, RegionIndex region, RegionQueue* closed) noexcept {
-  parts_.retirement.unlist(lock, region);
+  parts_.victims.remove(lock, region);
   parts_.retirement.close(lock, region);
   closed->push(parts_.store.infos(lock), region);
 }
@@ -108,7 +108,7 @@ bool Releases::invalidate_some(MemoryRange range, bool first, bool* unpinning) n
     if ((first || more) && !closed.empty()) {
       (void)parts_.invalidator.log_invalidation(lock, range, true);
     }
-    *unpinning = parts_.retirement.is_retiring(lock, range);
+    *unpinning = parts_.unpins.any_overlap(lock, range);
     parts_.retirement.settle(lock, &closed, &retired);
   }
   (void)parts_.unpinner.unpin(&retired, Unpinner::Charge::kReleased);
@@ -134,8 +134,8 @@ Status Releases::invalidate(MemoryRange range) noexcept {
 Status Releases::wait_for_unpins(MemoryRange range) noexcept {
   const uint64_t deadline_ns = now_ns() + kUnpinPatienceNs;
   const CachePhase lock(parts_);
-  while (parts_.retirement.is_retiring(lock, range)) {
-    if (parts_.retirement.wait_for_unpin(lock, deadline_ns) || now_ns() < deadline_ns) continue;
+  while (parts_.unpins.any_overlap(lock, range)) {
+    if (parts_.unpins.wait(lock, deadline_ns) || now_ns() < deadline_ns) continue;
     return fail(Status::kNotReady,
                 "domain %s: another thread has been unpinning part of [%#zx, +%zu) for %llu s, and "
                 "registrar "

@@ -28,7 +28,7 @@ bool Publisher::publish(const CacheLock& lock, const Plan& plan, bool cacheable)
   info.hooked = watched && !plan.vouched && plan.cover == HYDRANT_COVER_WATCHED;
   if (info.checked) parts_.checks.note_checked();
   parts_.tables.insert(lock, r);
-  if (!info.prepinned) parts_.evictor.list(lock, r);
+  if (!info.prepinned) parts_.victims.add(lock, r);
   slot.tag.store(static_cast<uint32_t>(parts_.handle), std::memory_order_relaxed);
   parts_.gates.open(lock, r);
   return true;
@@ -56,7 +56,7 @@ bool Publisher::replace_covered(const CacheLock& lock, const Plan& plan) noexcep
         continue;
       }
       Extensions::note_all_reached(parts_.store.slot(r));  // the new one may reach it yet
-      parts_.retirement.unlist(lock, r);
+      parts_.victims.remove(lock, r);
       parts_.retirement.close(lock, r);
       parts_.retirement.add_dead(lock, r);
       ++parts_.totals.of(lock).merges;

@@ -23,7 +23,7 @@ class Publisher {
     RegionTables& tables;
     Extensions& extensions;
     Retirement& retirement;
-    Evictor& evictor;
+    VictimList& victims;
     CacheTotals& totals;
     const WatchLink& watch;
   };

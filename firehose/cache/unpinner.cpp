@@ -64,7 +64,7 @@ void Unpinner::settle(const CacheLock& lock, RegionQueue* retired, const Outcome
     const RegionIndex r = retired->pop(infos);
     totals.pinned_bytes -= infos[r].range.len;
     if (charge == Charge::kReleased) parts_.budget.release(lock, {infos[r].charge, 1});
-    parts_.retirement.end_unpin(lock, r);
+    parts_.unpins.end(lock, r);
     parts_.free_slots.quarantine(lock, r);
   }
 }

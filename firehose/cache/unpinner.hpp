@@ -19,7 +19,7 @@ class Unpinner {
     Mutex& mu;
     Registrar& registrar;
     RegionStore& store;
-    Retirement& retirement;
+    UnpinsUnderWay& unpins;
     FreeSlots& free_slots;
     Budget& budget;
     WatchLink& watch;

@@ -12,20 +12,14 @@ constexpr size_t kFirstBatch = 4;      // requested from the policy at first: mo
 
 }  // namespace
 
-void Evictor::list(const CacheLock& lock, RegionIndex region) noexcept {
-  RegionInfo& info = parts_.store.infos(lock)[region];
-  info.listed = true;
-  parts_.policy.insert(region, info.range.len, info.charge);
-}
-
 void Evictor::reopen(const CacheLock& lock, RegionIndex region) noexcept {
   parts_.gates.open(lock, region);
-  if (!parts_.store.infos(lock)[region].prepinned) parts_.policy.touch(region);
+  if (!parts_.store.infos(lock)[region].prepinned) parts_.victims.policy(lock).touch(region);
 }
 
 void Evictor::watch_more(const CacheLock& lock) noexcept {
   RegionIndex batch[kEvictionBatch];
-  const size_t n = parts_.policy.watch(batch, kEvictionBatch);
+  const size_t n = parts_.victims.policy(lock).watch(batch, kEvictionBatch);
   for (size_t i = 0; i < n; ++i) {
     if (evictable(lock, batch[i])) parts_.gates.shut(lock, batch[i]);
   }
@@ -55,7 +49,7 @@ size_t Evictor::keep_likely(const CacheLock& lock, RegionIndex* batch, size_t n)
 // smallest first, then the others, largest first. Returns how many there are.
 size_t Evictor::sort_smallest_first(const CacheLock& lock, RegionIndex* batch, size_t n,
                                     uint64_t bytes) noexcept {
-  const size_t more = parts_.policy.evict(batch, kEvictionBatch / 2);
+  const size_t more = parts_.victims.policy(lock).evict(batch, kEvictionBatch / 2);
   n = keep_likely(lock, batch, std::max(n, more));
   const auto& infos = parts_.store.infos(lock);
   std::sort(batch, batch + n, [&](RegionIndex a, RegionIndex b) {
@@ -87,7 +81,7 @@ void Evictor::choose(const CacheLock& lock, Budget::Share lack, RegionQueue* cho
   size_t batch_size = kFirstBatch;
   const size_t most = parts_.budget.regions(lock) + kEvictionBatch;
   while ((*got < lack.bytes || chosen->size() < lack.regions) && examined < most) {
-    size_t n = parts_.policy.evict(batch, batch_size);
+    size_t n = parts_.victims.policy(lock).evict(batch, batch_size);
     if (n == 0) return;
     batch_size = std::min(2 * batch_size, kEvictionBatch / 2);
     examined += n;
@@ -111,7 +105,7 @@ void Evictor::choose(const CacheLock& lock, Budget::Share lack, RegionQueue* cho
         reopen(lock, r);
         continue;
       }
-      parts_.retirement.unlist(lock, r);
+      parts_.victims.remove(lock, r);
       infos[r].state = RegionState::kRetiring;
       chosen->push(infos, r);
       *got += infos[r].charge;
@@ -140,7 +134,7 @@ bool Evictor::may_suffice(const CacheLock& lock, Budget::Share lack, Budget::Sha
 
 void Evictor::restore(const CacheLock& lock, RegionIndex region) noexcept {
   parts_.store.infos(lock)[region].state = RegionState::kOpen;
-  list(lock, region);
+  parts_.victims.add(lock, region);
   parts_.gates.open(lock, region);
 }
 

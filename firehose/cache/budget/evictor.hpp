@@ -20,15 +20,13 @@ class Evictor {
     RegionTables& tables;
     Retirement& retirement;
     Budget& budget;
-    VictimPolicy& policy;
+    VictimList& victims;
     CacheTotals& totals;
   };
   // `smallest_first`: among victims of equal use the smallest sufficient one is chosen.
   Evictor(const Parts& parts, bool smallest_first) noexcept
       : parts_(parts), smallest_first_(smallest_first) {}
 
-  // Lists an open region as a possible victim.
-  void list(const CacheLock&, RegionIndex region) noexcept;
   // Opens a region again that was shut because it was watched or examined: it is in use.
   void reopen(const CacheLock&, RegionIndex region) noexcept;
   // True if the region may be evicted when it is not held. A client's policy may name regions that no longer

@@ -17,13 +17,6 @@ constexpr uint64_t kLazyDeadBytes = uint64_t{64} << 20;
 
 }  // namespace
 
-void Retirement::unlist(const CacheLock& lock, RegionIndex region) noexcept {
-  RegionInfo& info = parts_.store.infos(lock)[region];
-  if (!info.listed) return;
-  info.listed = false;
-  parts_.policy.erase(region);
-}
-
 void Retirement::close(const CacheLock& lock, RegionIndex region) noexcept {
   // In this order: an invalidation without the mutex finds the region in the table while its gate may be
   // open.
@@ -37,66 +30,25 @@ void Retirement::add_dead(const CacheLock& lock, RegionIndex region) noexcept {
   dead_.add(parts_.store.infos(lock), region);
 }
 
-void Retirement::close_released(const CacheLock& lock, RegionIndex region) noexcept {
-  close(lock, region);
-  parts_.store.infos(lock)[region].released = true;
-  add_dead(lock, region);
-}
-
 void Retirement::remove_dead(const CacheLock& lock, RegionIndex region) noexcept {
   dead_.remove(parts_.store.infos(lock), region);
 }
 
 void Retirement::retire(const CacheLock& lock, RegionIndex region, RegionQueue* retired) noexcept {
   auto& infos = parts_.store.infos(lock);
-  unlist(lock, region);
+  parts_.victims.remove(lock, region);
   RegionSlot& slot = parts_.store.slot(region);
   if (infos[region].extended) parts_.extensions.judge(lock, region);
   slot.tag.store(0, std::memory_order_relaxed);
   // Blank before the fence that ends the quarantine: a late holder then sees neither old nor new bounds.
   slot.addr.store(kBlankAddr, std::memory_order_release);
-  begin_unpin(lock, region, retired);
-}
-
-void Retirement::begin_unpin(const CacheLock& lock, RegionIndex region,
-                             RegionQueue* retired) noexcept {
-  auto& infos = parts_.store.infos(lock);
-  infos[region].state = RegionState::kRetiring;
-  infos[region].retiring = {retiring_, kNoRegion};
-  if (retiring_ != kNoRegion) infos[retiring_].retiring.previous = region;
-  retiring_ = region;
-  retired->push(infos, region);
-}
-
-void Retirement::end_unpin(const CacheLock& lock, RegionIndex region) noexcept {
-  auto& infos = parts_.store.infos(lock);
-  if (infos[region].state != RegionState::kRetiring) return;
-  const auto [next, previous] = infos[region].retiring;
-  (previous == kNoRegion ? retiring_ : infos[previous].retiring.next) = next;
-  if (next != kNoRegion) infos[next].retiring.previous = previous;
-  if (waiting_ != 0) unpinned_.notify_all();
-}
-
-bool Retirement::wait_for_unpin(const CacheLock& lock, uint64_t deadline_ns) noexcept {
-  ++waiting_;
-  const bool in_time = lock.wait_until(unpinned_, deadline_ns);
-  --waiting_;
-  return in_time;
-}
-
-// Uses a list of its own: the queues belong to the threads that unpin.
-bool Retirement::is_retiring(const CacheLock& lock, MemoryRange range) const noexcept {
-  const auto& infos = parts_.store.infos(lock);
-  for (RegionIndex r = retiring_; r != kNoRegion; r = infos[r].retiring.next) {
-    if (infos[r].range.overlaps(range)) return true;
-  }
-  return false;
+  parts_.unpins.begin(lock, region, retired);
 }
 
 bool Retirement::has_retiring(const CacheLock& lock, MemoryRange range) const noexcept {
   const auto& infos = parts_.store.infos(lock);
   const auto is_apart = [&](RegionIndex r) { return !infos[r].range.overlaps(range); };
-  return !dead_.each(infos, is_apart) || is_retiring(lock, range);
+  return !dead_.each(infos, is_apart) || parts_.unpins.any_overlap(lock, range);
 }
 
 void Retirement::settle(const CacheLock& lock, RegionQueue* list, RegionQueue* retired) noexcept {

@@ -5,7 +5,8 @@
 // and belongs to the thread that unpins it.
 #pragma once
 
-#include "firehose/cache/budget/victim_policy.hpp"
+#include "firehose/cache/budget/unpins_under_way.hpp"
+#include "firehose/cache/budget/victim_list.hpp"
 #include "firehose/cache/index/region_tables.hpp"
 #include "firehose/cache/region/extensions.hpp"
 #include "firehose/cache/region/fence_epoch.hpp"
@@ -23,7 +24,8 @@ class Retirement {
     Gates& gates;
     RegionTables& tables;
     Extensions& extensions;
-    VictimPolicy& policy;
+    VictimList& victims;
+    UnpinsUnderWay& unpins;
   };
   explicit Retirement(const Parts& parts) noexcept : parts_(parts) {}
 
@@ -32,26 +34,14 @@ class Retirement {
   bool looks_idle() const noexcept { return dead_.looks_empty(); }
   bool may_have_released() const noexcept { return !dead_.looks_unreleased(); }
 
-  // Removes the region from the policy.
-  void unlist(const CacheLock&, RegionIndex region) noexcept;
   // Removes the region from its table and shuts it, for good. The policy may still name it until it is
   // retired.
   void close(const CacheLock&, RegionIndex region) noexcept;
   void add_dead(const CacheLock&, RegionIndex region) noexcept;
-  // Closes a region whose memory has been released, and leaves it dead.
-  void close_released(const CacheLock&, RegionIndex region) noexcept;
   void remove_dead(const CacheLock&, RegionIndex region) noexcept;
 
   // Requires: shut before the last fence, not held since; in no table and no queue.
   void retire(const CacheLock&, RegionIndex region, RegionQueue* retired) noexcept;
-  // The same for a region that was never open, or at the domain's end.
-  void begin_unpin(const CacheLock&, RegionIndex region, RegionQueue* retired) noexcept;
-  // Ends the unpinning of a region of such a queue, unless the child of a fork has forgotten it.
-  void end_unpin(const CacheLock&, RegionIndex region) noexcept;
-  // Waits until some region was unpinned; false at the deadline.
-  bool wait_for_unpin(const CacheLock& lock, uint64_t deadline_ns) noexcept;
-  // True if part of the range is being unpinned. Cost: linear in the regions that are being unpinned.
-  bool is_retiring(const CacheLock&, MemoryRange range) const noexcept;
   // True if part of the range is dead or being unpinned. Cost: linear in these regions.
   bool has_retiring(const CacheLock&, MemoryRange range) const noexcept;
   // Retires the regions of `list` that are not held, after one fence; the others become dead.
@@ -70,19 +60,11 @@ class Retirement {
   // Calls drain() if memory of a dead region was released, or if enough dead regions or bytes have
   // accumulated for the cost of a fence. Every miss calls it.
   void drain_many(const CacheLock&, uint64_t budget_bytes, RegionQueue* retired) noexcept;
-  void reset_in_child(const CacheLock&) noexcept {
-    dead_.clear();
-    retiring_ = kNoRegion;
-    waiting_ = 0;
-    unpinned_.reset_in_child();
-  }
+  void reset_in_child(const CacheLock&) noexcept { dead_.clear(); }
 
  private:
   const Parts parts_;
   DeadRegions dead_;
-  RegionIndex retiring_ = kNoRegion;  // the first of the regions in that state
-  uint32_t waiting_ = 0;              // threads in wait_for_unpin()
-  CondVar unpinned_;
 };
 
 }  // namespace hydrant

@@ -24,6 +24,12 @@ bool Invalidator::with_mutex(const Work& work) noexcept {
   return true;
 }
 
+void Invalidator::close_released(const CacheLock& lock, RegionIndex region) noexcept {
+  parts_.retirement.close(lock, region);
+  parts_.store.infos(lock)[region].released = true;
+  parts_.retirement.add_dead(lock, region);
+}
+
 // Under the mutex: closes the open regions that `closes` selects, and poisons every pending registration.
 template <class Closes>
 void Invalidator::close_where(const CacheLock& lock, const Closes& closes) noexcept {
@@ -31,7 +37,7 @@ void Invalidator::close_where(const CacheLock& lock, const Closes& closes) noexc
   parts_.pending.poison_all(lock);
   for (RegionIndex r = 1; r <= parts_.store.high(lock); ++r) {
     if (infos[r].state != RegionState::kOpen || !closes(infos[r])) continue;
-    parts_.retirement.close_released(lock, r);
+    close_released(lock, r);
   }
 }
 
@@ -71,7 +77,7 @@ bool Invalidator::forget_some(const CacheLock& lock, MemoryRange range, bool* li
   while (classes != 0 && !more) {
     const size_t n = parts_.tables.table(lock, take_lowest(&classes))
                          .collect(range.addr, range.last(), found, kForgetBatch);
-    for (size_t i = 0; i < n; ++i) parts_.retirement.close_released(lock, found[i]);
+    for (size_t i = 0; i < n; ++i) close_released(lock, found[i]);
     more = n != 0;
   }
   if (!*listed) *listed = log_invalidation(lock, range, more);

@@ -86,6 +86,8 @@ class Invalidator {
   void forget_all(const CacheLock&, bool prepinned_too) noexcept;
   void forget_all_vouched(const CacheLock&) noexcept;
   bool forget_some(const CacheLock&, MemoryRange range, bool* listed) noexcept;
+  // Closes a region whose memory has been released, and leaves it dead.
+  void close_released(const CacheLock&, RegionIndex region) noexcept;
   template <class Closes>
   void close_where(const CacheLock&, const Closes& closes) noexcept;
   void forget_all_after_loss(uint64_t losses) noexcept;

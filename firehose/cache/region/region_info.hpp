@@ -27,7 +27,7 @@ struct RegionInfo {
     uint64_t crossed_bytes;  // kOpen: requests that reached over its ends and were registered apart
     struct {
       RegionIndex next, previous;
-    } retiring;  // kRetiring: its neighbours in the list of Retirement
+    } retiring;  // kRetiring: its neighbours in UnpinsUnderWay
   };
   union {
     RegionIndex next;

@@ -1,5 +1,5 @@
-// The keys of a domain's registrations by region, or in their place the registrar's notes on registrations that
-// have no keys for clients.
+// The keys of a domain's registrations by region, or in their place the registrar's notes on registrations
+// that have no keys for clients.
 //
 // Invariant: a key changes only while its region is free or pending, so that readers take no lock.
 #pragma once

@@ -172,7 +172,7 @@ TEST_F(RetirementTest, DeadRegionsAreRetiredAfterTheirLastRelease) {
   EXPECT_TRUE(parts_.retirement.looks_idle());
   RegionQueue list;
   for (const RegionIndex r : {idle, held}) {
-    parts_.retirement.unlist(lock, r);
+    parts_.victims.remove(lock, r);
     parts_.retirement.close(lock, r);
     list.push(parts_.store.infos(lock), r);
   }

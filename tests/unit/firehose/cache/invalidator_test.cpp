@@ -42,9 +42,9 @@ struct World : Parts {
       {mu, registrar, store, tables, pending, begun, retirement, planner, totals, pending_ranges}};
   WatchLink watch{config, checks};
   Publisher publisher{{7, store, holds, epoch, checks, gates, tables, extensions, retirement,
-                       evictor, totals, watch}};
+                       victims, totals, watch}};
   Unpinner unpinner{
-      {"test", mu, registrar, store, retirement, free_slots, budget, watch, invalidator, totals}};
+      {"test", mu, registrar, store, unpins, free_slots, budget, watch, invalidator, totals}};
 };
 
 TEST(Invalidator, ForgottenRegionsAreDeadAndPendingOnesPoisoned) {

@@ -44,9 +44,11 @@ struct Parts {
         gates(store, epoch, pending_ranges, checks),
         tables(store),
         extensions(store, totals, kPage),
-        retirement({store, holds, epoch, gates, tables, extensions, policy}),
+        victims(store, policy),
+        unpins(store),
+        retirement({store, holds, epoch, gates, tables, extensions, victims, unpins}),
         budget(whole, kPage),
-        evictor({store, holds, epoch, gates, tables, retirement, budget, policy, totals},
+        evictor({store, holds, epoch, gates, tables, retirement, budget, victims, totals},
                 smallest_first),
         pending(store) {
     EXPECT_TRUE(store.map(slot_memory.get()));
@@ -82,7 +84,7 @@ struct Parts {
     store.infos(lock)[r].state = RegionState::kOpen;
     EXPECT_TRUE(tables.prepare(lock, access));
     tables.insert(lock, r);
-    evictor.list(lock, r);
+    victims.add(lock, r);
     gates.open(lock, r);
     return r;
   }
@@ -92,7 +94,7 @@ struct Parts {
     while (!retired->empty()) {
       const RegionIndex r = retired->pop(infos);
       budget.release(lock, {infos[r].charge, 1});
-      retirement.end_unpin(lock, r);
+      unpins.end(lock, r);
       free_slots.quarantine(lock, r);
     }
   }
@@ -113,6 +115,8 @@ struct Parts {
   Gates gates;
   RegionTables tables;
   Extensions extensions;
+  VictimList victims;
+  UnpinsUnderWay unpins;
   Retirement retirement;
   Budget budget;
   Evictor evictor;

@@ -20,7 +20,7 @@ struct Known {
 };
 
 void remove(Parts& parts, const CacheLock& lock, RegionIndex r) {
-  parts.retirement.unlist(lock, r);
+  parts.victims.remove(lock, r);
   parts.retirement.close(lock, r);
   RegionQueue retired;
   parts.epoch.fence(lock);
