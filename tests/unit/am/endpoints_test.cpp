@@ -6,6 +6,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <gasnet.h>
 #include <string>
 #include <vector>
 
