@@ -6,6 +6,7 @@
 #include "firehose/api/failure_texts.hpp"
 #include "firehose/base/cancellation.hpp"
 #include "firehose/base/log.hpp"
+#include "firehose/cache/coherence/upkeep.hpp"
 #include "firehose/hit/find_and_hold.hpp"
 #include "firehose/watch/rule_clock.hpp"
 
@@ -27,6 +28,13 @@ Budget::Share share_of(const MappedArray<RegionInfo>& infos, const RegionQueue& 
     ++share.regions;
   }
   return share;
+}
+
+// Starts the upkeep thread for a plan that may be cached: in the child of a fork an inherited domain has none
+// yet. Requires: no lock is held.
+void start_upkeep(const DomainConfig& config, const Plan& plan) noexcept {
+  const bool may_be_released = plan.vouched || plan.cover != HYDRANT_COVER_NONE;
+  if (may_be_released && config.watch == HYDRANT_WATCH_AUTO) (void)Upkeep::own().start();
 }
 
 // Logged once per process: later attempts lack address space as well.
@@ -197,7 +205,7 @@ MissPath::Step MissPath::prepare(PinRequest& request, Plan* plan, UnsettledRange
   if (claimed && paid == Status::kOk) {
     covered = parts_.watch.cover(request, plan);
     if (covered) {
-      parts_.watch.start_upkeep(*plan);
+      start_upkeep(parts_.config, *plan);
       if (parts_.traits.wants_unmap_reports) parts_.watch.set_unmap_reports(request, *plan);
       return Step::kRegister;
     }

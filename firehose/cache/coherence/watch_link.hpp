@@ -12,7 +12,6 @@
 
 #include "firehose/base/status.hpp"
 #include "firehose/cache/coherence/patience.hpp"
-#include "firehose/cache/coherence/upkeep.hpp"
 #include "firehose/cache/plan/domain_config.hpp"
 #include "firehose/cache/plan/pin_request.hpp"
 #include "firehose/cache/region/hit_checks.hpp"
@@ -61,12 +60,6 @@ class WatchLink {
   void set_all_unmap_reports() noexcept {
     if (monitor_ == nullptr) return;
     checks_.must_query() ? (void)wait_for_quiet(nullptr) : settle();
-  }
-  // Starts the upkeep thread for a plan that may be cached: in the child of a fork an inherited domain has
-  // none yet. Requires: no lock is held.
-  void start_upkeep(const Plan& plan) const noexcept {
-    const bool may_be_released = plan.vouched || plan.cover != HYDRANT_COVER_NONE;
-    if (may_be_released && config_.watch == HYDRANT_WATCH_AUTO) (void)Upkeep::own().start();
   }
   // Called when the registration is complete and not yet published. A change since cover() is under way, or
   // the invalidator has poisoned the region.

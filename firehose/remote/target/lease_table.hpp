@@ -39,11 +39,13 @@ class LeaseTable {
   // The peer has exited: all that was lent to it is free.
   void forget(uint32_t peer) noexcept;
 
-  uint64_t lease(uint32_t peer) const noexcept { return peers_[peer].lease; }
-  // Rises with every change of the lease.
-  uint32_t number(uint32_t peer) const noexcept { return peers_[peer].number; }
+  // A lease as it is sent to its peer. The number rises with every change.
+  struct Terms {
+    uint64_t bytes;
+    uint32_t number;
+  };
+  Terms terms(uint32_t peer) const noexcept { return {peers_[peer].lease, peers_[peer].number}; }
   uint64_t held(uint32_t peer) const noexcept { return peers_[peer].held; }
-  uint64_t base() const noexcept { return base_; }
   uint64_t lent() const noexcept { return lent_; }
   // The largest lease that a peer can ever have.
   uint64_t max_lease() const noexcept { return base_ + pool_; }

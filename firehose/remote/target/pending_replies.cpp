@@ -82,8 +82,9 @@ int RemoteTarget::send_refusals() noexcept {
       if (i >= pending_refusal_count_) return did;
       refusal = pending_refusals_[i];
       pending_refusals_[i] = pending_refusals_[--pending_refusal_count_];
-      reply.lease = leases_.lease(refusal.peer);
-      reply.lease_number = leases_.number(refusal.peer);
+      const LeaseTable::Terms terms = leases_.terms(refusal.peer);
+      reply.lease = terms.bytes;
+      reply.lease_number = terms.number;
       bool is_region = false;
       reply.most = max_lease(&is_region);
       if (is_region) reply.flags |= kMaxIsRegion;

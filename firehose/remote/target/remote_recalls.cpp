@@ -97,7 +97,8 @@ int RemoteTarget::send_to(uint32_t peer) noexcept {
     reclaim = std::exchange(notices_[peer].reclaim_bytes, 0);
     is_lease_due = std::exchange(notices_[peer].lease, false);
     bool is_region = false;
-    lease = {leases_.lease(peer), max_lease(&is_region), leases_.number(peer), 0};
+    const LeaseTable::Terms terms = leases_.terms(peer);
+    lease = {terms.bytes, max_lease(&is_region), terms.number, 0};
     if (is_region) lease.flags |= kMaxIsRegion;
   }
   // A reclaim may be lost: the next shortage sends another. A lease may not: an idle peer whose lease was cut

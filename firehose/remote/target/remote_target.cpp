@@ -117,7 +117,7 @@ Status RemoteTarget::admit(uint32_t from, const Move& move, MemoryRange* range) 
           "waits for its own releases; raise budget_bytes or FIREHOSE_REMOTE_BUDGET",
           from, static_cast<size_t>(range->addr), range->len,
           static_cast<unsigned long long>(leases_.held(from)),
-          static_cast<unsigned long long>(leases_.lease(from)));
+          static_cast<unsigned long long>(leases_.terms(from).bytes));
     }
   }
   leases_.grant(from, range->len);
@@ -240,8 +240,9 @@ bool RemoteTarget::publish_export(uint32_t from, uint64_t id, Reply* reply) noex
   ExportTable::Export ended{};
   {
     MutexLock lock(exports_mu_);
-    reply->lease = leases_.lease(from);
-    reply->lease_number = leases_.number(from);
+    const LeaseTable::Terms terms = leases_.terms(from);
+    reply->lease = terms.bytes;
+    reply->lease_number = terms.number;
     bool is_region = false;
     reply->most = max_lease(&is_region);
     if (is_region) reply->flags |= kMaxIsRegion;

@@ -23,8 +23,7 @@ bool take(LeaseTable& leases, uint32_t peer, uint64_t bytes, bool is_short = fal
 TEST(LeaseTable, BaseIsSplitBetweenThePeers) {
   LeaseTable leases;
   ASSERT_TRUE(leases.set_up(120 * kPage, 4, 50));
-  EXPECT_EQ(leases.base(), 20 * kPage);
-  for (uint32_t peer = 0; peer < 4; ++peer) EXPECT_EQ(leases.lease(peer), 20 * kPage);
+  for (uint32_t peer = 0; peer < 4; ++peer) EXPECT_EQ(leases.terms(peer).bytes, 20 * kPage);
   EXPECT_EQ(leases.lent(), 0u);
 }
 
@@ -34,8 +33,8 @@ TEST(LeaseTable, FixedSplitIsNeverExceeded) {
   for (int i = 0; i < 10; ++i) EXPECT_TRUE(take(leases, 1, kPage));
   EXPECT_FALSE(take(leases, 1, kPage, true));
   leases.ask(1, kPage);
-  EXPECT_EQ(leases.lease(1), 10 * kPage);
-  EXPECT_EQ(leases.number(1), 1u) << "nothing to tell";
+  EXPECT_EQ(leases.terms(1).bytes, 10 * kPage);
+  EXPECT_EQ(leases.terms(1).number, 1u) << "nothing to tell";
   EXPECT_FALSE(leases.has_change());
 }
 
@@ -54,7 +53,7 @@ TEST(LeaseTable, IdlePeersLeaseIsCutAndReported) {
   ASSERT_TRUE(leases.set_up(60 * kPage, 4, 50));
   while (take(leases, 2, kPage)) {
   }
-  const uint32_t before = leases.number(2);
+  const uint32_t before = leases.terms(2).number;
   int asked = 0;
   while (!leases.has_change() && asked < 1000) {
     ++asked;
@@ -65,25 +64,26 @@ TEST(LeaseTable, IdlePeersLeaseIsCutAndReported) {
   ASSERT_TRUE(leases.take_change(&told));
   EXPECT_EQ(told, 2u);
   EXPECT_FALSE(leases.take_change(&told));
-  EXPECT_GT(leases.number(2), before);
-  EXPECT_LT(leases.lease(2), leases.held(2));
+  EXPECT_GT(leases.terms(2).number, before);
+  EXPECT_LT(leases.terms(2).bytes, leases.held(2));
   EXPECT_FALSE(leases.admit(2, kPage, false)) << "no grant before a release";
   // The amount that it releases is lent to other peers.
-  const uint64_t lease = leases.lease(1);
+  const uint64_t lease = leases.terms(1).bytes;
   leases.release(2, leases.held(2));
   (void)leases.admit(1, 20 * kPage, true);
-  EXPECT_GT(leases.lease(1), lease);
+  EXPECT_GT(leases.terms(1).bytes, lease);
 }
 
 TEST(LeaseTable, LeaseOfADeadPeerReturnsToThePool) {
   LeaseTable leases;
   ASSERT_TRUE(leases.set_up(60 * kPage, 4, 50));
+  const uint64_t base = leases.terms(2).bytes;
   while (take(leases, 2, kPage)) {
   }
   leases.forget(2);
   EXPECT_EQ(leases.lent(), 0u);
   EXPECT_EQ(leases.held(2), 0u);
-  EXPECT_EQ(leases.lease(2), leases.base());
+  EXPECT_EQ(leases.terms(2).bytes, base);
   uint64_t had = 0;
   while (take(leases, 1, kPage)) ++had;
   EXPECT_EQ(had, 40u);
@@ -109,7 +109,7 @@ TEST(LeaseTable, ZeroBudgetGrantsNothing) {
     EXPECT_FALSE(take(leases, 1, kPage));
     EXPECT_FALSE(take(leases, 1, kPage, true));
     leases.ask(1, kPage);
-    EXPECT_LE(leases.lease(1), budget);
+    EXPECT_LE(leases.terms(1).bytes, budget);
   }
 }
 
@@ -120,6 +120,7 @@ TEST(LeaseTable, RandomGrantsStayWithinTheBudget) {
       const uint64_t budget = 256 * kPage + 7;
       LeaseTable leases;
       ASSERT_TRUE(leases.set_up(budget, ranks, percent));
+      const uint64_t base = leases.terms(1).bytes;
       std::mt19937_64 random(ranks * 1000 + percent);
       std::vector<std::vector<uint64_t>> has(ranks);
       for (int step = 0; step < 20000; ++step) {
@@ -154,9 +155,9 @@ TEST(LeaseTable, RandomGrantsStayWithinTheBudget) {
         }
         uint64_t lent = 0, all = 0;
         for (uint32_t p = 1; p < ranks; ++p) {
-          const uint64_t larger = std::max(leases.lease(p), leases.held(p));
+          const uint64_t larger = std::max(leases.terms(p).bytes, leases.held(p));
           all += larger;
-          lent += std::max(larger, leases.base()) - leases.base();
+          lent += std::max(larger, base) - base;
         }
         ASSERT_EQ(leases.lent(), lent) << "step " << step;
         ASSERT_LE(all, budget) << "step " << step;
