@@ -36,6 +36,13 @@ Status RemoteChannel::check_messenger() noexcept {
   return Status::kOk;
 }
 
+Status fail_no_tables(const RemoteConfig& config) noexcept {
+  return fail(Status::kResource,
+              "no address space for the tables of %u peers and %u firehoses: raise ulimit -v, or "
+              "lower max_firehoses or FIREHOSE_REMOTE_MAX",
+              config.ranks, config.max_firehoses);
+}
+
 Status RemoteChannel::no_peer(uint32_t rank, const char* if_self) const noexcept {
   if (rank == config_.rank) {
     return fail(Status::kBadArg, "rank %u of %u is this process itself%s", rank, config_.ranks,

@@ -38,6 +38,9 @@ struct RemoteConfig {
   void* user = nullptr;
 };
 
+// Fails with kResource for a table of an end.
+Status fail_no_tables(const RemoteConfig& config) noexcept;
+
 class RemoteChannel {
  public:
   RemoteChannel(const RemoteConfig& config, Domain& domain) noexcept

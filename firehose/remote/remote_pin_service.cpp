@@ -15,13 +15,8 @@ using namespace remote_wire;
 Status RemotePinService::set_up() noexcept HYDRANT_NO_TSA {
   const RemoteConfig& config = channel_.config();
   if (const Status status = channel_.check_messenger(); status != Status::kOk) return status;
-  if (!peers_.map(config.ranks) || !channel_.reserve_tables() || !target_.reserve_tables()) {
-    return fail(Status::kResource,
-                "no address space for the tables of %u peers and %u firehoses: raise ulimit -v, or "
-                "lower max_firehoses or FIREHOSE_REMOTE_MAX",
-                config.ranks, config.max_firehoses);
-  }
-  return target_.begin();
+  if (!peers_.map(config.ranks) || !channel_.reserve_tables()) return fail_no_tables(config);
+  return target_.set_up();
 }
 
 RemotePinService::~RemotePinService() {
@@ -179,7 +174,6 @@ int RemotePinService::poll() noexcept {
   const CancellationDisabled guard;
   channel_.clear_any_pending();
   int did = target_.run_deferred();
-  target_.queue_lease_notices();
   channel_.visit_pending([&](uint32_t peer) {
     did += target_.send_to(peer);
     PeerCache* known = known_peer(peer);

@@ -36,9 +36,7 @@ uint64_t ExportTable::add(const RegionSlot* slot, MemoryRange range, uint64_t ch
   if (e.before != kEnd) entries_[e.before].after = index;
   peers_[peer].newest = index;
   ++peers_[peer].count;
-  bytes_ += charge;
-  count_.fetch_add(1, std::memory_order_seq_cst);  // with InvalidationLog::count()
-  if (checked) checked_.fetch_add(1, std::memory_order_seq_cst);
+  counts_.add(charge, checked);
   return id_of(index, generation);
 }
 
@@ -62,16 +60,8 @@ void ExportTable::end(uint32_t index, Export* out) noexcept {
   Export& e = entries_[index];
   if (e.listed) unlist(index);
   *out = e;
-  // Release order: a thread that reads the last of these in quiet(), without the lock, then uses the memory
-  // that the peer wrote to before this return. (Additions in between belong to the same release sequence.)
-  if (e.zombie) {
-    zombies_.fetch_sub(1, std::memory_order_release);
-    zombie_bytes_ -= e.range.len;
-  }
-  // Relaxed: a thread that misses the change makes one needless query of the kernel.
-  if (e.checked) checked_.fetch_sub(1, std::memory_order_relaxed);
-  count_.fetch_sub(1, std::memory_order_release);
-  bytes_ -= e.charge;
+  if (e.zombie) counts_.end_zombie(e.range.len);
+  counts_.end(e.charge, e.checked);
   if (e.before != kEnd) entries_[e.before].after = e.after;
   (e.after != kEnd ? entries_[e.after].before : peers_[e.peer].newest) = e.before;
   --peers_[e.peer].count;
@@ -147,8 +137,7 @@ MemoryRange ExportTable::exclude_overlaps(uint32_t peer, MemoryRange needed,
 void ExportTable::make_zombie(uint32_t index) noexcept {
   Export& e = entries_[index];
   e.zombie = true;
-  zombies_.fetch_add(1, std::memory_order_relaxed);  // invalidations_seen_ publishes it
-  zombie_bytes_ += e.range.len;
+  counts_.add_zombie(e.range.len);
   e.listed = true;
   e.next = peers_[e.peer].recalls;
   peers_[e.peer].recalls = index;

@@ -8,14 +8,14 @@
 // that makes the reply, uses the registration. Until then neither the peer's release nor the peer's end ends
 // it: the peer does not have the id yet and can only guess it.
 //
-// Threads: the caller's lock, but for count() and zombies().
+// Threads: the caller's lock, but for some of counts().
 #pragma once
 
 #include "firehose/base/mapped_array.hpp"
 #include "firehose/base/memory_range.hpp"
 #include "firehose/hit/region_slot.hpp"
+#include "firehose/remote/target/export_counts.hpp"
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -60,7 +60,6 @@ class ExportTable {
   // Ends the next firehose of the peer at or after entry *from, and advances *from. As drop(), but skips
   // withheld ones: publish() ends those. Starting at 0, false means that the peer has none.
   bool release_any(uint32_t peer, uint32_t* from, Export* out) noexcept;
-  uint32_t count_of(uint32_t peer) const noexcept { return peers_[peer].count; }
   // Returns the part of `most` around `needed` that overlaps no firehose of the peer. Firehoses within `most`
   // may overlap: a peer that is granted the result releases them. Approximate: the search reads only the
   // newest kMaxSeen firehoses of a peer and limits its passes. Cost: one cache line for each firehose read.
@@ -75,18 +74,7 @@ class ExportTable {
   void list_again(const uint64_t* ids, size_t n) noexcept;
   bool has_recalls(uint32_t peer) const noexcept { return peers_[peer].recalls != kEnd; }
 
-  // Approximate without the lock; exact for the thread that has just caused a change.
-  //
-  // seq_cst, with InvalidationLog::count(): of a thread that releases memory and then looks for exports, and
-  // a thread that exports and then looks for releases, at least one sees the other. The former also reads
-  // checked().
-  uint32_t count() const noexcept { return count_.load(std::memory_order_seq_cst); }
-  uint32_t checked() const noexcept { return checked_.load(std::memory_order_seq_cst); }
-  // Acquire, as in count(); pairs with the release in end() by the thread that ended the last zombie. A
-  // thread that has read invalidations_seen_ sees the zombies that find_zombies() made before.
-  uint32_t zombies() const noexcept { return zombies_.load(std::memory_order_acquire); }
-  uint64_t zombie_bytes() const noexcept { return zombie_bytes_; }
-  uint64_t bytes() const noexcept { return bytes_; }
+  const ExportCounts& counts() const noexcept { return counts_; }
 
  private:
   static constexpr uint32_t kEnd = 0;  // entry 0 is never used
@@ -111,8 +99,7 @@ class ExportTable {
   MappedArray<PeerExports> peers_;
   uint32_t high_ = 0;  // highest entry ever used
   uint32_t free_ = kEnd;
-  std::atomic<uint32_t> count_{0}, checked_{0}, zombies_{0};
-  uint64_t bytes_ = 0, zombie_bytes_ = 0;
+  ExportCounts counts_;
 };
 
 }  // namespace hydrant

@@ -11,15 +11,7 @@ using namespace remote_wire;
 
 int RemoteTarget::run_deferred() noexcept {
   int ran = 0;
-  for (;;) {
-    DeferredMove* next = nullptr;
-    {
-      MutexLock lock(exports_mu_);
-      next = deferred_;
-      if (next == nullptr) return ran;
-      deferred_ = next->next;
-      if (deferred_ == nullptr) deferred_tail_ = &deferred_;
-    }
+  while (DeferredMove* const next = take_deferred()) {
     Message said;
     (void)said.reserve(channel_.max_args());
     next->served.flags |= kCalled;
@@ -27,6 +19,26 @@ int RemoteTarget::run_deferred() noexcept {
     reply(next->from, next->move.number, next->served, said, nullptr);
     delete next;
     ++ran;
+  }
+  queue_lease_notices();
+  return ran;
+}
+
+RemoteTarget::DeferredMove* RemoteTarget::take_deferred() noexcept {
+  MutexLock lock(exports_mu_);
+  DeferredMove* const next = deferred_;
+  if (next == nullptr) return nullptr;
+  deferred_ = next->next;
+  if (deferred_ == nullptr) deferred_tail_ = &deferred_;
+  return next;
+}
+
+void RemoteTarget::queue_lease_notices() noexcept {
+  MutexLock lock(exports_mu_);
+  uint32_t peer = 0;
+  while (leases_.take_change(&peer)) {
+    notices_[peer].lease = true;
+    channel_.mark_pending(peer);
   }
 }
 

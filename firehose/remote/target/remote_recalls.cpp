@@ -28,7 +28,7 @@ bool RemoteTarget::find_zombies() noexcept {
   MutexLock lock(exports_mu_);
   uint64_t from = invalidations_seen_.load(std::memory_order_relaxed);
   const uint64_t to = gone.count();
-  if (exports_.count() == 0 || is_mutant(Mutant::kDropRecall)) from = to;
+  if (exports_.counts().count() == 0 || is_mutant(Mutant::kDropRecall)) from = to;
   if (to - from > InvalidationLog::kKept) {
     any = exports_.invalidate(MemoryRange{0, SIZE_MAX});
   } else {
@@ -147,25 +147,16 @@ void RemoteTarget::drop_exports_of(uint32_t peer) noexcept {
 }
 
 Status RemoteTarget::quiet() noexcept {
-  if (exports_.count() == 0) return Status::kOk;
-  if (!domain_.exports().sync_invalidations(exports_.checked() != 0)) {
+  if (exports_.counts().count() == 0) return Status::kOk;
+  if (!domain_.exports().sync_invalidations(exports_.counts().checked() != 0)) {
     return fail_literal(Status::kNotReady,
                         "releases of memory are under way in other threads: poll again");
   }
   (void)find_zombies();
-  if (exports_.zombies() == 0) return Status::kOk;
+  if (exports_.counts().zombies() == 0) return Status::kOk;
   return fail_literal(Status::kNotReady,
                       "peers may still use memory that was released here: call "
                       "hydrant_remote_poll() until they have returned it");
-}
-
-void RemoteTarget::queue_lease_notices() noexcept {
-  MutexLock lock(exports_mu_);
-  uint32_t peer = 0;
-  while (leases_.take_change(&peer)) {
-    notices_[peer].lease = true;
-    channel_.mark_pending(peer);
-  }
 }
 
 void RemoteTarget::on_lease_request(uint32_t from, uint64_t bytes) noexcept {
@@ -192,11 +183,11 @@ void RemoteTarget::read_stats(hydrant_remote_stats_t* stats) noexcept {
   stats->recalls = read(counts_.recalls);
   stats->reclaims = read(counts_.reclaims);
   MutexLock lock(exports_mu_);
-  stats->exports = exports_.count();
-  stats->exported_bytes = exports_.bytes();
+  stats->exports = exports_.counts().count();
+  stats->exported_bytes = exports_.counts().bytes();
   stats->lent_bytes = leases_.lent();
-  stats->zombies = exports_.zombies();
-  stats->zombie_bytes = exports_.zombie_bytes();
+  stats->zombies = exports_.counts().zombies();
+  stats->zombie_bytes = exports_.counts().zombie_bytes();
 }
 
 }  // namespace hydrant

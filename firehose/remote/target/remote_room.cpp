@@ -24,7 +24,9 @@ constexpr uint64_t kLookEveryNs = 20'000;
 bool RemoteTarget::may_have_room(uint32_t from, MemoryRange range, Access access) noexcept {
   {
     MutexLock lock(exports_mu_);
-    if (exports_.zombies() != 0 && exports_.zombie_bytes() >= config_.zombie_bytes) return false;
+    if (exports_.counts().zombies() != 0 &&
+        exports_.counts().zombie_bytes() >= config_.zombie_bytes)
+      return false;
     // The peer may make room itself, by releases: only it knows which of its firehoses are idle.
     if (leases_.held(from) != 0) return true;
     if (!exports_.has_room() || !leases_.may_fit(from, range.len)) return false;

@@ -20,13 +20,12 @@ constexpr size_t kMaxIdle = 16;  // firehoses released with a move, and unpinned
 
 }  // namespace
 
-bool RemoteTarget::reserve_tables() noexcept HYDRANT_NO_TSA {
-  return exports_.set_up(config_.max_firehoses, config_.ranks) &&
-         leases_.set_up(config_.budget_bytes, config_.ranks, config_.base_percent) &&
-         notices_.map(config_.ranks) && pending_refusals_.map(kMaxPendingRefusals);
-}
-
-Status RemoteTarget::begin() noexcept HYDRANT_NO_TSA {
+Status RemoteTarget::set_up() noexcept HYDRANT_NO_TSA {
+  const bool has_tables =
+      exports_.set_up(config_.max_firehoses, config_.ranks) &&
+      leases_.set_up(config_.budget_bytes, config_.ranks, config_.base_percent) &&
+      notices_.map(config_.ranks) && pending_refusals_.map(kMaxPendingRefusals);
+  if (!has_tables) return fail_no_tables(config_);
   const size_t granule = domain_.config().granule_bytes;
   if (config_.ranks > 1 && leases_.max_lease() < granule) {
     return fail(Status::kBadArg,
@@ -94,12 +93,13 @@ void RemoteTarget::release_exports(uint32_t from, const std::byte* ids, size_t n
 // Takes the charge out of the peer's lease: for the requested range, or for the required one.
 Status RemoteTarget::admit(uint32_t from, const Move& move, MemoryRange* range) noexcept {
   MutexLock lock(exports_mu_);
-  if (exports_.zombie_bytes() >= config_.zombie_bytes && exports_.zombies() != 0) {
+  if (exports_.counts().zombie_bytes() >= config_.zombie_bytes &&
+      exports_.counts().zombies() != 0) {
     return fail(
         Status::kNotReady,
         "%llu bytes that peers may still use are gone, the limit is %llu: nothing more is "
         "exported until they have given back; raise zombie_bytes or FIREHOSE_REMOTE_ZOMBIES",
-        static_cast<unsigned long long>(exports_.zombie_bytes()),
+        static_cast<unsigned long long>(exports_.counts().zombie_bytes()),
         static_cast<unsigned long long>(config_.zombie_bytes));
   }
   bool is_region = false;

@@ -33,10 +33,8 @@ class RemoteTarget {
       : channel_(channel), config_(channel.config()), domain_(channel.domain()) {}
   RemoteTarget(const RemoteTarget&) = delete;
   RemoteTarget& operator=(const RemoteTarget&) = delete;
-  // False when address space is refused.
-  [[nodiscard]] bool reserve_tables() noexcept;
-  // kBadArg: no peer could ever have an export here. Requires: reserve_tables().
-  Status begin() noexcept;
+  // kResource: address space is refused. kBadArg: no peer could ever have an export here.
+  Status set_up() noexcept;
 
   // ---- messages of peers ----
   Status on_move(uint32_t from, const remote_wire::Header& header,
@@ -63,8 +61,8 @@ class RemoteTarget {
     check_pressure();
     check_room();
   }
-  void queue_lease_notices() noexcept;
-  // Each returns the number of steps.
+  // Each returns the number of steps. The first runs functions that wait, and marks the peers whose leases
+  // have changed.
   int run_deferred() noexcept;
   int send_to(uint32_t peer) noexcept;
   int send_replies() noexcept;
@@ -125,6 +123,9 @@ class RemoteTarget {
   uint64_t max_lease(bool* is_region) const noexcept HYDRANT_REQUIRES(exports_mu_);
   Status fail_too_large(uint32_t from, uint64_t len) const noexcept HYDRANT_REQUIRES(exports_mu_);
   // ---- pending_replies.cpp ----
+  // Null: there is none.
+  DeferredMove* take_deferred() noexcept;
+  void queue_lease_notices() noexcept;
   int send_refusals() noexcept;
   // Takes the peer's replies off the lists; returns the deferred moves among them.
   DeferredMove* unlist_replies(uint32_t peer) noexcept;

@@ -1,5 +1,5 @@
-// The arenas of the process. Private memory comes from jemalloc or the library's own heap, shared memory from
-// the own heap only. Chooses the backend and records why, announces memory to the monitor, handles forks.
+// The arenas of the process. Private memory comes from jemalloc or the library's own heap (backend.hpp),
+// shared memory from the own heap only. Announces memory to the monitor, handles forks.
 //
 // Shared memory never comes from jemalloc: jemalloc keeps its records inside its arenas, and in the child of
 // a fork, where shared arenas are not mapped, it would fault on them.
@@ -7,8 +7,8 @@
 // Locks, in order: jemalloc's or a heap's, then a store's. Symbols are looked up without any of these locks.
 #pragma once
 
+#include "firehose/watch/arena/backend.hpp"
 #include "firehose/watch/arena/extent_heap.hpp"
-#include "firehose/watch/arena/jemalloc/jemalloc_abi.hpp"
 #include "firehose/watch/arena/page_store.hpp"
 
 #include <atomic>
@@ -39,11 +39,13 @@ class Arenas {
   size_t trim() noexcept;
   void announce() noexcept;
 
-  bool uses_jemalloc() noexcept { return jemalloc() != nullptr; }
-  const char* reason() noexcept;
+  Backend& backend() noexcept { return backend_; }
   bool has_monitor() const noexcept { return monitor_known_.load(std::memory_order_relaxed); }
-  PageStoreStats counts(PageStore::Kind kind) noexcept;
-  size_t in_use_bytes(PageStore::Kind kind) noexcept;
+  struct Usage {
+    PageStoreStats counts;
+    size_t in_use_bytes;
+  };
+  Usage usage(PageStore::Kind kind) noexcept;
 
   void before_fork() noexcept;
   void after_fork() noexcept;
@@ -56,19 +58,10 @@ class Arenas {
   // Free memory that the own heaps keep, so that memory that is soon reused is not emptied in between.
   // jemalloc has its own delay.
   static constexpr size_t kKeepBytes = size_t{64} << 20;
-  static constexpr size_t kReasonBytes = 320;
 
   // Limit on free shared memory that peers keep mapped. Private memory has no such limit: no peer maps it.
   static constexpr size_t kMaxKeptBytes = size_t{1} << 30;
 
-  enum class Choice : uint8_t { kNone, kJemalloc, kExtents };
-
-  const JemallocTable* jemalloc() noexcept {
-    // Pairs with the release in choose(), which publishes the table and the reason.
-    if (choice_.load(std::memory_order_acquire) == Choice::kNone) choose();
-    return table_;
-  }
-  void choose() noexcept;
   // Announces newly reserved memory before an allocation returns part of it.
   void announce_fresh() noexcept {
     const bool private_grew = private_store_.take_unannounced();
@@ -84,12 +77,9 @@ class Arenas {
   PageStore shared_store_{PageStore::Kind::kShared, kKeepBytes, kMaxKeptBytes};
   ExtentHeap private_heap_{private_store_};
   ExtentHeap shared_heap_{shared_store_};
+  Backend backend_{private_store_, kKeepBytes};
 
-  std::atomic<Choice> choice_{Choice::kNone};
   std::atomic<bool> monitor_known_{false};
-  Mutex choice_mu_;                       // a leaf
-  const JemallocTable* table_ = nullptr;  // written once, under choice_mu_, before choice_
-  char reason_[kReasonBytes] = {};        // as table_
 };
 
 }  // namespace hydrant::arena

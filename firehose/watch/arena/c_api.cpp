@@ -41,8 +41,8 @@ size_t checked_alignment(size_t alignment, size_t bytes) noexcept {
 }
 
 void fill(PageStore::Kind kind, hydrant_alloc_arena_stats_t* stats) noexcept {
-  const PageStoreStats counts = arenas().counts(kind);
-  stats->in_use_bytes = arenas().in_use_bytes(kind);
+  const auto [counts, in_use_bytes] = arenas().usage(kind);
+  stats->in_use_bytes = in_use_bytes;
   stats->touched_bytes = counts.touched_bytes;
   stats->idle_bytes = counts.idle_bytes;
   stats->reserved_bytes = counts.reserved_bytes;
@@ -111,10 +111,10 @@ size_t hydrant_alloc_trim(void) { return arenas().trim(); }
 void hydrant_alloc_announce(void) { arenas().announce(); }
 
 const char* hydrant_alloc_backend(void) {
-  return arenas().uses_jemalloc() ? "jemalloc" : "extents";
+  return arenas().backend().jemalloc() != nullptr ? "jemalloc" : "extents";
 }
 
-const char* hydrant_alloc_backend_reason(void) { return arenas().reason(); }
+const char* hydrant_alloc_backend_reason(void) { return arenas().backend().reason(); }
 
 void hydrant_alloc_get_stats(hydrant_alloc_stats_t* stats) {
   hydrant_alloc_stats_t filled = {};
@@ -122,7 +122,7 @@ void hydrant_alloc_get_stats(hydrant_alloc_stats_t* stats) {
   filled.has_monitor = arenas().has_monitor() ? 1 : 0;
   fill(PageStore::Kind::kPrivate, &filled.own);
   fill(PageStore::Kind::kShared, &filled.shared);
-  const PageStoreStats shared = arenas().counts(PageStore::Kind::kShared);
+  const PageStoreStats shared = arenas().usage(PageStore::Kind::kShared).counts;
   filled.shared_kept_bytes = shared.kept_bytes;
   filled.shared_recalled_blocks = shared.recalls;
   std::memcpy(stats, &filled, filled.size);

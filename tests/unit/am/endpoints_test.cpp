@@ -1,12 +1,13 @@
 // Endpoints that gex_EP_Create() makes: their limit, their handlers, messages by pairs, and bound segments.
 #include "am/job/endpoints.hpp"
 
+#include <gasnet.h>
+
 #include "tests/support/child_process.hpp"
 #include "tests/unit/am/job_fixture.hpp"
 
 #include <bit>
 #include <cstdint>
-#include <gasnet.h>
 #include <string>
 #include <vector>
 

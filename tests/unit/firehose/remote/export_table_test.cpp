@@ -38,8 +38,8 @@ class ExportTableTest : public ::testing::Test {
 TEST_F(ExportTableTest, IdIsValidOnceAndForItsPeerOnly) {
   const uint64_t id = add(1, 10);
   ASSERT_NE(id, 0u);
-  EXPECT_EQ(exports_.count(), 1u);
-  EXPECT_EQ(exports_.bytes(), kPage);
+  EXPECT_EQ(exports_.counts().count(), 1u);
+  EXPECT_EQ(exports_.counts().bytes(), kPage);
   EXPECT_FALSE(release(id, 2)) << "another peer's";
   EXPECT_TRUE(release(id, 1));
   EXPECT_EQ(ended_.slot, &slot_);
@@ -50,8 +50,8 @@ TEST_F(ExportTableTest, IdIsValidOnceAndForItsPeerOnly) {
   EXPECT_EQ(static_cast<uint32_t>(next), static_cast<uint32_t>(id)) << "the same place";
   EXPECT_FALSE(release(id, 1)) << "the place serves another one";
   EXPECT_TRUE(release(next, 1));
-  EXPECT_EQ(exports_.count(), 0u);
-  EXPECT_EQ(exports_.bytes(), 0u);
+  EXPECT_EQ(exports_.counts().count(), 0u);
+  EXPECT_EQ(exports_.counts().bytes(), 0u);
 }
 
 TEST_F(ExportTableTest, WithheldExportIsReleasedByTheTargetOnly) {
@@ -71,10 +71,10 @@ TEST_F(ExportTableTest, WithheldExportIsReleasedByTheTargetOnly) {
   EXPECT_EQ(ended_.range.addr, 20 * kPage);
   EXPECT_FALSE(exports_.release_any(1, &from, &ended_));
   EXPECT_FALSE(release(told, 1));
-  EXPECT_EQ(exports_.count(), 1u);
+  EXPECT_EQ(exports_.counts().count(), 1u);
   EXPECT_TRUE(exports_.publish(last, &ended_)) << "its peer is lost";
   EXPECT_EQ(ended_.range.addr, 10 * kPage);
-  EXPECT_EQ(exports_.count(), 0u);
+  EXPECT_EQ(exports_.counts().count(), 0u);
 }
 
 TEST_F(ExportTableTest, UnknownIdsReleaseNothing) {
@@ -83,7 +83,7 @@ TEST_F(ExportTableTest, UnknownIdsReleaseNothing) {
                                UINT64_MAX, id | 0xffff0000u}) {
     EXPECT_FALSE(release(other, 1)) << other;
   }
-  EXPECT_EQ(exports_.count(), 1u);
+  EXPECT_EQ(exports_.counts().count(), 1u);
 }
 
 TEST_F(ExportTableTest, FullTableRejectsExports) {
@@ -100,8 +100,8 @@ TEST_F(ExportTableTest, InvalidatedExportIsRecalledOnce) {
   EXPECT_FALSE(exports_.invalidate(MemoryRange{12 * kPage, kPage})) << "beside them";
   EXPECT_TRUE(exports_.invalidate(MemoryRange{11 * kPage, 1}));
   EXPECT_FALSE(exports_.invalidate(MemoryRange{11 * kPage, 1})) << "they are zombies already";
-  EXPECT_EQ(exports_.zombies(), 2u);
-  EXPECT_EQ(exports_.zombie_bytes(), 3 * kPage);
+  EXPECT_EQ(exports_.counts().zombies(), 2u);
+  EXPECT_EQ(exports_.counts().zombie_bytes(), 3 * kPage);
   EXPECT_TRUE(exports_.has_recalls(1));
   EXPECT_EQ(recalls(1), std::vector<uint64_t>{a});
   EXPECT_EQ(recalls(2), std::vector<uint64_t>{b});
@@ -111,8 +111,8 @@ TEST_F(ExportTableTest, InvalidatedExportIsRecalledOnce) {
   EXPECT_EQ(recalls(1), std::vector<uint64_t>{c});
   for (const uint64_t id : {a, c}) EXPECT_TRUE(release(id, 1));
   EXPECT_TRUE(release(b, 2));
-  EXPECT_EQ(exports_.zombies(), 0u);
-  EXPECT_EQ(exports_.zombie_bytes(), 0u);
+  EXPECT_EQ(exports_.counts().zombies(), 0u);
+  EXPECT_EQ(exports_.counts().zombie_bytes(), 0u);
 }
 
 TEST_F(ExportTableTest, ReleasedZombieIsNotRecalled) {
@@ -126,9 +126,9 @@ TEST_F(ExportTableTest, ReleasedZombieIsNotRecalled) {
   EXPECT_EQ(recalls(1, 1), std::vector<uint64_t>{ids[2]});
   EXPECT_EQ(recalls(1), std::vector<uint64_t>{ids[0]});
   const uint64_t anew = add(1, 30);
-  EXPECT_EQ(exports_.zombies(), 2u);
+  EXPECT_EQ(exports_.counts().zombies(), 2u);
   EXPECT_TRUE(release(anew, 1));
-  EXPECT_EQ(exports_.zombies(), 2u) << "that one was none";
+  EXPECT_EQ(exports_.counts().zombies(), 2u) << "that one was none";
 }
 
 TEST_F(ExportTableTest, ExtraRangeIsCutAtOverlappingExports) {
@@ -159,15 +159,13 @@ TEST_F(ExportTableTest, AllExportsOfAPeerCanBeReleased) {
   (void)add(1, 10, 1, true);
   (void)add(2, 10, 1, true);
   (void)add(1, 11);
-  EXPECT_EQ(exports_.checked(), 2u);
-  EXPECT_EQ(exports_.count_of(1), 2u);
+  EXPECT_EQ(exports_.counts().checked(), 2u);
   uint32_t from = 0;
   int n = 0;
   while (exports_.release_any(1, &from, &ended_)) ++n;
   EXPECT_EQ(n, 2);
-  EXPECT_EQ(exports_.count_of(1), 0u);
-  EXPECT_EQ(exports_.count(), 1u);
-  EXPECT_EQ(exports_.checked(), 1u);
+  EXPECT_EQ(exports_.counts().count(), 1u);
+  EXPECT_EQ(exports_.counts().checked(), 1u);
 }
 
 TEST(InvalidationLog, OverlapsAreFoundSinceAGivenCount) {
