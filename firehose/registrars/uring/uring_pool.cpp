@@ -75,11 +75,11 @@ UringRing* UringPool::at(uint32_t index) const noexcept {
 }
 
 uint64_t UringPool::score(const UringLoad& load, uint32_t index, size_t len) const noexcept {
-  uint64_t score = std::min(load.bytes, kCrowded - 1);
+  uint64_t score = std::min(load.taken.bytes, kCrowded - 1);
   // An empty ring has no kind and accepts any length.
-  if (load.bytes != 0) {
+  if (load.taken.bytes != 0) {
     if (large_[index].load(std::memory_order_relaxed) != is_large(len)) score |= kWrongKind;
-    if (load.bytes + len > options_.crowded_bytes) score |= kCrowded;
+    if (load.taken.bytes + len > options_.crowded_bytes) score |= kCrowded;
   }
   if (load.users != 0) score |= kBusy;
   return score;
@@ -88,15 +88,15 @@ uint64_t UringPool::score(const UringLoad& load, uint32_t index, size_t len) con
 // Returns the first ring with no penalty, or the one with the lowest score. The search starts at an index
 // derived from the processor, so that concurrent threads try different rings first.
 UringPool::Choice UringPool::find(size_t len, uint64_t avoid) noexcept {
-  const uint32_t n = size(), run = UringRing::slots_for(len);
+  const uint32_t n = size(), run = UringSize::of(len).slots;
   Choice best;
   uint32_t index = n > 1 ? this_processor() % n : 0;
   for (uint32_t step = 0; step < n; ++step) {
     UringRing* ring = rings_[index];
     const UringLoad load = ring->load();
-    if (!ring->is_lost() && load.slots + run <= ring->slots() && (avoid >> index & 1) == 0) {
+    if (!ring->is_lost() && run <= load.free_slots && (avoid >> index & 1) == 0) {
       const uint64_t points = score(load, index, len);
-      if (points < best.score) best = {ring, index, load.bytes == 0, points};
+      if (points < best.score) best = {ring, index, load.taken.bytes == 0, points};
       if (points < kCrowded) break;
     }
     if (++index == n) index = 0;

@@ -57,8 +57,7 @@ int pin_once(UringRing& ring, MemoryRange range, uint64_t charge_bytes, Times* t
   if (error != 0) return error;
   const uint64_t pinned = now_ns();
   if (!ring.begin_unregister(range, run)) return -EIO;
-  error = ring.finish_unregister(run.first, UringRing::slots_for(range.len),
-                                 UringRing::load_bytes(range.len));
+  error = ring.finish_unregister(run.first, UringSize::of(range.len));
   times->pin_ns = std::min(times->pin_ns, pinned - start);
   times->unpin_ns = std::min(times->unpin_ns, now_ns() - pinned);
   return error;

@@ -73,8 +73,7 @@ class PooledUringRegistrar final : public UringRegistrar {
   struct Batch {
     UringRing* ring = nullptr;
     uint32_t first = 0;
-    uint32_t slots = 0;
-    uint64_t bytes = 0;
+    UringSize size;
   };
 
   uint64_t charge_beside_rings(uint64_t limit_bytes, uint64_t ring_bytes) noexcept;
@@ -183,25 +182,24 @@ UnpinResult PooledUringRegistrar::unpin_many(const MemoryRange* ranges,
       worst = UnpinResult::kBroken;
       continue;
     }
-    if (ring != batch.ring || key.first_slot != batch.first + batch.slots) {
+    if (ring != batch.ring || key.first_slot != batch.first + batch.size.slots) {
       worst = std::max(worst, finish(batch));
-      batch = {ring, key.first_slot, 0, 0};
+      batch = {ring, key.first_slot, {}};
     }
-    batch.slots += UringRing::slots_for(ranges[i].len);
-    batch.bytes += UringRing::load_bytes(ranges[i].len);
+    batch.size += UringSize::of(ranges[i].len);
   }
   return std::max(worst, finish(batch));
 }
 
 UnpinResult PooledUringRegistrar::finish(const Batch& batch) noexcept {
   if (batch.ring == nullptr) return UnpinResult::kDone;
-  const int error = batch.ring->finish_unregister(batch.first, batch.slots, batch.bytes);
+  const int error = batch.ring->finish_unregister(batch.first, batch.size);
   if (error == 0) return UnpinResult::kDone;
   if (error == -EBADF) {
     note_losses();
     return batch.ring->pending_bytes() != 0 ? UnpinResult::kPending : UnpinResult::kDone;
   }
-  (void)fail(Status::kBroken, "io_uring: clearing %u slots failed: %s", batch.slots,
+  (void)fail(Status::kBroken, "io_uring: clearing %u slots failed: %s", batch.size.slots,
              errno_text(-error));
   return UnpinResult::kBroken;
 }

@@ -21,18 +21,17 @@ constexpr uint32_t kMaxCompletions = 4096;
 // pin_user_pages() may fail transiently with EINTR or EAGAIN: update() retries this often.
 constexpr int kRetries = 16;
 
-// UringLoad in one word: [63:48] users, [47:32] slots, [31:0] units of 64 KiB. The largest ring holds 2^14
+// The load in one word: [63:48] users, [47:32] slots, [31:0] units of 64 KiB. The largest ring holds 2^14
 // slots of 2^14 units, so no field overflows.
-constexpr uint32_t kUnitShift = 16;
 constexpr uint64_t kOneUser = uint64_t{1} << 48;
-static_assert(uint64_t{kUringMaxSlots} * (kUringPieceBytes >> kUnitShift) < uint64_t{1} << 32);
+static_assert(uint64_t{kUringMaxSlots} * (kUringPieceBytes / kUringUnitBytes) < uint64_t{1} << 32);
 
-constexpr UringLoad unpack(uint64_t word) noexcept {
-  return {static_cast<uint32_t>(word >> 48), static_cast<uint32_t>(word >> 32 & 0xFFFF),
-          (word & UINT32_MAX) << kUnitShift};
+constexpr uint32_t users_of(uint64_t word) noexcept { return static_cast<uint32_t>(word >> 48); }
+constexpr UringSize taken_of(uint64_t word) noexcept {
+  return {static_cast<uint32_t>(word >> 32 & 0xFFFF), (word & UINT32_MAX) * kUringUnitBytes};
 }
-constexpr uint64_t pack(uint32_t slots, uint64_t bytes) noexcept {
-  return uint64_t{slots} << 32 | bytes >> kUnitShift;
+constexpr uint64_t pack(const UringSize& size) noexcept {
+  return uint64_t{size.slots} << 32 | size.bytes / kUringUnitBytes;
 }
 
 // Clearing this much memory in small pages takes about 3 us.
@@ -149,7 +148,7 @@ int UringRing::reopen() noexcept {
   int error = -EBUSY;
   if (!opened_) {
     overflow_seen_ = 0;
-    error = set_up(slots(), tagged_);
+    error = set_up(slots_.size(), tagged_);
     if (error < 0 && opened_) shut();
     if (error == 0) {
       loss_taken_.store(false, std::memory_order_relaxed);
@@ -170,21 +169,20 @@ uint64_t UringRing::memory_bytes() const noexcept {
   return whole_pages(ring_.cq.ring_sz) + whole_pages(uint64_t{kSubmissions} * sizeof(io_uring_sqe));
 }
 
-UringLoad UringRing::load() const noexcept { return unpack(load_.load(std::memory_order_relaxed)); }
-
-uint64_t UringRing::load_bytes(size_t len) noexcept {
-  constexpr uint64_t kUnitMask = (uint64_t{1} << kUnitShift) - 1;
-  return (len + kUnitMask) & ~kUnitMask;
+UringLoad UringRing::load() const noexcept {
+  const uint64_t word = load_.load(std::memory_order_relaxed);
+  const UringSize taken = taken_of(word);
+  return {users_of(word), taken, slots_.size() - taken.slots};
 }
 
 bool UringRing::claim(size_t len, bool only_if_idle) noexcept {
   if (is_lost()) return false;
-  const uint32_t count = slots_for(len);
+  const UringSize size = UringSize::of(len);
   uint64_t seen = load_.load(std::memory_order_relaxed);
   for (;;) {
-    const UringLoad now = unpack(seen);
-    if (now.slots + count > slots_.size() || (only_if_idle && now.users != 0)) return false;
-    const uint64_t next = seen + kOneUser + pack(count, load_bytes(len));
+    if (taken_of(seen).slots + size.slots > slots_.size()) return false;
+    if (only_if_idle && users_of(seen) != 0) return false;
+    const uint64_t next = seen + kOneUser + pack(size);
     // Acquire: pairs with reopen(), which initialises the ring again.
     if (load_.compare_exchange_weak(seen, next, std::memory_order_acquire,
                                     std::memory_order_relaxed)) {
@@ -233,8 +231,9 @@ int UringRing::clear(uint32_t first, uint32_t count) noexcept {
 }
 
 int UringRing::register_run(MemoryRange range, uint64_t charge_bytes, UringRun* run) noexcept {
-  const uint32_t count = slots_for(range.len);
-  const uint64_t claimed = kOneUser + pack(count, load_bytes(range.len));
+  const UringSize size = UringSize::of(range.len);
+  const uint32_t count = size.slots;
+  const uint64_t claimed = kOneUser + pack(size);
   uint32_t first = 0;
   if (!slots_.take(count, &first)) {
     load_.fetch_sub(claimed, std::memory_order_release);
@@ -262,18 +261,18 @@ bool UringRing::begin_unregister(MemoryRange range, UringRun run) noexcept {
   return true;
 }
 
-int UringRing::finish_unregister(uint32_t first, uint32_t slots, uint64_t bytes) noexcept {
+int UringRing::finish_unregister(uint32_t first, const UringSize& size) noexcept {
   // Marks the ring busy only for long calls: this costs a locked instruction.
-  const uint64_t user = bytes >= kLongUnregisterBytes ? kOneUser : 0;
+  const uint64_t user = size.bytes >= kLongUnregisterBytes ? kOneUser : 0;
   if (user != 0) load_.fetch_add(user, std::memory_order_relaxed);
-  const int error = clear(first, slots);
+  const int error = clear(first, size.slots);
   const bool kept = error == -EBADF && is_lost();
   // A lost ring returns its charge when its mappings are removed.
-  if (kept) pending_.fetch_add(bytes, std::memory_order_relaxed);
+  if (kept) pending_.fetch_add(size.bytes, std::memory_order_relaxed);
   // Frees the bits before the count that promises them. Slots that could not be cleared stay taken.
   const bool given = error == 0 || kept;
-  if (given) slots_.give(first, slots);
-  const uint64_t freed = given ? pack(slots, bytes) : 0;
+  if (given) slots_.give(first, size.slots);
+  const uint64_t freed = given ? pack(size) : 0;
   if (user + freed != 0) load_.fetch_sub(user + freed, std::memory_order_release);
   if (kept) end_if_drained();
   return error;

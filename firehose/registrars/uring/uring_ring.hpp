@@ -35,14 +35,31 @@ namespace hydrant {
 
 inline constexpr size_t kUringPieceBytes = size_t{1} << 30;
 inline constexpr uint32_t kUringMaxSlots = 16384;
+inline constexpr uint64_t kUringUnitBytes = uint64_t{1} << 16;
 // Set in the user data of submissions, never in a tag.
 inline constexpr uint64_t kUringTicketBit = uint64_t{1} << 63;
+
+// Slots and bytes that a registration takes of a ring.
+struct UringSize {
+  uint32_t slots = 0;
+  uint64_t bytes = 0;  // in steps of kUringUnitBytes
+
+  static constexpr UringSize of(size_t len) noexcept {
+    return {static_cast<uint32_t>((len + kUringPieceBytes - 1) / kUringPieceBytes),
+            (len + kUringUnitBytes - 1) / kUringUnitBytes * kUringUnitBytes};
+  }
+  constexpr UringSize& operator+=(const UringSize& more) noexcept {
+    slots += more.slots;
+    bytes += more.bytes;
+    return *this;
+  }
+};
 
 // How busy a ring is; UringPool chooses by it.
 struct UringLoad {
   uint32_t users = 0;  // threads inside a registration or waiting for one
-  uint32_t slots = 0;  // taken
-  uint64_t bytes = 0;  // registered, in steps of 64 KiB
+  UringSize taken;
+  uint32_t free_slots = 0;
 };
 
 class UringRing {
@@ -67,14 +84,10 @@ class UringRing {
 
   // Takes the exclusive right to clear the run. False if `run` is not a live registration of exactly `range`.
   bool begin_unregister(MemoryRange range, UringRun run) noexcept;
-  // Clears runs after begin_unregister(): `slots` slots from `first`, `bytes` bytes together as load_bytes()
-  // counts them. Adjacent runs may share one call. 0 or a negative errno; on failure the slots stay taken.
-  // -EBADF: the ring is lost, and the bytes are pending until it has drained.
-  int finish_unregister(uint32_t first, uint32_t slots, uint64_t bytes) noexcept;
-  static uint32_t slots_for(size_t len) noexcept {
-    return static_cast<uint32_t>((len + kUringPieceBytes - 1) / kUringPieceBytes);
-  }
-  static uint64_t load_bytes(size_t len) noexcept;
+  // Clears runs after begin_unregister(), from slot `first` on. Adjacent runs may share one call, with the
+  // sum of their sizes. 0 or a negative errno; on failure the slots stay taken. -EBADF: the ring is lost, and
+  // the bytes are pending until it has drained.
+  int finish_unregister(uint32_t first, const UringSize& size) noexcept;
 
   // Bytes of cleared buffers that the kernel still charges. Processes its completions first.
   // Cost: one load if zero; never waits; a system call only after an overflow.
@@ -91,7 +104,6 @@ class UringRing {
   // to the account.
   uint64_t memory_bytes() const noexcept;
   UringLoad load() const noexcept;
-  uint32_t slots() const noexcept { return slots_.size(); }
   bool tagged() const noexcept { return tagged_; }
 
   bool is_lost() const noexcept { return lost_.load(std::memory_order_acquire); }
@@ -146,8 +158,8 @@ class UringRing {
   std::atomic<bool> loss_taken_{false};
 
   UringSlots slots_;
-  // UringLoad packed into one word, so that one locked instruction changes all three fields. Relaxed: it
-  // reserves slots by counting and guides choices; bitmap and records order the data.
+  // Users and what is taken, packed into one word, so that one locked instruction changes all of it.
+  // Relaxed: it reserves slots by counting and guides choices; bitmap and records order the data.
   std::atomic<uint64_t> load_{0};
   // Increased before a tagged run is cleared, decreased when its tag arrives. In a lost ring: bytes that are
   // unpinned with its mappings.

@@ -51,7 +51,7 @@ class UringMoveFaults : public ::testing::Test {
   }
   void unpin() {
     ASSERT_TRUE(ring_->begin_unregister(memory_.all(), run_));
-    ASSERT_EQ(ring_->finish_unregister(run_.first, 1, UringRing::load_bytes(memory_.size())), 0);
+    ASSERT_EQ(ring_->finish_unregister(run_.first, UringSize::of(memory_.size())), 0);
   }
   int move(bool to_file, uint64_t timeout_ns) {
     uint64_t moved = 0;

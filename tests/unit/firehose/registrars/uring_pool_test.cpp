@@ -142,8 +142,8 @@ TEST(UringPool, BusyRingsAreAvoided) {
   EXPECT_EQ(a->register_run({kPageBytes, kPageBytes}, 0, &run), -EFAULT);
   EXPECT_EQ(b->register_run({kPageBytes, kPageBytes}, 0, &run), -EFAULT);
   EXPECT_EQ(a->load().users, 0u);
-  EXPECT_EQ(a->load().slots, 0u);
-  EXPECT_EQ(a->load().bytes, 0u);
+  EXPECT_EQ(a->load().taken.slots, 0u);
+  EXPECT_EQ(a->load().taken.bytes, 0u);
 }
 
 TEST(UringPool, NeighbouringSlotsAreSoughtInOtherRings) {
