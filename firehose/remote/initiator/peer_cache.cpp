@@ -106,7 +106,7 @@ Status PeerCache::make_domain(uint64_t handle) noexcept HYDRANT_NO_TSA {
   std::unique_ptr<Registrar> requester(new (std::nothrow) RemoteRegistrar(*this));
   std::unique_ptr<ClockPolicy> policy(new (std::nothrow) ClockPolicy);
   if (requester == nullptr || policy == nullptr || !policy->map(slots) ||
-      !releases_.map(size_t{2} * slots + kMaxInTransit)) {
+      !released_.map(size_t{2} * slots + kMaxInTransit)) {
     return fail(
         Status::kResource,
         "the system has no memory for the cache of rank %u: free memory, or raise ulimit -v",
@@ -137,31 +137,9 @@ PeerCache::~PeerCache() {
 
 // ---- requests -----------------------------------------------------------------------------------------
 
-bool PeerCache::is_too_large(MemoryRange range) const noexcept {
-  const uint64_t most = limit_.load(std::memory_order_relaxed);
-  if (most == UINT64_MAX || !range.valid() || range.last() > kHighestAddress) return false;
-  return round_out(range, domain_->config().granule_bytes).len > most;
-}
-
-Status PeerCache::fail_too_large(MemoryRange range) const noexcept {
-  const auto most = static_cast<unsigned long long>(limit_.load(std::memory_order_relaxed));
-  const auto start = static_cast<size_t>(range.addr);
-  if (max_is_region_.load(std::memory_order_relaxed)) {
-    return fail(Status::kResource,
-                "rank %u cannot pin [%#zx, +%zu): its largest region has %llu bytes; pin "
-                "the range in pieces, or raise max_region_bytes or FIREHOSE_MAX_REGION_SIZE there",
-                peer_, start, range.len, most);
-  }
-  return fail(Status::kResource,
-              "rank %u cannot pin [%#zx, +%zu): it never grants a peer more than %llu "
-              "bytes; pin the range in pieces, raise budget_bytes or FIREHOSE_REMOTE_BUDGET there, "
-              "or send messages",
-              peer_, start, range.len, most);
-}
-
 Status PeerCache::begin(RemoteRequest& request, const RegionSlot** slot) noexcept {
   if (is_too_large(request.range)) [[unlikely]]
-    return fail_too_large(request.range);
+    return limit_.fail(peer_, request.range);
   return domain_->peer_regions().begin(request.range, request.access, &request.peer_pin, slot);
 }
 
@@ -171,13 +149,13 @@ Status PeerCache::pin(MemoryRange range, Access access, const hydrant_remote_cal
   {
     MutexLock lock(mu_);
     if (is_gone_) return fail_rank_exited(peer_);
-    if (under_way_ >= kMaxUnderWay || release_count_ > releases_.size() / 2) {
+    if (requests_.under_way >= kMaxUnderWay || released_.is_half_full()) {
       return fail(Status::kNotReady,
                   "rank %u cannot be asked for [%#zx, +%zu) now: %u requests to it may be under "
                   "way: call hydrant_remote_poll(), and try again",
                   peer_, static_cast<size_t>(range.addr), range.len, kMaxUnderWay);
     }
-    ended = ended_;
+    ended = requests_.ended;
   }
   auto* request = new (std::nothrow) RemoteRequest;
   if (request == nullptr)
@@ -205,8 +183,8 @@ Status PeerCache::pin(MemoryRange range, Access access, const hydrant_remote_cal
   bool missed = false;
   {
     MutexLock lock(mu_);
-    if (!is_gone_) waiting_.push(std::exchange(request, nullptr));
-    missed = ended_ != ended;
+    if (!is_gone_) requests_.waiting.push(std::exchange(request, nullptr));
+    missed = requests_.ended != ended;
   }
   if (request != nullptr) {
     delete request;
@@ -242,7 +220,11 @@ Status PeerCache::start(RemoteRequest* request, const hydrant_remote_call_t& cal
     note_ended();
     return status;
   }
-  const size_t n = take_releases(ids, kRideAlong);
+  size_t n = 0;
+  {
+    MutexLock lock(mu_);
+    n = released_.take(ids, kRideAlong);
+  }
   const Domain::PeerPin& asked = request->peer_pin;
   Move move{};
   move.asked_addr = request->range.addr;
@@ -262,8 +244,8 @@ Status PeerCache::start(RemoteRequest* request, const hydrant_remote_call_t& cal
   move.args_len = static_cast<uint32_t>(write_args(*request, call));
   {
     MutexLock lock(mu_);
-    move.number = request->number = next_number_++;
-    ++under_way_;
+    move.number = request->number = requests_.next_number++;
+    ++requests_.under_way;
   }
   std::memcpy(message.data() + move_at, &move, sizeof move);
   counts_.moves.fetch_add(1, std::memory_order_relaxed);
@@ -280,7 +262,7 @@ Status PeerCache::send_move(RemoteRequest* request) noexcept {
     is_gone = is_gone_;  // fail_all() has run, and does not run again
     if (!is_gone) {
       request->users.store(2, std::memory_order_relaxed);
-      moves_.push(request);
+      requests_.moves.push(request);
     }
   }
   const Status status = is_gone
@@ -292,15 +274,15 @@ Status PeerCache::send_move(RemoteRequest* request) noexcept {
       return status;
     }
     MutexLock lock(mu_);
-    if (moves_.take(number) == nullptr) {
+    if (requests_.moves.take(number) == nullptr) {
       request->drop();
       return Status::kOk;  // completed by fail_all()
     }
     request->users.store(1, std::memory_order_relaxed);
     if (status == Status::kNotReady) {
-      unsent_.push_front(request);
+      requests_.unsent.push_front(request);
     } else {
-      --under_way_;
+      --requests_.under_way;
     }
   }
   if (status == Status::kNotReady) {
@@ -318,8 +300,8 @@ Status PeerCache::send_move(RemoteRequest* request) noexcept {
 void PeerCache::note_ended() noexcept {
   {
     MutexLock lock(mu_);
-    ++ended_;
-    if (waiting_.empty()) return;
+    ++requests_.ended;
+    if (requests_.waiting.empty()) return;
   }
   channel_.mark_pending(peer_);
 }
@@ -362,8 +344,8 @@ void PeerCache::serve_waiting(bool may_send) noexcept {
   uint64_t ended = 0;
   {
     MutexLock lock(mu_);
-    list = waiting_.take_all();
-    ended = ended_;
+    list = requests_.waiting.take_all();
+    ended = requests_.ended;
   }
   RemoteRequestList again;
   while (list != nullptr) {
@@ -390,8 +372,8 @@ void PeerCache::serve_waiting(bool may_send) noexcept {
   bool missed = false;
   {
     MutexLock lock(mu_);
-    while (!is_gone_ && !again.empty()) waiting_.push(again.pop());
-    missed = !may_send || ended_ != ended;
+    while (!is_gone_ && !again.empty()) requests_.waiting.push(again.pop());
+    missed = !may_send || requests_.ended != ended;
   }
   while (RemoteRequest* request = again.pop())
     complete(request, Status::kBroken, nullptr, false, nullptr, 0);

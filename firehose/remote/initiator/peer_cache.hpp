@@ -13,6 +13,8 @@
 
 #include "firehose/base/thread.hpp"
 #include "firehose/cache/domain.hpp"
+#include "firehose/remote/initiator/peer_limit.hpp"
+#include "firehose/remote/initiator/released_ids.hpp"
 #include "firehose/remote/initiator/remote_completions.hpp"
 #include "firehose/remote/initiator/remote_request.hpp"
 #include "firehose/remote/remote_channel.hpp"
@@ -66,8 +68,14 @@ class PeerCache {
  private:
   class RemoteRegistrar;  // the domain's registrar
 
-  // This many released ids are sent in a message of their own, without a move to travel with.
-  static constexpr size_t kReleaseBatch = 64;
+  struct Requests {
+    RemoteRequestList moves;    // sent, or about to be
+    RemoteRequestList unsent;   // the messenger had no room
+    RemoteRequestList waiting;  // for another request's move
+    uint32_t under_way = 0;
+    uint64_t next_number = 1;
+    uint64_t ended = 0;  // moves
+  };
 
   PeerCache(RemoteChannel& channel, RemoteCompletions& completions, uint32_t peer) noexcept
       : channel_(channel), completions_(completions), peer_(peer) {}
@@ -84,19 +92,14 @@ class PeerCache {
   void start_waiting(RemoteRequest* request) noexcept;
   Status import(const remote_wire::Reply& reply, const std::byte* blob, std::byte* key) noexcept;
   void adopt_lease(uint64_t bytes, uint32_t number) noexcept;
-  void adopt_max(uint64_t most, uint32_t flags) noexcept;
   // As Domain::PeerRegions::begin(); kResource for ranges that the peer is known never to grant.
   Status begin(RemoteRequest& request, const RegionSlot** slot) noexcept;
-  bool is_too_large(MemoryRange range) const noexcept;
-  Status fail_too_large(MemoryRange range) const noexcept;
+  bool is_too_large(MemoryRange range) const noexcept {
+    return limit_.forbids(range, domain_->config().granule_bytes);
+  }
 
   void add_release(uint64_t id) noexcept HYDRANT_EXCLUDES(mu_);
-  // Moves up to `room` ids into `ids`; returns their number.
-  size_t take_releases(uint64_t* ids, size_t room) noexcept HYDRANT_EXCLUDES(mu_);
   void requeue_releases(const uint64_t* ids, size_t n) noexcept HYDRANT_EXCLUDES(mu_);
-  size_t take_releases_locked(uint64_t* ids, size_t room) noexcept HYDRANT_REQUIRES(mu_);
-  // The same; behind the last id also kReclaimed, if a RECLAIM is done.
-  size_t take_releases_and_end(uint64_t* ids, size_t room) noexcept HYDRANT_EXCLUDES(mu_);
   // Sends released ids, one message at most; false: none was sent.
   bool send_releases(uint32_t lane, void* reply_to) noexcept;
   void invalidate_recalled(MemoryRange range) noexcept;
@@ -111,29 +114,17 @@ class PeerCache {
   size_t id_offset_ = 0;  // of the firehose's id in a key
 
   Mutex mu_;
-  RemoteRequestList moves_ HYDRANT_GUARDED_BY(mu_);    // sent, or about to be
-  RemoteRequestList unsent_ HYDRANT_GUARDED_BY(mu_);   // the messenger had no room
-  RemoteRequestList waiting_ HYDRANT_GUARDED_BY(mu_);  // for another request's move
-  uint32_t under_way_ HYDRANT_GUARDED_BY(mu_) = 0;
-  uint64_t next_number_ HYDRANT_GUARDED_BY(mu_) = 1;
-  uint64_t ended_ HYDRANT_GUARDED_BY(mu_) = 0;  // moves
+  Requests requests_ HYDRANT_GUARDED_BY(mu_);
   uint32_t lease_number_ HYDRANT_GUARDED_BY(mu_) = 0;
   bool is_gone_ HYDRANT_GUARDED_BY(mu_) = false;
-  // Released ids that were not sent yet: a stack.
-  MappedArray<uint64_t> releases_ HYDRANT_GUARDED_BY(mu_);
-  size_t release_count_ HYDRANT_GUARDED_BY(mu_) = 0;
+  ReleasedIds released_ HYDRANT_GUARDED_BY(mu_);
   uint64_t request_bytes_ HYDRANT_GUARDED_BY(mu_) = 0;
-  bool urgent_ HYDRANT_GUARDED_BY(mu_) = false;  // the peer waits for released ids
-  // A RECLAIM has come, and the peer was not notified yet that all firehoses evicted for it are released.
-  bool reclaiming_ HYDRANT_GUARDED_BY(mu_) = false;
   // Recalled firehoses are held, requested, or being returned: the recall waits for them. Written under mu_.
   std::atomic<bool> recalling_{false};
   uint64_t recalls_ HYDRANT_GUARDED_BY(mu_) = 0;
   std::atomic<uint64_t> drained_at_{0};
   uint64_t awaited_bytes_ HYDRANT_GUARDED_BY(mu_) = 0;  // 0: no room notice is awaited
-  // The longest range that the peer ever grants; the peer's constant. Relaxed: it orders no other data.
-  std::atomic<uint64_t> limit_{UINT64_MAX};
-  std::atomic<bool> max_is_region_{false};
+  PeerLimit limit_;
   Counts counts_;
 };
 

@@ -3,8 +3,6 @@
 #include "firehose/remote/initiator/peer_cache.hpp"
 #include "firehose/watch/mutant.hpp"
 
-#include <algorithm>
-
 namespace hydrant {
 
 using namespace remote_wire;
@@ -19,56 +17,30 @@ void PeerCache::add_release(uint64_t id) noexcept {
   bool due = false;
   {
     MutexLock lock(mu_);
-    if (is_gone_ || release_count_ == releases_.size()) return;  // no peer to send it to
-    releases_[release_count_++] = id;
-    if (recalling_.load(std::memory_order_relaxed)) urgent_ = true;
-    due = urgent_ || release_count_ >= kReleaseBatch;
+    if (is_gone_ || released_.is_full()) return;  // no peer to send it to
+    released_.add(id);
+    if (recalling_.load(std::memory_order_relaxed)) released_.make_urgent();
+    due = released_.is_due();
   }
   if (due) channel_.mark_pending(peer_);
-}
-
-size_t PeerCache::take_releases_locked(uint64_t* ids, size_t room) noexcept {
-  const size_t n = std::min(room, release_count_);
-  release_count_ -= n;
-  std::copy_n(releases_.data() + release_count_, n, ids);
-  if (release_count_ == 0) urgent_ = reclaiming_;
-  return n;
-}
-
-size_t PeerCache::take_releases(uint64_t* ids, size_t room) noexcept {
-  MutexLock lock(mu_);
-  return take_releases_locked(ids, room);
-}
-
-size_t PeerCache::take_releases_and_end(uint64_t* ids, size_t room) noexcept {
-  MutexLock lock(mu_);
-  size_t n = take_releases_locked(ids, room - 1);
-  if (reclaiming_ && release_count_ == 0) {
-    reclaiming_ = urgent_ = false;
-    ids[n++] = kReclaimed;
-  }
-  return n;
 }
 
 void PeerCache::requeue_releases(const uint64_t* ids, size_t n) noexcept {
   {
     MutexLock lock(mu_);
     if (is_gone_) return;
-    if (n != 0 && ids[n - 1] == kReclaimed) {
-      reclaiming_ = true;
-      --n;
-    }
-    n = std::min(n, releases_.size() - release_count_);
-    std::copy_n(ids, n, releases_.data() + release_count_);
-    release_count_ += n;
-    urgent_ = true;
+    released_.put_back(ids, n);
   }
   channel_.mark_pending(peer_);
 }
 
 bool PeerCache::send_releases(uint32_t lane, void* reply_to) noexcept {
   uint64_t ids[kMaxIds];
-  const size_t n = take_releases_and_end(ids, kMaxIds);
+  size_t n = 0;
+  {
+    MutexLock lock(mu_);
+    n = released_.take_and_end(ids, kMaxIds);
+  }
   if (n == 0) return false;
   Message message;
   message.add(header(Type::kRelease, n));
@@ -84,8 +56,8 @@ void PeerCache::flush_releases(void* reply_to) noexcept {
   bool any = false;
   {
     MutexLock lock(mu_);
-    any = release_count_ != 0 || reclaiming_;
-    urgent_ = urgent_ || any;
+    any = !released_.empty() || released_.is_reclaiming();
+    if (any) released_.make_urgent();
   }
   if (any && reply_to != nullptr) (void)send_releases(HYDRANT_LANE_REPLY, reply_to);
   if (any || recalling_.load(std::memory_order_relaxed)) channel_.mark_pending(peer_);
@@ -105,7 +77,7 @@ void PeerCache::on_recall(const Recalled* recalled, size_t n, void* reply_to) no
 }
 
 void PeerCache::on_lease(const Lease& lease, void* reply_to) noexcept {
-  adopt_max(lease.most, lease.flags);
+  limit_.adopt(lease.most, (lease.flags & kMaxIsRegion) != 0);
   adopt_lease(lease.bytes, lease.number);
   flush_releases(reply_to);
 }
@@ -114,7 +86,7 @@ void PeerCache::on_reclaim(uint64_t bytes, void* reply_to) noexcept {
   domain_->peer_regions().evict_unheld(bytes);
   {
     MutexLock lock(mu_);
-    reclaiming_ = !is_gone_;
+    if (!is_gone_) released_.begin_reclaim();
   }
   flush_releases(reply_to);
 }
@@ -133,7 +105,7 @@ void PeerCache::invalidate_recalled(MemoryRange range) noexcept {
   recalling_.store(true, std::memory_order_relaxed);
 }
 
-// Ends only when the last recalled firehose is among releases_: otherwise its id would be sent with the next
+// Ends only when the last recalled firehose is among released_: otherwise its id would be sent with the next
 // move only, and there may be none.
 void PeerCache::finish_recalls() noexcept {
   uint64_t seen = 0;

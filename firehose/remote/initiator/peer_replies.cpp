@@ -72,18 +72,12 @@ void PeerCache::adopt_lease(uint64_t bytes, uint32_t number) noexcept {
   domain_->peer_regions().set_lease(bytes);
 }
 
-void PeerCache::adopt_max(uint64_t most, uint32_t flags) noexcept {
-  if (most == 0) return;
-  max_is_region_.store((flags & kMaxIsRegion) != 0, std::memory_order_relaxed);
-  limit_.store(most, std::memory_order_relaxed);
-}
-
 Status PeerCache::on_reply(const Reply& reply, const std::byte* blob,
                            const std::byte* answer) noexcept {
   RemoteRequest* request = nullptr;
   {
     MutexLock lock(mu_);
-    request = moves_.take(reply.number);
+    request = requests_.moves.take(reply.number);
   }
   if (request == nullptr) {
     return fail(Status::kBadArg,
@@ -114,9 +108,9 @@ Status PeerCache::on_reply(const Reply& reply, const std::byte* blob,
   } else {
     fail_at_peer(status, peer_, asked.least());
   }
-  adopt_max(reply.most, reply.flags);
+  limit_.adopt(reply.most, (reply.flags & kMaxIsRegion) != 0);
   if (status == Status::kResource && is_too_large(asked.least()))
-    status = fail_too_large(asked.least());
+    status = limit_.fail(peer_, asked.least());
   const RegionSlot* slot = nullptr;
   status = domain_->peer_regions().end(asked, status, grant, &slot);
   adopt_lease(reply.lease, reply.lease_number);
@@ -124,9 +118,9 @@ Status PeerCache::on_reply(const Reply& reply, const std::byte* blob,
   bool waiting = false;
   {
     MutexLock lock(mu_);
-    if (!is_gone_) --under_way_;
-    ++ended_;
-    waiting = !waiting_.empty();
+    if (!is_gone_) --requests_.under_way;
+    ++requests_.ended;
+    waiting = !requests_.waiting.empty();
   }
   if (waiting) serve_waiting(false);
   return Status::kOk;
@@ -138,7 +132,7 @@ int PeerCache::work() noexcept {
     RemoteRequest* request = nullptr;
     {
       MutexLock lock(mu_);
-      request = unsent_.pop();
+      request = requests_.unsent.pop();
     }
     if (request == nullptr) break;
     const hydrant_remote_done_fn done = request->done;
@@ -153,14 +147,14 @@ int PeerCache::work() noexcept {
     ++did;
     MutexLock lock(mu_);
     // It is back at the front: there is still no room.
-    if (unsent_.is_first(number)) break;
+    if (requests_.unsent.is_first(number)) break;
   }
   bool waiting = false;
   bool urgent = false;
   uint64_t ask = 0;
   {
     MutexLock lock(mu_);
-    waiting = !waiting_.empty();
+    waiting = !requests_.waiting.empty();
     ask = std::exchange(request_bytes_, 0);
   }
   if (waiting) serve_waiting(true);
@@ -174,7 +168,7 @@ int PeerCache::work() noexcept {
   }
   {
     MutexLock lock(mu_);
-    urgent = urgent_ || release_count_ >= kReleaseBatch;
+    urgent = released_.is_due();
   }
   while (urgent && send_releases(HYDRANT_LANE_REQUEST, nullptr)) ++did;
   if (ask != 0) {
@@ -193,13 +187,12 @@ void PeerCache::fail_all(Status why) noexcept {
   {
     MutexLock lock(mu_);
     is_gone_ = true;
-    lists[0] = moves_.take_all();
-    lists[1] = unsent_.take_all();
-    lists[2] = waiting_.take_all();
-    release_count_ = 0;
-    urgent_ = reclaiming_ = false;
-    under_way_ = 0;
-    ++ended_;
+    lists[0] = requests_.moves.take_all();
+    lists[1] = requests_.unsent.take_all();
+    lists[2] = requests_.waiting.take_all();
+    released_.clear();
+    requests_.under_way = 0;
+    ++requests_.ended;
   }
   for (RemoteRequest* list : lists) {
     while (list != nullptr) {
