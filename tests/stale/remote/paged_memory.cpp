@@ -181,7 +181,7 @@ class RingMemory final : public PagedMemory {
   void unpin(Registration* registration) override {
     const MemoryRange range = range_of(*this, *registration);
     if (!ring_->begin_unregister(range, registration->run)) return;
-    (void)ring_->finish_unregister(registration->run.first, 1, UringRing::load_bytes(range.len));
+    (void)ring_->finish_unregister(registration->run.first, UringSize::of(range.len));
   }
   // Replaces in one call, so that no processor access finds a hole. A raw system call, because the thread
   // sanitizer would treat it as a write that races with reads.
