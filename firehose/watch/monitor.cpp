@@ -7,10 +7,8 @@
 #include "firehose/base/log.hpp"
 #include "firehose/base/watch_windows.hpp"
 #include "firehose/watch/mutant.hpp"
+#include "firehose/watch/pause.hpp"
 
-#include <algorithm>
-#include <dlfcn.h>
-#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -19,46 +17,6 @@ namespace {
 
 constexpr uint64_t kSyncDeadlineNs = 1'000'000'000;
 constexpr size_t kPageBytes = 4096;
-constexpr int kYields = 16;
-constexpr long kMinSleepNs = 20'000;
-constexpr long kMaxSleepNs = 2'000'000;
-// A yield that takes longer shows that other threads need the processor. Many waiters that poll often would
-// leave no time to the threads that they wait for.
-constexpr uint64_t kCrowdedYieldNs = 20'000;
-constexpr long kCrowdedSleepNs = 100'000;
-
-// Waits a little longer each time.
-class Pause {
- public:
-  explicit Pause(uint64_t timeout_ns) noexcept : timeout_ns_(timeout_ns) {}
-  // False when the time is up.
-  bool again() noexcept {
-    if (timeout_ns_ == 0) return false;
-    const uint64_t now = now_ns();
-    if (tries_++ < kYields) {
-      sched_yield();
-      if (now_ns() - now > kCrowdedYieldNs) {
-        tries_ = kYields;
-        sleep_ns_ = kCrowdedSleepNs;
-      }
-      return true;
-    }
-    if (begun_ns_ == 0) begun_ns_ = now;
-    if (now - begun_ns_ >= timeout_ns_) return false;
-    timespec ts{0, sleep_ns_};
-    nanosleep(&ts, nullptr);
-    sleep_ns_ = std::min(2 * sleep_ns_, kMaxSleepNs);
-    return true;
-  }
-
- private:
-  const CancellationDisabled guard_;
-  const uint64_t timeout_ns_;
-  uint64_t begun_ns_ = 0;
-  int tries_ = 0;
-  long sleep_ns_ = kMinSleepNs;
-};
-
 }  // namespace
 
 bool Monitor::settle(uint64_t timeout_ns) noexcept {
@@ -119,7 +77,7 @@ void Monitor::sync() noexcept {
   log_warning(limit,
               "memory is released faster than the monitor can follow, or its thread does not run: "
               "the pin caches forget everything");
-  forget(kAllMemory);
+  clients_.forget(kAllMemory);
 }
 
 // Cached regions at these addresses belong to an earlier mapping, whose release has begun: it is under way,
@@ -136,40 +94,15 @@ void Monitor::sync(MemoryRange range) noexcept {
   drop_watched(pages);
   // A range that begins inside a page extends an older mapping: that page was not unmapped.
   const bool is_whole = pages.addr == range.addr;
-  if (!is_whole) forget({pages.addr, kPageBytes});
+  if (!is_whole) clients_.forget({pages.addr, kPageBytes});
   const uintptr_t first = is_whole ? pages.addr : pages.addr + kPageBytes;
-  if (first < pages.end()) forget_unmapped({first, pages.end() - first});
+  if (first < pages.end()) clients_.forget_unmapped({first, pages.end() - first});
   if (unwatching_.load(std::memory_order_seq_cst)) sync();
-}
-
-// seq_cst pairs with unsubscribe(): either this sees that the client is leaving, or unsubscribe() waits for
-// the call.
-template <class Call>
-void Monitor::each_client(const Call& call) noexcept {
-  for (Client& client : clients_) {
-    if (client.state.load(std::memory_order_relaxed) != kUsed) continue;
-    client.inside.fetch_add(1, std::memory_order_seq_cst);
-    if (client.state.load(std::memory_order_seq_cst) == kUsed) call(client);
-    client.inside.fetch_sub(1, std::memory_order_release);
-  }
-}
-
-void Monitor::forget(MemoryRange range) noexcept {
-  each_client(
-      [&](const Client& client) { client.is.forget(client.is.context, range.addr, range.len); });
-}
-
-void Monitor::forget_unmapped(MemoryRange range) noexcept {
-  each_client([&](const Client& client) {
-    const auto unmapped = client.unmapped.load(std::memory_order_acquire);
-    const auto call = unmapped != nullptr ? unmapped : client.is.forget;
-    call(client.is.context, range.addr, range.len);
-  });
 }
 
 void Monitor::invalidate(MemoryRange range) noexcept {
   if (!range.valid() || is_mutant(Mutant::kIgnoreArenas)) return;
-  forget(range);
+  clients_.forget(range);
 }
 
 // Records that the registrations with the kernel have changed and watched_ could not be updated.
@@ -199,128 +132,12 @@ void Monitor::drop_watched(MemoryRange range) noexcept {
 void Monitor::replaced(MemoryRange range) noexcept {
   if (!range.valid()) return;
   drop_watched(range);
-  forget_unmapped(range);
-}
-
-void Monitor::forget_vouched() noexcept {
-  each_client([](const Client& client) { client.is.forget_vouched(client.is.context); });
-}
-
-bool Monitor::pinned(MemoryRange range) noexcept {
-  if (!range.valid()) return false;
-  bool found = false;
-  each_client([&](const Client& client) {
-    found = found || client.is.pinned(client.is.context, range.addr, range.len) != 0;
-  });
-  return found;
-}
-
-void Monitor::end_free_hits() noexcept {
-  each_client([](const Client& client) {
-    const auto end = client.end_free_hits.load(std::memory_order_acquire);
-    if (end != nullptr) return end(client.is.context);
-    client.is.forget(client.is.context, kAllMemory.addr, kAllMemory.len);
-  });
-}
-
-int Monitor::subscribe(const hydrant_monitor_client_t& client) noexcept {
-  for (size_t i = 0; i < kMaxClients; ++i) {
-    uint32_t free = kFree;
-    if (!clients_[i].state.compare_exchange_strong(free, kBeingWritten, std::memory_order_acquire))
-      continue;
-    clients_[i].is = client;
-    clients_[i].end_free_hits.store(nullptr, std::memory_order_relaxed);
-    clients_[i].unmapped.store(nullptr, std::memory_order_relaxed);
-    clients_[i].wanted.store(nullptr, std::memory_order_relaxed);
-    clients_[i].state.store(kUsed, std::memory_order_seq_cst);
-    return static_cast<int>(i);
-  }
-  return -1;
-}
-
-void Monitor::unsubscribe(int number) noexcept {
-  if (number < 0 || number >= static_cast<int>(kMaxClients)) return;
-  Client& client = clients_[number];
-  client.state.store(kLeaving, std::memory_order_seq_cst);
-  // A client's functions do not wait; one that a handler has interrupted ends after the handler.
-  Pause pause(UINT64_MAX);
-  while (client.inside.load(std::memory_order_seq_cst) != 0) (void)pause.again();
-  client.state.store(kFree, std::memory_order_release);
-}
-
-Monitor::Client* Monitor::find_client(int number) noexcept {
-  if (number < 0 || number >= static_cast<int>(kMaxClients)) return nullptr;
-  Client& client = clients_[number];
-  return client.state.load(std::memory_order_acquire) == kUsed ? &client : nullptr;
-}
-
-bool Monitor::set_unmapped(int number,
-                           void (*unmapped)(void* context, uintptr_t addr, size_t len)) noexcept {
-  Client* const client = find_client(number);
-  if (client != nullptr) client->unmapped.store(unmapped, std::memory_order_release);
-  return client != nullptr;
-}
-
-bool Monitor::set_wanted(int number, void (*wanted)(void* context)) noexcept {
-  Client* const client = find_client(number);
-  if (client != nullptr) client->wanted.store(wanted, std::memory_order_release);
-  return client != nullptr;
-}
-
-void Monitor::notify_wanted() noexcept {
-  each_client([](const Client& client) {
-    const auto wanted = client.wanted.load(std::memory_order_acquire);
-    if (wanted != nullptr) wanted(client.is.context);
-  });
-}
-
-bool Monitor::add_arena(MemoryRange range, bool kept) noexcept {
-  if (!range.valid()) return false;
-  for (uint32_t i = 0; i < kMaxArenas; ++i) {
-    uintptr_t free = 0;
-    // The claim's address covers nothing, so that no reader combines it with the length of another range.
-    if (!arenas_[i].addr.compare_exchange_strong(free, UINTPTR_MAX, std::memory_order_acq_rel))
-      continue;
-    Arena& arena = arenas_[i];
-    arena.version.fetch_add(1, std::memory_order_acq_rel);
-    arena.len.store(range.len, std::memory_order_release);
-    arena.kept.store(kept, std::memory_order_release);
-    arena.addr.store(range.addr, std::memory_order_release);
-    arena.version.fetch_add(1, std::memory_order_release);
-    uint32_t high = arena_high_.load(std::memory_order_relaxed);
-    while (high < i + 1 &&
-           !arena_high_.compare_exchange_weak(high, i + 1, std::memory_order_release)) {
-    }
-    return true;
-  }
-  return false;
+  clients_.forget_unmapped(range);
 }
 
 void Monitor::drop_arena(MemoryRange range) noexcept {
-  for (uint32_t i = 0; i < arena_high_.load(std::memory_order_acquire); ++i) {
-    if (arenas_[i].addr.load(std::memory_order_relaxed) == range.addr &&
-        arenas_[i].len.load(std::memory_order_relaxed) == range.len) {
-      arenas_[i].addr.store(0, std::memory_order_release);
-      break;
-    }
-  }
-  if (range.valid() && !is_mutant(Mutant::kIgnoreArenas)) forget_unmapped(range);
-}
-
-// A pin that crosses two ranges of one arena is treated as any other memory.
-bool Monitor::in_arena(MemoryRange range, bool only_kept) const noexcept {
-  for (uint32_t i = 0; i < arena_high_.load(std::memory_order_acquire); ++i) {
-    const Arena& arena = arenas_[i];
-    const uint64_t version = arena.version.load(std::memory_order_acquire);
-    const uintptr_t addr = arena.addr.load(std::memory_order_acquire);
-    const size_t len = arena.len.load(std::memory_order_acquire);
-    const bool kept = arena.kept.load(std::memory_order_acquire);
-    if (addr == 0 || addr == UINTPTR_MAX || !MemoryRange{addr, len}.covers(range)) continue;
-    if (only_kept && !kept) continue;
-    // Another version means another range, which was not there when this call began: false is correct.
-    if (version % 2 == 0 && arena.version.load(std::memory_order_relaxed) == version) return true;
-  }
-  return false;
+  arenas_.remove(range);
+  if (range.valid() && !is_mutant(Mutant::kIgnoreArenas)) clients_.forget_unmapped(range);
 }
 
 void Monitor::note_pinned(MemoryRange range) noexcept {
@@ -337,16 +154,12 @@ void Monitor::note_pinned(MemoryRange range) noexcept {
   }
 }
 
-void Monitor::begin_counting() noexcept { removals_.store(1, std::memory_order_relaxed); }
-
-const uint64_t* Monitor::blocks() const noexcept {
-  return reinterpret_cast<const uint64_t*>(blocks_.data());
-}
-const uint64_t* Monitor::sequence() const noexcept {
-  return reinterpret_cast<const uint64_t*>(&sequence_);
-}
-const uint64_t* Monitor::removals() const noexcept {
-  return reinterpret_cast<const uint64_t*>(&removals_);
+void Monitor::show_counters(hydrant_monitor_t* shown) noexcept {
+  removals_.store(1, std::memory_order_relaxed);
+  shown->sequence = reinterpret_cast<const uint64_t*>(&sequence_);
+  shown->removals = reinterpret_cast<const uint64_t*>(&removals_);
+  shown->checked = reinterpret_cast<const uint32_t*>(&checked_);
+  shown->raw_changes = reinterpret_cast<const uint64_t*>(&raw_changes_);
 }
 
 void Monitor::reset_in_child() noexcept HYDRANT_NO_TSA {
@@ -354,12 +167,7 @@ void Monitor::reset_in_child() noexcept HYDRANT_NO_TSA {
   watching_mu_.reset_in_child();
   reading_mu_.reset_in_child();
   ranges_mu_.reset_in_child();
-  for (Client& client : clients_) {
-    client.inside.store(0, std::memory_order_relaxed);
-    // The thread that was subscribing or unsubscribing it does not exist in the child.
-    if (client.state.load(std::memory_order_relaxed) != kUsed)
-      client.state.store(kFree, std::memory_order_relaxed);
-  }
+  clients_.reset_in_child();
   running_.store(false, std::memory_order_relaxed);
   refused_.store(false, std::memory_order_relaxed);
   userfault_.close();  // the parent's

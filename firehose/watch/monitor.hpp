@@ -29,9 +29,11 @@
 
 #include "firehose/base/range_set.hpp"
 #include "firehose/base/thread.hpp"
+#include "firehose/watch/arena_ranges.hpp"
 #include "firehose/watch/hooked_calls_under_way.hpp"
 #include "firehose/watch/hooks_abi.h"
 #include "firehose/watch/mapping_query.hpp"
+#include "firehose/watch/monitor_clients.hpp"
 #include "firehose/watch/removed_ranges.hpp"
 #include "firehose/watch/userfault.hpp"
 
@@ -44,7 +46,7 @@ namespace hydrant {
 
 class Monitor {
  public:
-  static constexpr MemoryRange kAllMemory{4096, UINTPTR_MAX - 65536};
+  static constexpr MemoryRange kAllMemory = MonitorClients::kAllMemory;
   constexpr Monitor() noexcept = default;
   Monitor(const Monitor&) = delete;
   Monitor& operator=(const Monitor&) = delete;
@@ -59,12 +61,9 @@ class Monitor {
     return reason != nullptr ? reason : "";
   }
 
-  int subscribe(const hydrant_monitor_client_t& client) noexcept;
-  void unsubscribe(int number) noexcept;
-  bool set_end_free_hits(int number, void (*end)(void* context)) noexcept;
-  bool set_unmapped(int number,
-                    void (*unmapped)(void* context, uintptr_t addr, size_t len)) noexcept;
-  bool set_wanted(int number, void (*wanted)(void* context)) noexcept;
+  MonitorClients& clients() noexcept { return clients_; }
+  ArenaRanges& arenas() noexcept { return arenas_; }
+
   // `flags`: HYDRANT_COVER_ONLY_*.
   uint32_t cover(MemoryRange range, uint32_t flags) noexcept;
   void note_pinned(MemoryRange range) noexcept;
@@ -81,8 +80,6 @@ class Monitor {
 
   void invalidate(MemoryRange range) noexcept;
   void replaced(MemoryRange range) noexcept HYDRANT_EXCLUDES(ranges_mu_);
-  void forget_vouched() noexcept;
-  bool pinned(MemoryRange range) noexcept;
   // Stops watching memory that no cache uses any more (monitor_unwatch.cpp).
   void unwatch_unused() noexcept HYDRANT_EXCLUDES(ranges_mu_);
   // The same for memory that the program registers with another userfaultfd; caches forget it first. False if
@@ -93,33 +90,19 @@ class Monitor {
   void unwatch_idle() noexcept HYDRANT_EXCLUDES(ranges_mu_);
   // The kernel's reports on the range may have ended: caches forget it.
   void not_watched(MemoryRange range) noexcept HYDRANT_EXCLUDES(ranges_mu_);
-  // `kept`: pinned memory stays in place.
-  bool add_arena(MemoryRange range, bool kept) noexcept;
+  // An allocator drops announced memory: caches forget it.
   void drop_arena(MemoryRange range) noexcept;
 
   // For the child of a fork(): no reader runs and nothing is watched; arenas and clients stay.
   void reset_in_child() noexcept;
 
-  // Starts the count of removals at 1, so that 0 can mean none. Called before other threads see the counter.
-  void begin_counting() noexcept;
-  const uint64_t* blocks() const noexcept;
-  const uint64_t* sequence() const noexcept;
-  const uint64_t* removals() const noexcept;
-  const uint32_t* checked() const noexcept;
-  const uint64_t* raw_changes() const noexcept;
+  // Shows the counters, and starts the count of removals at 1, so that 0 can mean none. Called before other
+  // threads see the counters.
+  void show_counters(hydrant_monitor_t* shown) noexcept;
 
  private:
-  static constexpr size_t kMaxClients = 64;
-  static constexpr size_t kMaxArenas = 4096;
   static constexpr size_t kMaxRanges = 65536;
   static constexpr size_t kMaxDeferred = 256;
-
-  struct Arena {
-    std::atomic<uintptr_t> addr{0};  // 0: free
-    std::atomic<size_t> len{0};
-    std::atomic<bool> kept{false};
-    std::atomic<uint64_t> version{0};  // odd while the other fields are being written
-  };
 
   bool map_tables() noexcept;
   void show_blocks() noexcept;
@@ -133,12 +116,7 @@ class Monitor {
   void enter_locked(const MemoryChange& change, uint64_t removal) HYDRANT_REQUIRES(ranges_mu_);
   void defer_removal(const MemoryChange& change, uint64_t removal) noexcept;
   bool add_deferred(bool impatient) noexcept HYDRANT_EXCLUDES(ranges_mu_);
-  void forget(MemoryRange range) noexcept;
-  void forget_unmapped(MemoryRange range) noexcept;
   void drop_watched(MemoryRange range) noexcept HYDRANT_EXCLUDES(ranges_mu_);
-  void notify_wanted() noexcept;
-  template <class Call>
-  void each_client(const Call& call) noexcept;
 
   bool looks_for_raw_changes() const noexcept;
   void note_stacks(MemoryRange mapping) noexcept HYDRANT_REQUIRES(ranges_mu_);
@@ -147,7 +125,6 @@ class Monitor {
   bool is_explained(const MemoryChange& change) noexcept HYDRANT_EXCLUDES(ranges_mu_);
   bool knows_caller(const MemoryChange& removal) noexcept;
   void check_all_hits() noexcept;
-  void end_free_hits() noexcept;
   static void report_raw(const MemoryChange& change) noexcept;
   const MemoryChange* look_for_raw(const MemoryChange* changes, size_t n,
                                    bool caller_found) noexcept;
@@ -164,7 +141,6 @@ class Monitor {
         deadline_ns = std::max(deadline_ns, std::min(latest_ns, now_ns() + patience_ns));
     }
   };
-  bool in_arena(MemoryRange range, bool only_kept) const noexcept;
   bool watch(MemoryRange range) noexcept HYDRANT_EXCLUDES(ranges_mu_);
   bool watch_mapping(uintptr_t addr, uintptr_t* end) noexcept HYDRANT_EXCLUDES(ranges_mu_);
   bool register_mapping(uintptr_t addr, MemoryRange within, Mapping* found, bool* needed) noexcept
@@ -246,23 +222,8 @@ class Monitor {
   RangeSet stacks_ HYDRANT_GUARDED_BY(ranges_mu_);
   std::atomic<bool> has_stacks_{false};
 
-  // No lock: several threads, and signal handlers that interrupt them, may call a client at once.
-  enum ClientState : uint32_t { kFree, kBeingWritten, kUsed, kLeaving };
-  struct Client {
-    hydrant_monitor_client_t is;
-    std::atomic<void (*)(void* context)> end_free_hits{nullptr};  // null: it has none
-    std::atomic<void (*)(void* context, uintptr_t addr, size_t len)> unmapped{nullptr};  // the same
-    std::atomic<void (*)(void* context)> wanted{nullptr};                                // the same
-    std::atomic<uint32_t> state{kFree};
-    std::atomic<uint32_t> inside{0};  // calls of its functions; incremented before `state` is read
-  };
-  // Null if `number` is not subscribed.
-  Client* find_client(int number) noexcept;
-  Client clients_[kMaxClients] = {};
-
-  // No lock: allocators add and drop arenas under their own locks, also while another thread forks.
-  Arena arenas_[kMaxArenas];
-  std::atomic<uint32_t> arena_high_{0};
+  MonitorClients clients_;
+  ArenaRanges arenas_;
 };
 
 // The monitor that serves the process: the first that the dynamic linker finds, else this copy's.

@@ -18,13 +18,13 @@ void invalidate(uintptr_t addr, size_t len) {
 }
 int pinned(uintptr_t addr, size_t len) {
   const CancellationDisabled guard;
-  return Monitor::own().pinned({addr, len}) ? 1 : 0;
+  return Monitor::own().clients().have_pinned({addr, len}) ? 1 : 0;
 }
 int add_arena(uintptr_t addr, size_t len) {
-  return Monitor::own().add_arena({addr, len}, false) ? 0 : -1;
+  return Monitor::own().arenas().add({addr, len}, false) ? 0 : -1;
 }
 int add_kept_arena(uintptr_t addr, size_t len) {
-  return Monitor::own().add_arena({addr, len}, true) ? 0 : -1;
+  return Monitor::own().arenas().add({addr, len}, true) ? 0 : -1;
 }
 void drop_arena(uintptr_t addr, size_t len) {
   const CancellationDisabled guard;
@@ -36,15 +36,15 @@ void settle() {
 void sync_all() { Monitor::own().sync(); }
 void files_changed() {
   const CancellationDisabled guard;
-  Monitor::own().forget_vouched();
+  Monitor::own().clients().forget_vouched();
 }
 int subscribe(const hydrant_monitor_client_t* client) {
   const CancellationDisabled guard;
-  return Monitor::own().subscribe(*client);
+  return Monitor::own().clients().subscribe(*client);
 }
 void unsubscribe(int number) {
   const CancellationDisabled guard;
-  Monitor::own().unsubscribe(number);
+  Monitor::own().clients().unsubscribe(number);
 }
 uint32_t cover(uintptr_t addr, size_t len, uint32_t flags) {
   const CancellationDisabled guard;
@@ -84,13 +84,13 @@ int quiet_range(uintptr_t addr, size_t len, uint64_t timeout_ns) {
 }
 void sync_range(uintptr_t addr, size_t len) { Monitor::own().sync({addr, len}); }
 int set_unmapped(int number, void (*unmapped)(void*, uintptr_t, size_t)) {
-  return Monitor::own().set_unmapped(number, unmapped) ? 0 : -1;
+  return Monitor::own().clients().set_unmapped(number, unmapped) ? 0 : -1;
 }
 int set_wanted(int number, void (*wanted)(void*)) {
-  return Monitor::own().set_wanted(number, wanted) ? 0 : -1;
+  return Monitor::own().clients().set_wanted(number, wanted) ? 0 : -1;
 }
 int set_end_free_hits(int number, void (*end_free_hits)(void*)) {
-  return Monitor::own().set_end_free_hits(number, end_free_hits) ? 0 : -1;
+  return Monitor::own().clients().set_end_free_hits(number, end_free_hits) ? 0 : -1;
 }
 
 // Never destroyed: the reader and other threads go on while main()'s thread runs the destructors.
@@ -139,18 +139,16 @@ pthread_once_t g_once = PTHREAD_ONCE_INIT;
 
 void complete_interface() {
   install_fork_handlers();
-  g_monitor.begin_counting();
-  g_interface.sequence = g_monitor.sequence();
-  g_interface.removals = g_monitor.removals();
-  g_interface.checked = g_monitor.checked();
-  g_interface.raw_changes = g_monitor.raw_changes();
+  g_monitor.show_counters(&g_interface);
 }
 
 }  // namespace
 
 Monitor& Monitor::own() noexcept { return g_monitor; }
 
-void Monitor::show_blocks() noexcept { g_interface.blocks = blocks(); }
+void Monitor::show_blocks() noexcept {
+  g_interface.blocks = reinterpret_cast<const uint64_t*>(blocks_.data());
+}
 
 const hydrant_monitor_t* find_monitor() noexcept {
   using Find = const hydrant_monitor_t* (*)(uint32_t);

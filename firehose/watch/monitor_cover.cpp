@@ -192,9 +192,9 @@ uint32_t Monitor::cover(MemoryRange range, uint32_t flags) noexcept {
   if (!range.valid() || range.last() >> 47 != 0) return HYDRANT_COVER_NONE;
   const bool only_kept = (flags & HYDRANT_COVER_ONLY_KEPT_ARENAS) != 0;
   const bool only_arenas = only_kept || (flags & HYDRANT_COVER_ONLY_ARENAS) != 0;
-  if (in_arena(range, only_kept)) {
+  if (arenas_.cover(range, only_kept)) {
     const bool reported = !only_arenas && (flags & HYDRANT_COVER_REPORTED_ARENAS) != 0;
-    if (reported && !in_arena(range, true) && start()) (void)watch(range);
+    if (reported && !arenas_.cover(range, true) && start()) (void)watch(range);
     return HYDRANT_COVER_ARENA;
   }
   if (only_arenas) return HYDRANT_COVER_NONE;

@@ -49,19 +49,6 @@ bool may_be_descriptor(uintptr_t addr) {
 
 }  // namespace
 
-const uint32_t* Monitor::checked() const noexcept {
-  return reinterpret_cast<const uint32_t*>(&checked_);
-}
-const uint64_t* Monitor::raw_changes() const noexcept {
-  return reinterpret_cast<const uint64_t*>(&raw_changes_);
-}
-
-bool Monitor::set_end_free_hits(int number, void (*end)(void* context)) noexcept {
-  Client* const client = find_client(number);
-  if (client != nullptr) client->end_free_hits.store(end, std::memory_order_release);
-  return client != nullptr;
-}
-
 // False if the hooks are incomplete or have too few records for all threads: hits are checked anyway.
 bool Monitor::looks_for_raw_changes() const noexcept {
   return checked_.load(std::memory_order_relaxed) == 0 && hooks_complete();
@@ -127,7 +114,7 @@ bool Monitor::knows_caller(const MemoryChange& removal) noexcept {
 void Monitor::check_all_hits() noexcept {
   checked_.store(1, std::memory_order_seq_cst);
   if (is_mutant(Mutant::kKeepFreeHits)) return;
-  end_free_hits();
+  clients_.end_free_hits();
 }
 
 // Returns the first raw change among those just read, or null. Their callers may be running again. If no

@@ -187,7 +187,7 @@ void Monitor::stop_watching() noexcept {
     running_.store(false, std::memory_order_release);
   }
   note_lost_events();
-  forget(kAllMemory);
+  clients_.forget(kAllMemory);
   sequence_.store(odd + 1, std::memory_order_release);
   static RateLimit once(RateLimit::kOnce);
   log_warning(once, "memory is no longer watched: %s", reason());
@@ -276,9 +276,9 @@ void Monitor::apply(const MemoryChange& change) noexcept {
   } else {
     defer_removal(change, removal);
   }
-  change.kind == MemoryChange::Kind::kRemoved ? forget(change.range)
-                                              : forget_unmapped(change.range);
-  if (change.kind == MemoryChange::Kind::kMoved) forget(change.to);
+  change.kind == MemoryChange::Kind::kRemoved ? clients_.forget(change.range)
+                                              : clients_.forget_unmapped(change.range);
+  if (change.kind == MemoryChange::Kind::kMoved) clients_.forget(change.to);
 }
 
 }  // namespace hydrant

@@ -75,13 +75,13 @@ bool Monitor::unwatch(MemoryRange range) noexcept {
 // Stops watching a range of watched_. The set forgets it first; if the kernel refuses, the range is entered
 // again unless `changes_` shows changes meanwhile. False: try again.
 bool Monitor::unwatch_one(MemoryRange range, UnwatchRequest& what) noexcept {
-  if (pinned(range)) return true;  // first: editing a large set is costly
+  if (clients_.have_pinned(range)) return true;  // first: editing a large set is costly
   if (!lock_briefly(ranges_mu_)) return false;
   const bool taken = watched_.covers(range) && watched_.remove(range);
   const uint64_t changes = changes_.fetch_add(1, std::memory_order_seq_cst) + 1;
   ranges_mu_.unlock();
   if (!taken) return true;
-  if (!pinned(range) && unwatch(range)) {
+  if (!clients_.have_pinned(range) && unwatch(range)) {
     what.note_progress();
     return true;
   }
@@ -171,7 +171,7 @@ uint64_t Monitor::pinned_parts(MemoryRange range) noexcept {
   uint64_t bits = 0;
   uintptr_t at = range.addr;
   for (int i = 0; i < 64 && at < range.end(); ++i, at += bytes) {
-    if (pinned({at, std::min(bytes, range.end() - at)})) bits |= uint64_t{1} << i;
+    if (clients_.have_pinned({at, std::min(bytes, range.end() - at)})) bits |= uint64_t{1} << i;
   }
   return bits;
 }
@@ -186,7 +186,7 @@ bool Monitor::unwatch_range(MemoryRange range, uint64_t timeout_ns) noexcept {
   uint64_t parts = UINT64_MAX;  // pinned at the last look
   for (;;) {
     invalidate(range);  // each time: another thread may have pinned it meanwhile
-    const bool is_pinned = pinned(range);
+    const bool is_pinned = clients_.have_pinned(range);
     // While a part is pinned the call fails, so the rest is not unwatched for nothing.
     if (!is_pinned && unwatch_all(what) && !watches_any(range)) return true;
     if (is_pinned && (parts == UINT64_MAX || now_ns() >= what.deadline_ns)) {
@@ -195,7 +195,7 @@ bool Monitor::unwatch_range(MemoryRange range, uint64_t timeout_ns) noexcept {
       parts = left;
     }
     if (now_ns() >= what.deadline_ns) return false;
-    notify_wanted();
+    clients_.notify_wanted();
     nap();
   }
 }
