@@ -138,7 +138,7 @@ class BarrierJobs(unittest.TestCase):
             "try": "gasnet_barrier_try without a gasnet_barrier_notify before it",
             "notify": "gasnet_barrier_notify: the previous notify had no wait",
             "handler": "gasnet_barrier_notify in a handler",
-            "team": "is not a team of this job",
+            "team": "gex_Coll_BarrierBlocking: the team is GEX_TM_INVALID",
             "no_op": "GEX_EVENT_NO_OP is not an event",
             "twice": "this event was synced before",
             "early": "gasnet_barrier_notify before a client is initialised",
