@@ -10,6 +10,7 @@
 #include "extended/rma/rma_thread.hpp"
 #include "extended/vis/copy_grid.hpp"
 #include "extended/vis/copy_list.hpp"
+#include "extended/vis/one_firehose.hpp"
 #include "extended/vis/packets.hpp"
 #include "rdma/config/job_knobs.hpp"
 
@@ -100,6 +101,7 @@ class PieceList {
 
 Status transfer_in_pieces(RmaThread& thread, const VisTransfer& what, Cursor& dest, Cursor& source,
                           CompletionCounter& counter) noexcept {
+  request_one_firehose(what);
   PieceList list(thread, what, counter);
   Status status = Status::kOk;
   walk(dest, source, [&](uintptr_t to, uintptr_t from, size_t bytes) {

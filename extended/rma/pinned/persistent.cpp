@@ -3,17 +3,15 @@
 // An operation caches what stays constant for the life of the job: the mapping of remote memory in a
 // segment; and, for a network between pinned memory, its piece and the network's prepared request.
 // Firehoses may change between two starts, so each start looks them up in the cache, usually with a
-// hit.
-#include <hydrant/persistent.h>
-
+// hit. Strided operations are made by extended/vis/strided_operation.cpp.
 #include "am/job/job.hpp"
 #include "am/progress/in_call.hpp"
 #include "am/progress/thread_state.hpp"
 #include "am/progress/waiting.hpp"
 #include "extended/binding/firehose_binding.hpp"
 #include "extended/rma/copy.hpp"
+#include "extended/rma/pinned/persistent_operation.hpp"
 #include "extended/rma/pinned/rma_pinned.hpp"
-#include "extended/rma/pinned/rma_pinned_piece.hpp"
 #include "extended/rma/rma.hpp"
 #include "extended/rma/rma_path.hpp"
 #include "extended/rma/rma_thread.hpp"
@@ -22,13 +20,6 @@
 #include <new>
 
 using namespace hydrant;
-
-struct hydrant_operation_s {
-  Transfer what;
-  std::byte* mapped = nullptr;  // the remote memory, if it is mapped permanently
-  CompletionCounter counter;
-  std::unique_ptr<PersistentPiece> persistent;  // null: not between pinned memory, or too long
-};
 
 namespace {
 
@@ -79,7 +70,10 @@ Status begin(hydrant_operation_s& operation) noexcept {
   reset(operation.counter);
   operation.counter.returns_errors = true;
   const Transfer& what = operation.what;
-  if (what.bytes == 0) return Status::kOk;
+  if (what.bytes == 0) {
+    return operation.prepared != nullptr ? operation.prepared->start(operation.counter)
+                                         : Status::kOk;
+  }
   if (operation.persistent != nullptr && start_again(operation)) return Status::kOk;
   if (operation.mapped == nullptr) return transfer(what, operation.counter);
   RmaThread* thread = RmaThread::mine();

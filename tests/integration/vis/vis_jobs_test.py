@@ -62,6 +62,25 @@ class VisJobs(unittest.TestCase):
                 self.holds(CLIENTS[seed % 2], 2, "random", seed, ROUNDS // 2, HYDRANT_VIS_PATH=path, **extra)
                 self.holds(CLIENTS[0], 2, "under_way", seed, 2, HYDRANT_VIS_PATH=path, **extra)
 
+    def test_persistent_transfers(self):
+        for seed, extra in enumerate(({}, {"HYDRANT_PATH": "am"}, {"HYDRANT_VIS_PATH": "pieces"}), 40):
+            self.holds(CLIENTS[seed % 2], 2, "persistent", seed, ROUNDS, **extra)
+        self.holds(CLIENTS[0], 1, "persistent", 50, ROUNDS)
+        self.holds(CLIENTS[0], 2, "persistent_wrong", 1, 1)
+        if not over.OVER:
+            for path in ("auto", "pieces"):
+                self.holds(CLIENTS[1], 2, "persistent", 51, ROUNDS // 2, HYDRANT_INJECT=PINS,
+                           HYDRANT_VIS_PATH=path)
+
+    @unittest.skipIf(over.OVER, "an injected network is what it counts on")
+    def test_a_column_needs_one_firehose(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.holds(CLIENTS[0], 2, "column", 1, 1, HYDRANT_INJECT=PINS, GASNET_FIREHOSE_M="1",
+                       HYDRANT_STATS=f"json:{folder}/%r")
+            for rank in ("0", "1"):
+                rows = json.loads(pathlib.Path(folder, rank).read_text())["firehoses"]
+                self.assertEqual([row["moves"] for row in rows if row["kind"] == "pinned"], [1])
+
     @unittest.skipIf(over.OVER, "shared memory is what it counts")
     def test_each_path_is_counted(self):
         with tempfile.TemporaryDirectory() as folder:
