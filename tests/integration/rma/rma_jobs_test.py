@@ -157,7 +157,8 @@ class RmaJobs(RmaTestCase):
                 self.assertEqual(counts.get("lost"), 0 if over.OVER else None, counts)
                 transport, kinds = ("ibv", ["pinned"]) if over.OVER else ("shm", [])
                 self.assertEqual(written, {"rank": rank, "size": 2, "transport": transport,
-                                           "on_demand": {"ops": 0, "bytes": 0}, "collectives": {}, "vis": []})
+                                           "on_demand": {"ops": 0, "bytes": 0}, "collectives": {}, "vis": [],
+                                           "atomics": {"self": 0, "mapped": 0, "messages": 0}})
                 self.assertEqual([one["kind"] for one in firehoses], kinds)
                 peer, count, size = 1 - rank, 3 + rank, 1000 + rank
                 wanted = [row(rank, "self", gets=(1, size)), row(peer, "inlined", puts=(5, 40)),
@@ -361,7 +362,7 @@ class RmaJobs(RmaTestCase):
 
     def test_silent_peer_is_named_once(self):
         text = self.holds("par", 2, "silence", HYDRANT_PATH="am", HYDRANT_WAIT_WARN="200ms")
-        warnings = re.findall(r"puts and gets: .* still under way, the last with rank 1", text)
+        warnings = re.findall(r"puts, gets and atomics: .* still under way, the last with rank 1", text)
         self.assertEqual(len(warnings), 1, text)
         text = self.holds("par", 2, "silence", HYDRANT_PATH="am", HYDRANT_WAIT_WARN="0")
         self.assertNotIn("still under way", text)
