@@ -46,11 +46,18 @@ struct Job {
   void (*before_send)() noexcept = nullptr;
   // Returns true if before_send has no work now. Set together with it; cheap.
   bool (*can_send)() noexcept = nullptr;
-  // Puts the first `*done` bytes of a Long's payload into memory of `peer`, as many as it can. They
-  // arrive before a message that is sent later, and `source` may be reused. `may_wait`: it may poll.
+  struct LongPayload {
+    Rank peer;
+    uintptr_t dest;
+    const std::byte* source;
+    size_t bytes;
+    bool may_wait;      // the call may poll
+    gex_Event_t* leaf;  // as OutgoingMessage::leaf
+  };
+  // Puts the first `*done` bytes of a Long's payload into memory of a peer, as many as it can. They
+  // arrive before a message that is sent later. The source may be reused, or `leaf` says when.
   // Null if no transport can do this. Errors: kBroken.
-  Status (*put_long)(Rank peer, uintptr_t dest, const std::byte* source, size_t bytes,
-                     bool may_wait, size_t* done) noexcept = nullptr;
+  Status (*put_long)(const LongPayload& payload, size_t* done) noexcept = nullptr;
   // Called when the library has allocated memory for a created segment, and before any created segment ends.
   // Null if no cache has to know.
   void (*segment_memory_begins)(void* addr, size_t bytes) noexcept = nullptr;

@@ -17,7 +17,8 @@ using namespace hydrant;
 
 namespace {
 
-// Local completion: sending copies the payload, so the source may be reused on return.
+// Local completion: the source may be reused on return. Longs that still read theirs have an event already
+// (OutgoingMessage::leaf).
 void complete(gex_Event_t* lc_opt) noexcept {
   if (reinterpret_cast<uintptr_t>(lc_opt) > reinterpret_cast<uintptr_t>(GEX_EVENT_GROUP)) {
     *lc_opt = GEX_EVENT_INVALID;
@@ -195,7 +196,11 @@ int hydrant_request_long(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler, c
   message.source = source;
   message.bytes = nbytes;
   message.dest = dest;
-  return request(message, tm, rank, lc_opt, "gex_AM_RequestLong");
+  const bool is_place =
+      reinterpret_cast<uintptr_t>(lc_opt) > reinterpret_cast<uintptr_t>(GEX_EVENT_GROUP);
+  if (is_place || lc_opt == GEX_EVENT_GROUP) message.leaf = lc_opt;
+  if (is_place) *lc_opt = GEX_EVENT_INVALID;
+  return request(message, tm, rank, is_place ? GEX_EVENT_NOW : lc_opt, "gex_AM_RequestLong");
 }
 
 int hydrant_reply_short(gex_Token_t token, gex_AM_Index_t handler, gex_Flags_t flags,

@@ -134,10 +134,13 @@ Status deposit(Transport& transport, const OutgoingMessage& message) noexcept {
 Status put_or_deposit(Transport& transport, const OutgoingMessage& message) noexcept {
   size_t done = 0;
   if (job().put_long != nullptr) {
-    const bool may_wait = !message.immediate && handler_depth == 0;
-    const auto* source = static_cast<const std::byte*>(message.source);
-    const Status status = job().put_long(message.peer, reinterpret_cast<uintptr_t>(message.dest),
-                                         source, message.bytes, may_wait, &done);
+    const Job::LongPayload payload = {.peer = message.peer,
+                                      .dest = reinterpret_cast<uintptr_t>(message.dest),
+                                      .source = static_cast<const std::byte*>(message.source),
+                                      .bytes = message.bytes,
+                                      .may_wait = !message.immediate && handler_depth == 0,
+                                      .leaf = message.leaf};
+    const Status status = job().put_long(payload, &done);
     if (status != Status::kOk) return status;
   }
   if (done == message.bytes) return Status::kOk;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <hydrant/gasnet/am.h>
+#include <hydrant/gasnet/events.h>
 
 #include "am/message/message.hpp"
 #include "am/message/token.hpp"
@@ -22,7 +23,10 @@ struct OutgoingMessage {
   const int32_t* args = nullptr;
   const void* source = nullptr;
   size_t bytes = 0;
-  void* dest = nullptr;        // Long
+  void* dest = nullptr;  // Long
+  // Long: gets an event if the source is still being read when send() returns; GEX_EVENT_GROUP: the thread's
+  // implicit operations are counted instead. Null: the source has been read at return.
+  gex_Event_t* leaf = nullptr;
   const Cell* cell = nullptr;  // negotiated payload: contains the payload; send() consumes it
   bool immediate = false;
 };

@@ -8,11 +8,14 @@
 #include "am/progress/waiting.hpp"
 #include "extended/binding/firehose_binding.hpp"
 #include "extended/rma/bounce_pool.hpp"
+#include "extended/rma/completion_counter.hpp"
+#include "extended/rma/leaf_event.hpp"
 #include "extended/rma/pinned/rma_pinned.hpp"
 
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <memory>
 #include <new>
 
 namespace hydrant {
@@ -22,13 +25,21 @@ namespace {
 constexpr uint32_t kAccess = HYDRANT_REMOTE_WRITE | HYDRANT_REMOTE_READ;
 // Waiting for a put costs about as much as copying this many bytes.
 constexpr size_t kMinUncopied = 32768;
+// A put in the background costs about as much as copying this many bytes.
+constexpr size_t kMinInBackground = 8192;
+// A source of this size is pinned for it (as in rma_pinned.cpp); a shorter one only if it is pinned already.
+constexpr size_t kMinPinned = 16384;
 
-// A put under way. It lies at the front of its bounce buffer, or on the stack of the waiting caller.
+// A put under way. It lies at the front of its bounce buffer, on the stack of the waiting caller, or, in the
+// background, on the heap.
 struct Piece : Transport::Completion {
   Rank peer = 0;
   hydrant_pin_t remote{};
   void* buffer = nullptr;  // for the pool at completion; null: the caller waits for `is_over`
   std::atomic<bool> is_over{false};
+  // In the background.
+  hydrant_pin_t local{};
+  CompletionCounter* counter = nullptr;
 };
 
 // A held firehose cannot be recalled, so only a lost peer can fail the put; then the job ends anyway.
@@ -37,7 +48,12 @@ void on_done(Transport::Completion& completion, Status status) noexcept {
   const hydrant_pin_t remote = piece.remote;
   if (status != Status::kOk && status != Status::kBroken)
     fatal("the payload of a Long was refused by rank %u: %s", piece.peer, status_name(status));
-  if (piece.buffer == nullptr) {
+  if (piece.counter != nullptr) {
+    CompletionCounter& counter = *piece.counter;
+    (void)hydrant_release(piece.local);
+    delete &piece;
+    count_done(counter);
+  } else if (piece.buffer == nullptr) {
     piece.is_over.store(true, std::memory_order_release);
   } else {
     release_bounce_buffer(piece.buffer);
@@ -80,6 +96,34 @@ Status put_uncopied(Rank peer, uintptr_t dest, const std::byte* source, size_t b
   return status;
 }
 
+// Starts to put the whole payload from its place, and reports its completion to `payload.leaf`. False: it is
+// not under way; take another way.
+bool put_in_background(const Job::LongPayload& payload) noexcept {
+  std::unique_ptr<Piece> piece(new (std::nothrow) Piece);
+  if (piece == nullptr) return false;
+  const auto [peer, dest, source, bytes, may_wait, leaf] = payload;
+  piece->peer = peer;
+  piece->remote = hydrant_try_remote_pin(firehose().end, peer, dest, bytes, kAccess);
+  if (piece->remote.region == nullptr) return false;
+  piece->local = bytes >= kMinPinned
+                     ? hydrant_pin(firehose().domain, source, bytes, HYDRANT_LOCAL_READ)
+                     : hydrant_try_pin(firehose().domain, source, bytes, HYDRANT_LOCAL_READ);
+  if (piece->local.region != nullptr) {
+    LeafEvent event(leaf);
+    piece->counter = event.count(peer);
+    const auto* key = static_cast<const std::byte*>(piece->local.region->key);
+    if (piece->counter != nullptr && post(*piece, dest, source, key, bytes, false) == Status::kOk) {
+      (void)piece.release();  // on_done() deletes it
+      event.hand_over();
+      return true;
+    }
+    if (piece->counter != nullptr) uncount_start(*piece->counter);
+    (void)hydrant_release(piece->local);
+  }
+  (void)hydrant_remote_release(piece->remote);
+  return false;
+}
+
 // Puts the next piece of at most `bytes` from a bounce buffer; returns its size, or 0 if that is
 // impossible now.
 size_t put_copy(Rank peer, uintptr_t dest, const std::byte* source, size_t bytes, bool may_wait,
@@ -109,10 +153,15 @@ size_t put_copy(Rank peer, uintptr_t dest, const std::byte* source, size_t bytes
 
 }  // namespace
 
-Status put_long_payload(Rank peer, uintptr_t dest, const std::byte* source, size_t bytes,
-                        bool may_wait, size_t* done) noexcept {
+Status put_long_payload(const Job::LongPayload& payload, size_t* done) noexcept {
+  const auto [peer, dest, source, bytes, may_wait, leaf] = payload;
   *done = 0;
   if (!is_firehose_enabled() || !pinned_puts_come_first(peer)) return Status::kOk;
+  if (bytes >= kMinInBackground) vouch_own_segment();  // the source may lie in it
+  if (leaf != nullptr && may_wait && bytes >= kMinInBackground && put_in_background(payload)) {
+    *done = bytes;
+    return Status::kOk;
+  }
   Status status = Status::kOk;
   if (may_wait && bytes >= kMinUncopied) {
     status = put_uncopied(peer, dest, source, bytes);

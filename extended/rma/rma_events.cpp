@@ -98,14 +98,15 @@ using namespace hydrant;
 
 namespace {
 
-// The counters of the categories of a mask. Local completion needs no separate wait: either the source is
-// free at return, or, with GEX_EVENT_DEFER, when the put is complete.
+// The counters of the categories of a mask. Local completion needs no separate wait: the source is free at
+// return, or, with GEX_EVENT_DEFER, when the put is complete, or that of a Long when its put is.
 class Counters {
  public:
   Counters(RmaThread& thread, gex_EC_t mask) noexcept {
     if ((mask & (GEX_EC_PUT | GEX_EC_LC)) != 0) add(thread.implicit(Direction::kPut));
     if ((mask & GEX_EC_GET) != 0) add(thread.implicit(Direction::kGet));
     if ((mask & GEX_EC_RMW) != 0) add(thread.implicit_atomics());
+    if ((mask & (GEX_EC_AM | GEX_EC_LC)) != 0) add(thread.implicit_longs());
   }
   CompletionCounter* const* begin() const noexcept { return all_; }
   CompletionCounter* const* end() const noexcept { return all_ + count_; }
@@ -113,7 +114,7 @@ class Counters {
  private:
   void add(CompletionCounter& counter) noexcept { all_[count_++] = &counter; }
 
-  CompletionCounter* all_[3] = {};
+  CompletionCounter* all_[4] = {};
   size_t count_ = 0;
 };
 

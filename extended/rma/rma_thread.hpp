@@ -59,13 +59,16 @@ class RmaThread {
     HYDRANT_PROBE(rma, static_cast<uint32_t>(direction), rank, static_cast<uint32_t>(path), bytes);
   }
 
-  // The counter of implicit operations: by direction, or of atomics that are neither (GEX_EC_RMW); inside an
-  // access region its event's.
+  // The counter of implicit operations: by direction, of atomics that are neither (GEX_EC_RMW), or of Longs
+  // whose source is being read (GEX_EC_AM); inside an access region its event's.
   CompletionCounter& implicit(Direction direction) noexcept {
     return region != nullptr ? region->counter : implicit_[static_cast<uint32_t>(direction)];
   }
   CompletionCounter& implicit_atomics() noexcept {
     return region != nullptr ? region->counter : implicit_[2];
+  }
+  CompletionCounter& implicit_longs() noexcept {
+    return region != nullptr ? region->counter : implicit_[3];
   }
   hydrant_event* region = nullptr;
 
@@ -95,7 +98,7 @@ class RmaThread {
 
  private:
   hydrant_peer* peers_ = nullptr;
-  CompletionCounter implicit_[3];
+  CompletionCounter implicit_[4];
   std::unique_ptr<std::byte[]> scratch_;
   std::unique_ptr<std::byte[]> packet_;
   static constexpr size_t kUnmapped = 16;

@@ -100,6 +100,99 @@ TEST_F(LongPayload, PinnedPayloadIsNotCopied) {
   });
 }
 
+// With a place for local completion the call does not wait, and pins the source for the first time.
+TEST_F(LongPayload, CallReturnsBeforeItsSourceIsRead) {
+  in_new_thread([&] {
+    constexpr size_t kBytes = 100000;
+    for (const bool is_implicit : {false, true}) {
+      calls.clear();
+      std::byte* const far = map(1 << 20);
+      std::byte* const here = map(1 << 20);
+      make_firehose(far, kBytes);
+      const std::vector<std::byte> wanted = pattern(kBytes, 5);
+      std::copy(wanted.begin(), wanted.end(), here);
+      gex_Event_t leaf = GEX_EVENT_NO_OP;
+      ASSERT_EQ(gex_AM_RequestLong1(team(), kPeer, kLong1, here, kBytes, far,
+                                    is_implicit ? GEX_EVENT_GROUP : &leaf, 0, 7),
+                GASNET_OK);
+      EXPECT_EQ(loop->under_way(), 1u) << "the call waited";
+      EXPECT_EQ(loop->locals.back(), here) << "the payload was copied";
+      if (is_implicit) {
+        gex_NBI_Wait(GEX_EC_AM, 0);
+      } else {
+        ASSERT_NE(leaf, GEX_EVENT_INVALID);
+        gex_Event_Wait(leaf);
+      }
+      EXPECT_EQ(loop->under_way(), 0u);
+      std::memset(here, 0xee, kBytes);
+      await(1);
+      EXPECT_EQ(calls[0].payload, wanted);
+      // The source is not held any more.
+      const size_t pins = loop->ranges->size();
+      EXPECT_EQ(hydrant_invalidate(firehose().domain, here, kBytes), GASNET_OK);
+      EXPECT_EQ(loop->ranges->size(), pins - 1);
+    }
+  });
+}
+
+// The own segment is vouched for by a Long too, so a second one finds its source pinned.
+TEST_F(LongPayload, SourcesInTheOwnSegmentStayPinned) {
+  in_new_thread([&] {
+    constexpr size_t kBytes = 50000;
+    // First: serving the move vouches for the segment, too.
+    std::byte* const far = map(1 << 20);
+    make_firehose(far, kBytes);
+    setenv("GASNET_FIREHOSE_M", "4096", 1);  // smaller than the segment
+    static hydrant_segment segment = {};
+    segment.size = 1 << 20;
+    // Shared, as segments are: no source watches it.
+    segment.addr =
+        mmap(nullptr, segment.size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(segment.addr, MAP_FAILED);
+    job().endpoint.segment = &segment;
+    size_t pins[2] = {};
+    for (size_t& each : pins) {
+      gex_Event_t leaf = GEX_EVENT_INVALID;
+      ASSERT_EQ(gex_AM_RequestLong1(team(), kPeer, kLong1, segment.addr, kBytes, far, &leaf, 0, 7),
+                GASNET_OK);
+      gex_Event_Wait(leaf);
+      hydrant_stats_t stats{};
+      stats.size = sizeof stats;
+      ASSERT_EQ(hydrant_get_stats(firehose().domain, &stats), GASNET_OK);
+      each = stats.pins;
+    }
+    EXPECT_EQ(pins[1], pins[0]);
+    await(2);
+    job().endpoint.segment = nullptr;
+    forget_segment(segment.addr, segment.size);
+    munmap(segment.addr, segment.size);
+    unsetenv("GASNET_FIREHOSE_M");
+  });
+}
+
+TEST_F(LongPayload, ShortPayloadsAndLongsWithoutRoomAreCompleteAtReturn) {
+  in_new_thread([&] {
+    for (const bool has_room : {true, false}) {
+      calls.clear();
+      const size_t bytes = has_room ? 3000 : 50000;
+      std::byte* const far = map(1 << 20);
+      make_firehose(far, bytes);
+      if (!has_room) loop->most = 0;
+      std::vector<std::byte> near = pattern(bytes, 6);
+      const std::vector<std::byte> wanted = near;
+      gex_Event_t leaf = GEX_EVENT_NO_OP;
+      ASSERT_EQ(gex_AM_RequestLong1(team(), kPeer, kLong1, near.data(), bytes, far, &leaf,
+                                    has_room ? 0 : GEX_FLAG_IMMEDIATE, 7),
+                GASNET_OK);
+      EXPECT_EQ(leaf, GEX_EVENT_INVALID);
+      std::fill(near.begin(), near.end(), std::byte{0xee});
+      loop->most = 64;
+      await(1);
+      EXPECT_EQ(calls[0].payload, wanted);
+    }
+  });
+}
+
 // No room for puts, from the first or a later one on: messages carry the rest.
 TEST_F(LongPayload, ImmediateLongsUseTheRoomThereIs) {
   in_new_thread([&] {
