@@ -6,6 +6,7 @@
 #include "tests/integration/atomics/typed_calls.hpp"
 #include "tests/integration/teams/failing_new.hpp"
 
+#include <csignal>
 #include <ctime>
 #include <immintrin.h>
 #include <string>
@@ -269,6 +270,24 @@ void run_starved(uint32_t number) {
   if (me == 0 && !has_allocation_failed()) std::puts("nothing failed");
 }
 
+// Operations without end; the last rank is killed among them.
+[[noreturn]] void run_killed(uint32_t rounds) {
+  gex_AD_t ad = GEX_AD_INVALID;
+  gex_AD_Create(&ad, world, GEX_DT_U64, GEX_OP_FADD | GEX_OP_FCAS, 0);
+  for (uint32_t round = 0;; ++round) {
+    if (round == rounds && me == job_size - 1) (void)raise(SIGKILL);
+    gex_Event_t events[2] = {};
+    uint64_t old[2] = {};
+    for (gex_Rank_t rank = 0; rank < job_size; ++rank) {
+      auto* const word = word_of<uint64_t>(world, rank, 64);
+      events[0] = gex_AD_OpNB_U64(ad, &old[0], rank, word, GEX_OP_FADD, 1, 0, 0);
+      events[1] = gex_AD_OpNB_U64(ad, &old[1], rank, word, GEX_OP_FCAS, 0, 1, 0);
+      gex_Event_WaitAll(events, 2, 0);
+    }
+    gasnet_AMPoll();
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -285,6 +304,7 @@ int main(int argc, char** argv) {
   if (what == "histories") run_histories(rounds, 2);
   if (what == "calls") run_calls();
   if (what == "starved") run_starved(rounds);
+  if (what == "killed") run_killed(rounds);
   make_wrong_call(what);
   barrier(world);
   if (me == 0) std::puts("all held");

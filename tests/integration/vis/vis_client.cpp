@@ -7,6 +7,7 @@
 #include "tests/integration/vis/vis_calls.hpp"
 #include "tests/unit/extended/vis/random_shapes.hpp"
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -408,6 +409,30 @@ void run_column() {
     check(mine[kSegment / 2 + 2 * i * kPieceBytes + kPieceBytes - 1] == std::byte{7}, "the column");
 }
 
+// Transfers without end; the last rank is killed among them.
+[[noreturn]] void run_killed(int rounds) {
+  constexpr size_t kCount = 200;
+  std::vector<uint64_t> words(2 * kCount);
+  const size_t count[1] = {kCount};
+  const ptrdiff_t strides[1] = {16};
+  std::vector<void*> far;
+  std::vector<void*> near;
+  for (size_t i = 0; i < kCount; ++i) {
+    far.push_back(peers + 16 * i);
+    near.push_back(&words[2 * i]);
+  }
+  for (int round = 0;; ++round) {
+    if (round == rounds && me == job_size - 1) (void)raise(SIGKILL);
+    gex_Event_t events[4] = {
+        gex_VIS_StridedPutNB(world, peer, peers, strides, words.data(), strides, 8, count, 1, 0),
+        gex_VIS_IndexedPutNB(world, peer, kCount, far.data(), 8, kCount, near.data(), 8, 0),
+        gex_VIS_StridedGetNB(world, words.data(), strides, peer, peers, strides, 8, count, 1, 0),
+        gex_VIS_IndexedGetNB(world, kCount, near.data(), 8, peer, kCount, far.data(), 8, 0)};
+    gex_Event_WaitAll(events, 4, 0);
+    gasnet_AMPoll();
+  }
+}
+
 // ---- wrong calls ----
 
 void on_wrong(gex_Token_t) {
@@ -500,6 +525,8 @@ int main(int argc, char** argv) {
     run_persistent_wrong();
   else if (what == "column")
     run_column();
+  else if (what == "killed")
+    run_killed(rounds);
   else if (what == "starved")
     run_starved(seed);
   else
