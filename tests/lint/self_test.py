@@ -419,6 +419,38 @@ class Documented(Tree):
         self.assert_finds(self.run_check("check_documented.py", "errors", self.root), "HYDRANT_ERR_NEW")
 
 
+class GasnetEnvironment(Tree):
+    """Each variable of the list has an effect that is documented, or is ignored by name and documented so."""
+
+    def check(self, names="GASNET_A\nGASNET_B\nGASNET_C_D\n", ignored="GASNET_B GASNET_C_",
+              effective="GASNET_A", documented="`GASNET_B` `GASNET_C_`..."):
+        self.write("tests/lint/gasnet_environment.txt", "# GASNet's\n" + names)
+        self.write("rdma/config/ignored_names.cpp",
+                   "".join(f'{{"{name}", kReason}},\n' for name in ignored.split()))
+        self.write("docs/env_vars.md", f"| variable |\n|---|\n| {effective} | |\n\n"
+                   f"## GASNet's variables without effect\n\n| {documented} | |\n\n## More\n")
+        self.write("docs/tools.md", "| `GASNET_TOOL` | |\n")
+        return self.run_check("check_gasnet_environment.py", self.root)
+
+    def test_clean_tree_passes(self):
+        self.assert_clean(self.check())
+
+    def test_name_that_is_neither(self):
+        self.assert_finds(self.check(effective="GASNET_X"), "GASNET_A is neither in a table")
+
+    def test_name_that_is_both(self):
+        self.assert_finds(self.check(effective="GASNET_A GASNET_B"),
+                          "GASNET_B is documented as effective, and")
+
+    def test_ignored_name_that_gasnet_does_not_document(self):
+        self.assert_finds(self.check(names="GASNET_A\nGASNET_B\n"),
+                          "GASNET_C_ of rdma/config/ignored_names.cpp is no")
+
+    def test_ignored_name_that_the_page_lacks(self):
+        self.assert_finds(self.check(documented="`GASNET_B`"),
+                          "GASNET_C_ is in rdma/config/ignored_names.cpp or in")
+
+
 class DocumentedFiles(Tree):
     """Pages name files that exist."""
 
