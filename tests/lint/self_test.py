@@ -566,6 +566,36 @@ class ApiTable(Tree):
         self.assert_finds(self.check(), "no row for gex_Other")
 
 
+class GasnetNames(Tree):
+    """The headers declare the listed names, and a test names each call."""
+
+    def check(self, calls="gex_A_Do\ngex_A_Go[M]\n", constants="GEX_A\n", types="gex_A_t\n",
+              test="int b(void) { return gex_A_Do(GEX_A) + gex_A_Go1(); }\n"):
+        for header in ApiTable.HEADERS:
+            self.write(f"include/{header}.h", "")
+        self.write("include/gasnetex.h", "#define GEX_A 1\ntypedef int gex_A_t;\nint gex_A_Do(int a);\n"
+                   "int gex_A_Go1(void);\nint gex_A_Go2(void);\n")
+        self.write("tests/unit/a_test.c", test)
+        self.write("tests/lint/gasnet_names.txt",
+                   f"# names\n[calls]\n{calls}\n[constants]\n{constants}\n[types]\n{types}")
+        return self.run_check("check_gasnet_names.py", self.root, "--cc", CC)
+
+    def test_clean_tree_passes(self):
+        self.assert_clean(self.check())
+
+    def test_names_that_no_header_declares(self):
+        self.assert_finds(self.check(calls="gex_A_Do\ngex_A_Go[M]\ngex_A_New\n"), "gex_A_New: in tests/lint")
+        self.assert_finds(self.check(constants="GEX_A\nGEX_B\n"), "GEX_B: in tests/lint")
+
+    def test_names_that_are_not_listed(self):
+        self.assert_finds(self.check(calls="gex_A_Do\n"), "gex_A_Go[M]: declared, but not in")
+        self.assert_finds(self.check(types=""), "gex_A_t: declared, but not in")
+
+    def test_call_that_no_test_makes(self):
+        self.assert_finds(self.check(test="int b;\n"), "gex_A_Go[M]: no source below tests/ calls it")
+        self.assert_clean(self.check(test="#define GO(n) gex_A_Go##n()\nint b = gex_A_Do(1);\n"))
+
+
 class Upcalls(Tree):
     """check_upcalls.py over object files of am and rdma."""
 

@@ -60,6 +60,9 @@ class CoreTest(unittest.TestCase):
     def test_every_number_of_arguments_with_segment_everything(self):
         self.each("arities", modes=["seq_everything"])
 
+    def test_names_that_no_other_case_calls(self):
+        self.each("each-name", sizes=(1, 2), modes=["seq", "parsync", "par_debug", "seq_everything"])
+
     def test_diagnostics(self):
         for mode in MODES:
             self.passes(mode, 3, "diagnostics", "")
