@@ -89,10 +89,10 @@ void send() { gex_AM_RequestShort0(team, peer(), 200, 0); }
 // Rank 1 sleeps, by each way, until rank 0 sends, and uses next to no processor time.
 void sleep_for_message() {
   const Descriptor descriptor;
-  for (uint64_t round = 0; round < 4; ++round) {
+  for (uint64_t round = 0; round < 2; ++round) {
     gex_Coll_BarrierBlocking(team, 0);
     if (rank == 0) {
-      rest(100);
+      rest(300);
       send();
       continue;
     }
@@ -106,7 +106,10 @@ void sleep_for_message() {
         check(hydrant_wait_for_message(timeout_ns) == GASNET_OK, "no message");
     }
     const uint64_t used = now_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu;
-    check(used < (now_ns(CLOCK_MONOTONIC) - wall) / 3 + 10'000'000, "it used processor time");
+    const uint64_t passed = now_ns(CLOCK_MONOTONIC) - wall;
+    std::printf("round %d: %d of %d ms\n", static_cast<int>(round),
+                static_cast<int>(used / 1'000'000), static_cast<int>(passed / 1'000'000));
+    check(used < passed / 2, "it used processor time");
   }
 }
 
