@@ -6,9 +6,8 @@
  *
  * A client of gasnetex.h includes that header first. Other clients may define one of
  * GASNETT_THREAD_SAFE, GASNETT_THREAD_SINGLE and GASNETT_LITE_MODE (<hydrant/gasnet/mode.h>). Lite mode
- * has only the names that precede the #if below. Many names are macros, so they have no address. This
- * version lacks gasnett_run_diagnostics and gasnett_diagnostic_gethandlers. docs/tools.md lists the
- * differences from GASNet.
+ * has only the names that precede the #if below. Many names are macros, so they have no address.
+ * docs/tools.md lists the differences from GASNet.
  */
 #ifndef HYDRANT_GASNET_TOOLS_H
 #define HYDRANT_GASNET_TOOLS_H
@@ -71,6 +70,9 @@ HYDRANT_TOOLS_END
 #include <hydrant/gasnet/misc.h>
 #include <hydrant/gasnet/threadkeys.h>
 #include <hydrant/gasnet/tracing.h>
+#if defined(_INCLUDED_GASNETEX_H)
+#include <hydrant/gasnet/diagnostics.h>
+#endif
 
 #define GASNETT_CONFIG_STRING                                                     \
   HYDRANT_TOOLS_LITE_CONFIG "," _STRINGIFY(GASNETT_ATOMIC_CONFIG) "," _STRINGIFY( \

@@ -16,7 +16,6 @@
 #include <hydrant/gasnet/events.h>
 #include <hydrant/gasnet/hsl.h>
 #include <hydrant/gasnet/idents.h>
-#include <hydrant/gasnet/later.h>
 #include <hydrant/gasnet/modes.h>
 #include <hydrant/gasnet/objects.h>
 #include <hydrant/gasnet/rma.h>

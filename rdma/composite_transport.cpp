@@ -4,12 +4,12 @@
 
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
+#include "firehose/base/thread_without_signals.hpp"
 
 #include <algorithm>
 #include <cstdio>
 #include <new>
 #include <poll.h>
-#include <signal.h>
 #include <unistd.h>
 #include <utility>
 
@@ -111,18 +111,20 @@ void CompositeTransport::sleep(uint64_t deadline_ns, const WakeCondition& check)
   near_->sleep(is_woken ? deadline_ns : std::min(deadline_ns, now_ns() + kNapNs), check);
 }
 
+bool CompositeTransport::announce_sleep(Announcement* announcement) noexcept {
+  const bool is_woken = far_->notice_fd() >= 0 && has_thread();
+  if (!far_->arm_events() || !near_->announce_sleep(announcement)) return false;
+  const uint64_t deadline_ns = is_woken ? far_->next_poll_ns() : now_ns() + kNapNs;
+  announcement->deadline_ns = std::min(announcement->deadline_ns, deadline_ns);
+  return true;
+}
+
 bool CompositeTransport::has_thread() noexcept {
   if (is_running_.load(std::memory_order_acquire)) return true;
   const MutexLock lock(thread_mu_);
   if (is_running_.load(std::memory_order_relaxed)) return true;
   if (has_failed_) return false;
-  // The thread blocks all signals.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  const int error = pthread_create(&thread_, nullptr, run_thread, this);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  const int error = create_thread_without_signals(&thread_, run_thread, this);
   has_failed_ = error != 0;
   if (error != 0) {
     log_warning(

@@ -130,6 +130,11 @@ class CompositeTransport final : public Transport {
   uint32_t poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept override;
   using Transport::sleep;
   void sleep(uint64_t deadline_ns, const WakeCondition& check) noexcept override;
+  bool announce_sleep(Announcement* announcement) noexcept override;
+  bool sleep_announced(const Announcement& announcement, uint64_t deadline_ns) noexcept override {
+    return near_->sleep_announced(announcement, deadline_ns);
+  }
+  void end_sleep() noexcept override { near_->end_sleep(); }
   void yield() noexcept override { near_->yield(); }
   bool is_reply_imminent() const noexcept override { return near_->is_reply_imminent(); }
   void wake_peer(Rank peer) noexcept override { to(peer).wake_peer(peer); }

@@ -16,6 +16,8 @@ class NetworkTransport : public Transport {
   // Called before a thread sleeps: requests notifications for events from now on, and does work that must not
   // wait for a poll. False: there are events to poll now.
   virtual bool arm_events() noexcept = 0;
+  // After arm_events(): a time at which a thread has to poll, without a notification; in now_ns().
+  virtual uint64_t next_poll_ns() const noexcept { return UINT64_MAX; }
 };
 
 }  // namespace hydrant

@@ -2,7 +2,18 @@
 // by one. A transport overrides what its network can do.
 #include "rdma/transport.hpp"
 
+#include "firehose/base/cancellation.hpp"
+#include "firehose/base/thread.hpp"
+
+#include <algorithm>
+#include <ctime>
+
 namespace hydrant {
+namespace {
+
+constexpr uint64_t kNapNs = 1'000'000;
+
+}  // namespace
 
 Status Transport::put(Rank, uintptr_t, const void*, size_t, Completion*) noexcept {
   return fail_literal(Status::kUnsupported, "this transport has no one-sided operations");
@@ -57,6 +68,20 @@ size_t Transport::get_pinned_list(Rank peer, std::span<const PinnedOperation> li
     ++count;
   }
   return count;
+}
+
+bool Transport::announce_sleep(Announcement* announcement) noexcept {
+  *announcement = {.deadline_ns = now_ns() + kNapNs};
+  return true;
+}
+
+bool Transport::sleep_announced(const Announcement& announcement, uint64_t deadline_ns) noexcept {
+  const uint64_t now = now_ns();
+  const uint64_t until = std::min({deadline_ns, announcement.deadline_ns, now + kNapNs});
+  const timespec nap{0, static_cast<long>(until - std::min(until, now))};
+  const CancellationDisabled guard;
+  nanosleep(&nap, nullptr);
+  return false;
 }
 
 }  // namespace hydrant

@@ -277,6 +277,20 @@ class Transport {
   };
   virtual void sleep(uint64_t deadline_ns, const WakeCondition& check) noexcept = 0;
   void sleep(uint64_t deadline_ns) noexcept { sleep(deadline_ns, {}); }
+  // The parts of sleep(), for a thread that waits outside this class while another thread sleeps for it. The
+  // base class's naps: sleep_announced() returns at intervals of 1 ms.
+  struct Announcement {
+    uint64_t deadline_ns = UINT64_MAX;  // the announcing thread has to poll at this time
+    uint32_t word = 0;                  // private to the transport
+  };
+  // Announces a sleep as sleep() does. False: there are events to poll now, and nothing is announced. True:
+  // the caller checks its own condition, and end_sleep() must follow.
+  virtual bool announce_sleep(Announcement* announcement) noexcept;
+  // Sleeps until an event of sleep() has happened since the announcement, or now_ns() reaches the deadline;
+  // returns true for the former. May return early. Any thread, also in the single-threaded mode.
+  virtual bool sleep_announced(const Announcement& announcement, uint64_t deadline_ns) noexcept;
+  // Any thread, also in the single-threaded mode.
+  virtual void end_sleep() noexcept {}
   // Yields the processor to other threads, and publishes this to the peers.
   virtual void yield() noexcept { sched_yield(); }
   // True if the last communication partner seems to run on another processor, so that a reply is imminent. A

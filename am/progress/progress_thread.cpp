@@ -8,11 +8,11 @@
 #include "firehose/base/config/job_rank.hpp"
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
+#include "firehose/base/thread_without_signals.hpp"
 #include "rdma/config/job_knobs.hpp"
 
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 
 namespace hydrant {
 namespace {
@@ -54,14 +54,8 @@ void start_progress_thread() noexcept {
     return;
   }
   if (the_job.transport == nullptr) return;
-  // Block all signals in this thread; the client's threads handle them.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
   pthread_t thread;
-  const int error = pthread_create(&thread, nullptr, poll_and_sleep, nullptr);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  const int error = create_thread_without_signals(&thread, poll_and_sleep, nullptr);
   if (error == 0) {
     pthread_setname_np(thread, "hydrant poll");
     pthread_detach(thread);

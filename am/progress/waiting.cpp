@@ -142,6 +142,20 @@ void sleep_announced(bool needed, const WaitCondition& condition) noexcept {
   sleepers.fetch_sub(1, std::memory_order_relaxed);
 }
 
+bool sleep_announced_until(uint64_t deadline_ns) noexcept {
+  const uint64_t now = now_ns();
+  const uint64_t until_ns =
+      now < deadline_ns && deadline_ns - now < kSleepNs ? deadline_ns : now + kSleepNs;
+  sleep_announced(true, {.max_ns = until_ns - now});
+  return now_ns() < until_ns;
+}
+
+void wake_for_handled_messages() noexcept {
+  static std::atomic<bool> is_called{false};
+  if (is_called.load(std::memory_order_relaxed) || job().single_threaded) return;
+  if (!is_called.exchange(true)) sleepers.fetch_add(1, std::memory_order_seq_cst);
+}
+
 void sleep_until_event() noexcept {
   const CancellationDisabled guard;
   const WaitCondition nothing;

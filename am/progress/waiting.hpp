@@ -31,6 +31,13 @@ struct WaitCondition {
 bool spin_or_yield(uint32_t misses) noexcept;
 void sleep_announced(bool needed, const WaitCondition& condition = {}) noexcept;
 
+// As sleep_announced(true), with a deadline. True: it has ended before, because of an event. Other threads
+// wake it after handlers.
+bool sleep_announced_until(uint64_t deadline_ns) noexcept;
+// From the first call on, every poll with events wakes sleepers, also those that announce a sleep only
+// later: they do not sleep then. No effect in programs of one thread.
+void wake_for_handled_messages() noexcept;
+
 // For a thread without a condition of its own: sleeps until a message arrives for this process, or some
 // ms. Other threads need not wake it after running handlers.
 void sleep_until_event() noexcept;

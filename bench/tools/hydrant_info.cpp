@@ -275,8 +275,10 @@ void print_unknown_variables(const Json& rows) {
   heading("Environment variables that are unknown and ignored");
   for (const Json& row : rows) {
     const Json& nearest = row.at("did_you_mean");
-    print_row(text_of(row, "name"), 0,
-              nearest.is_null() ? "" : "did you mean " + nearest.get<std::string>() + "?");
+    std::string note;
+    if (!nearest.is_null()) note = "did you mean " + nearest.get<std::string>() + "?";
+    if (!row.at("reason").is_null()) note = "no effect: " + text_of(row, "reason");
+    print_row(text_of(row, "name"), 0, note);
   }
 }
 

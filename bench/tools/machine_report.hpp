@@ -183,9 +183,12 @@ inline Json knob_note(const KnobInfo& knob, const KnobValue& value, const Json& 
 inline Json describe_unknown_variables() {
   Json rows = Json::array();
   const auto add = [](void* context, const char* name) {
-    const char* nearest = nearest_knob_name(name);
+    const char* reason = why_ignored(name);
+    const char* nearest = reason == nullptr ? nearest_knob_name(name) : nullptr;
     static_cast<Json*>(context)->push_back(
-        {{"name", name}, {"did_you_mean", nearest != nullptr ? Json(nearest) : Json()}});
+        {{"name", name},
+         {"did_you_mean", nearest != nullptr ? Json(nearest) : Json()},
+         {"reason", reason != nullptr ? Json(reason) : Json()}});
   };
   for_each_unknown_name(add, &rows);
   return rows;

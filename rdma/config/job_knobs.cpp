@@ -1,6 +1,8 @@
 // Lists the knobs of libhydrant, one row each. firehose/base/config/config.cpp reads the rows.
 #include "rdma/config/job_knobs.hpp"
 
+#include "rdma/config/ignored_names.hpp"
+
 #include <array>
 
 namespace hydrant {
@@ -416,10 +418,13 @@ constexpr bool rows_are_in_order() {
 }
 static_assert(rows_are_in_order(), "a knob is the index of its row");
 
-constexpr std::string_view kPrefixes[] = {"HYDRANT_", "GASNET_COLL_"};
+constexpr std::string_view kPrefixes[] = {"HYDRANT_"};
 constinit std::atomic<bool> g_warned[kRows.size()];
 constinit KnobTable g_table(kRows, kPrefixes, g_warned);
-[[gnu::constructor(101)]] void add_table() noexcept { add_knob_table(g_table); }
+[[gnu::constructor(101)]] void add_table() noexcept {
+  g_table.set_ignored(ignored_gasnet_names());
+  add_knob_table(g_table);
+}
 
 }  // namespace
 

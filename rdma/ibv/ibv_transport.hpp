@@ -113,9 +113,15 @@ class IbvTransport final : public NetworkTransport {
   uint32_t poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept override;
   using Transport::sleep;
   void sleep(uint64_t deadline_ns, const WakeCondition& check) noexcept override;
+  bool announce_sleep(Announcement* announcement) noexcept override;
+  bool sleep_announced(const Announcement& announcement, uint64_t deadline_ns) noexcept override {
+    return wait_in_kernel(std::min(deadline_ns, announcement.deadline_ns)).is_woken;
+  }
+  void end_sleep() noexcept override { sleeper_.leave(); }
   int notice_fd() const noexcept override { return sleeper_.notice_fd(); }
   void take_notices() noexcept override { (void)sleeper_.take_notices(); }
   bool arm_events() noexcept override;
+  uint64_t next_poll_ns() const noexcept override;
   void wake_peer(Rank) noexcept override {
   }  // no rank shares memory with this one by this transport
   void wake() noexcept override { sleeper_.wake(); }
@@ -183,6 +189,7 @@ class IbvTransport final : public NetworkTransport {
   bool advance(ibv::Peer& peer) noexcept;
   bool prepare_to_wait() noexcept;
   void wait(uint64_t deadline_ns) noexcept;
+  ibv::Sleeper::Outcome wait_in_kernel(uint64_t until_ns) noexcept;
   bool is_quiet(ibv::Peer& peer) noexcept;
 
   // ---- settings: constant after open() ----

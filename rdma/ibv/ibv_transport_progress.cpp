@@ -12,6 +12,8 @@ using ibv::Peer;
 namespace {
 
 constexpr uint64_t kFlushPauseNs = 50'000;
+// The longest sleep of a thread outside this class if messages come without a report.
+constexpr uint64_t kBlindSleepNs = 1'000'000;
 
 timespec time_of(uint64_t ns) noexcept {
   return {static_cast<time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)};
@@ -90,15 +92,34 @@ bool IbvTransport::prepare_to_wait() noexcept {
   return !receiving_.has_undelivered() && deferred_.is_empty() && !receiving_.has_unposted();
 }
 
-void IbvTransport::wait(uint64_t deadline_ns) noexcept {
-  uint64_t until = std::min(deadline_ns, liveness_.next_check_ns());
-  if (handshakes_.is_connecting()) until = std::min(until, handshakes_.next_handshake_ns());
+uint64_t IbvTransport::next_poll_ns() const noexcept {
+  const uint64_t check_ns = liveness_.next_check_ns();
+  return handshakes_.is_connecting() ? std::min(check_ns, handshakes_.next_handshake_ns())
+                                     : check_ns;
+}
+
+ibv::Sleeper::Outcome IbvTransport::wait_in_kernel(uint64_t until_ns) noexcept {
   int event_fds[ibv::Sleeper::kMaxEventFds];
   for (uint32_t i = 0; i < ports_.count; ++i) event_fds[i] = ports_.all[i].device.context->async_fd;
-  const ibv::Sleeper::Outcome outcome = sleeper_.wait(until, {event_fds, ports_.count});
+  return sleeper_.wait(until_ns, {event_fds, ports_.count});
+}
+
+void IbvTransport::wait(uint64_t deadline_ns) noexcept {
+  const ibv::Sleeper::Outcome outcome = wait_in_kernel(std::min(deadline_ns, next_poll_ns()));
   if (!outcome.has_slept) return;
   liveness_.check();
   if (outcome.has_event) events_.read();
+}
+
+bool IbvTransport::announce_sleep(Announcement* announcement) noexcept {
+  if (!sleeper_.enter()) return false;
+  if (!arm_events() || sleeper_.was_woken()) {
+    sleeper_.leave();
+    return false;
+  }
+  *announcement = {.deadline_ns =
+                       sleeper_.is_always_woken() ? next_poll_ns() : now_ns() + kBlindSleepNs};
+  return true;
 }
 
 bool IbvTransport::arm_events() noexcept {

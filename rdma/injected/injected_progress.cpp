@@ -184,17 +184,39 @@ uint32_t InjectedTransport::poll(Receiver& receiver, uint32_t budget, bool repli
   return completed + inside_->poll(receiver, budget, replies_only);
 }
 
+// Counts a sleeper: what becomes due before *due_ns from now on wakes it. False: work is due now.
+bool InjectedTransport::enter_sleep(uint64_t* due_ns) noexcept {
+  const MutexLock lock(mu_);
+  const uint64_t now = clock_();
+  advance(now);
+  *due_ns = next_due_ns_;
+  if (*due_ns <= now) return false;
+  ++sleepers_;
+  return true;
+}
+
 void InjectedTransport::sleep(uint64_t deadline_ns, const WakeCondition& check) noexcept {
   uint64_t due = 0;
-  {
-    const MutexLock lock(mu_);
-    const uint64_t now = clock_();
-    advance(now);
-    due = next_due_ns_;
-    if (due <= now) return;
-    ++sleepers_;
-  }
+  if (!enter_sleep(&due)) return;
   inside_->sleep(std::min(deadline_ns, due), check);
+  const MutexLock lock(mu_);
+  --sleepers_;
+}
+
+bool InjectedTransport::announce_sleep(Announcement* announcement) noexcept {
+  uint64_t due = 0;
+  if (!enter_sleep(&due)) return false;
+  if (inside_->announce_sleep(announcement)) {
+    announcement->deadline_ns = std::min(announcement->deadline_ns, due);
+    return true;
+  }
+  const MutexLock lock(mu_);
+  --sleepers_;
+  return false;
+}
+
+void InjectedTransport::end_sleep() noexcept {
+  inside_->end_sleep();
   const MutexLock lock(mu_);
   --sleepers_;
 }

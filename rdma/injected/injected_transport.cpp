@@ -3,9 +3,9 @@
 #include "rdma/injected/injected_transport.hpp"
 
 #include "firehose/base/errno_text.hpp"
+#include "firehose/base/thread_without_signals.hpp"
 
 #include <algorithm>
-#include <csignal>
 #include <new>
 #include <utility>
 
@@ -52,13 +52,7 @@ Status InjectedTransport::init(const JobTopology& topology) noexcept {
     pair.back = InjectedLink(network_, pair.peer, topology.rank);
   }
   if (!wants_thread_) return Status::kOk;
-  // The thread inherits a mask that blocks all signals.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  const int error = pthread_create(&thread_, nullptr, run_thread, this);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  const int error = create_thread_without_signals(&thread_, run_thread, this);
   if (error != 0)
     return fail(Status::kResource, "no thread for the injected network: %s", errno_text(error));
   has_thread_ = true;

@@ -98,6 +98,11 @@ class InjectedTransport final : public Transport {
   uint32_t poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept override;
   using Transport::sleep;
   void sleep(uint64_t deadline_ns, const WakeCondition& check) noexcept override;
+  bool announce_sleep(Announcement* announcement) noexcept override;
+  bool sleep_announced(const Announcement& announcement, uint64_t deadline_ns) noexcept override {
+    return inside_->sleep_announced(announcement, deadline_ns);
+  }
+  void end_sleep() noexcept override;
   void wake_peer(Rank peer) noexcept override { inside_->wake_peer(peer); }
   void wake() noexcept override { inside_->wake(); }
   void flush(uint64_t deadline_ns) noexcept override;
@@ -152,6 +157,7 @@ class InjectedTransport final : public Transport {
   Status admit(Pair& pair, uint64_t now) noexcept HYDRANT_REQUIRES(mu_);
   void start(Pair& pair, const Operation& operation, uint64_t now) noexcept HYDRANT_REQUIRES(mu_);
   void expect(uint64_t due_ns) noexcept HYDRANT_REQUIRES(mu_);
+  bool enter_sleep(uint64_t* due_ns) noexcept HYDRANT_EXCLUDES(mu_);
 
   // injected_pinned.cpp
   Status open_pins() noexcept HYDRANT_EXCLUDES(mu_);

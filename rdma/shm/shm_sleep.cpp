@@ -8,6 +8,7 @@
 #include "rdma/shm/global_membarrier.hpp"
 #include "rdma/shm/shm_transport.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <sched.h>
 
@@ -173,13 +174,13 @@ void ShmTransport::review() noexcept {
 
 // ---- sleep ----
 
-void ShmTransport::sleep(uint64_t deadline_ns, const WakeCondition& check) noexcept {
+bool ShmTransport::announce_sleep(Announcement* announcement) noexcept {
   const uint64_t wakes = g_wakes.load(std::memory_order_seq_cst);
   if (wakes != t_wakes_seen) {
     t_wakes_seen = wakes;
-    return;
+    return false;
   }
-  if (any_doorbell()) return;
+  if (any_doorbell()) return false;
   RingSet rings;
   for (const Lane lane : kLanes) {
     const auto index = static_cast<uint32_t>(lane);
@@ -193,21 +194,35 @@ void ShmTransport::sleep(uint64_t deadline_ns, const WakeCondition& check) noexc
     announced = shm::announce_sleep(self_);
     all_held = false;
   } else if (!retire(rings, &announced, &all_held)) {
-    return;
+    return false;
   }
   // A sender or wake() from now on sees the announcement; earlier ones are seen here.
-  if (any_doorbell() || g_wakes.load(std::memory_order_seq_cst) != wakes) return;
-  if (check.holds != nullptr && check.holds(check.context)) return;
+  if (any_doorbell() || g_wakes.load(std::memory_order_seq_cst) != wakes) return false;
   const bool may_miss_wakeup =
       fence_lost_.load(std::memory_order_relaxed) || (threaded_ && !all_held);
-  const uint64_t now = now_ns();
-  if (now >= deadline_ns) return;
-  counts_.sleeps.fetch_add(1, std::memory_order_relaxed);
-  const uint64_t blind_deadline = now + kBlindSleepNs;
+  *announcement = {.deadline_ns = may_miss_wakeup ? now_ns() + kBlindSleepNs : UINT64_MAX,
+                   .word = announced};
+  return true;
+}
+
+void ShmTransport::sleep(uint64_t deadline_ns, const WakeCondition& check) noexcept {
+  Announcement announcement;
+  if (!announce_sleep(&announcement)) return;
+  if (check.holds != nullptr && check.holds(check.context)) return;
   self_.processor.store(0, std::memory_order_relaxed);
-  shm::sleep_on(self_, announced,
-                may_miss_wakeup && blind_deadline < deadline_ns ? blind_deadline : deadline_ns);
+  (void)sleep_announced(announcement, deadline_ns);
   publish_processor();
+}
+
+// The word has another value if this process was woken since the announcement.
+bool ShmTransport::sleep_announced(const Announcement& announcement,
+                                   uint64_t deadline_ns) noexcept {
+  const uint64_t until = std::min(deadline_ns, announcement.deadline_ns);
+  if (now_ns() < until) {
+    counts_.sleeps.fetch_add(1, std::memory_order_relaxed);
+    shm::sleep_on(self_, announcement.word, until);
+  }
+  return self_.sleep.load(std::memory_order_seq_cst) != announcement.word;
 }
 
 // ---- the processor that a rank runs on ----

@@ -69,6 +69,8 @@ class ShmTransport final : public Transport {
   // Also returns if wake() was called since the calling thread slept last.
   using Transport::sleep;
   void sleep(uint64_t deadline_ns, const WakeCondition& check) noexcept override;
+  bool announce_sleep(Announcement* announcement) noexcept override;
+  bool sleep_announced(const Announcement& announcement, uint64_t deadline_ns) noexcept override;
   void yield() noexcept override;
   bool is_reply_imminent() const noexcept override;
   void wake_peer(Rank peer) noexcept override;

@@ -54,11 +54,14 @@ ENDS = {
         ("testenv.c", "testbarrier.c", "testbarrierconf.c", "testcore3.c", "testcore4.c", "testcore5.c",
          "testam.c", "testlockcontend.c", "testimm.c", "testbarrierlate.c", "testmisc.c", "testgasnet.c",
          "testcxx.cc", "testlegacy.c", "testlegacycxx.cc", "testsplit.c", "testteam.c", "testteambcast.c",
-         "testteambarrier.c", "testcoll.c", "testcollperf.c", "testsegment.c", "testvis.c", "testtmpair.c"),
+         "testteambarrier.c", "testcoll.c", "testcollperf.c", "testsegment.c", "testvis.c", "testtmpair.c",
+         "testcudauva.c", "testhip.c", "testze.c"),
         DONE),
     **dict.fromkeys(
         ("testhsl.c", "testalltoall.c", "testsmall.c", "testlarge.c", "testreadonly.c", "testprogthr.c",
          "testreduce.c", "testacc.c", "testtoken.c"), DONE_BY_FIRST),
+    "testinternal.c": End(r"^G: messages, puts and gets of threads", first,
+                          "it prints no final line; this is the last section of the library's"),
     "testratomic.c": End(r"^done\. \(detected 0 errors\)", first),
     **dict.fromkeys(("testtools.c", "testtoolscxx.cc"), End(r"^Done\.", first)),
     "testcore2.c": End(r"node {rank}/{ranks} done\. \(detected 0 errs\)"),
@@ -83,8 +86,8 @@ ENDS = {
 # The last of a program's sections A, B, ... A program that has them names each in the lines it prints for it.
 LAST_SECTION = {
     "testalign.c": "C", "testam.c": "K", "testcollperf.c": "I", "testcontend.c": "M", "testlarge.c": "E",
-    "testfaddperf.c": "P", "testlockcontend.c": "D", "testmisc.c": "N", "testsmall.c": "F", "testval.c": "F",
-    "testvisperf.c": "F",
+    "testfaddperf.c": "P", "testinternal.c": "G", "testlockcontend.c": "D", "testmisc.c": "N",
+    "testsmall.c": "F", "testval.c": "F", "testvisperf.c": "F",
 }
 
 

@@ -156,6 +156,12 @@ PROGRAMS = [
     *TEAM_PROGRAMS,
     *VIS_PROGRAMS,
     Program("testratomic.c", ("100", "1"), (1, 2, 3, 4, 5)),
+    # No class of devices: the programs expect the refusal of each.
+    Program("testcudauva.c", ranks=(2, 3, 4)),
+    Program("testhip.c", ranks=(2, 3, 4)),
+    Program("testze.c", ranks=(2, 3, 4)),
+    Program("testinternal.c", ("1000",), modes=("SEQ", "PARSYNC")),
+    Program("testinternal.c", ("1000", "4"), modes=("PAR",)),
     Program("testfaddperf.c", ("1000",), ONE_OR_PAIRS),
     Program("testfaddperf.c", ("-S", "1000"), PAIRS),
     Program("testfaddperf.c", ("-f", "-a", "1000"), (3, 5)),

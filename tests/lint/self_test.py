@@ -419,6 +419,38 @@ class Documented(Tree):
         self.assert_finds(self.run_check("check_documented.py", "errors", self.root), "HYDRANT_ERR_NEW")
 
 
+class GasnetEnvironment(Tree):
+    """Each variable of the list has an effect that is documented, or is ignored by name and documented so."""
+
+    def check(self, names="GASNET_A\nGASNET_B\nGASNET_C_D\n", ignored="GASNET_B GASNET_C_",
+              effective="GASNET_A", documented="`GASNET_B` `GASNET_C_`..."):
+        self.write("tests/lint/gasnet_environment.txt", "# GASNet's\n" + names)
+        self.write("rdma/config/ignored_names.cpp",
+                   "".join(f'{{"{name}", kReason}},\n' for name in ignored.split()))
+        self.write("docs/env_vars.md", f"| variable |\n|---|\n| {effective} | |\n\n"
+                   f"## GASNet's variables without effect\n\n| {documented} | |\n\n## More\n")
+        self.write("docs/tools.md", "| `GASNET_TOOL` | |\n")
+        return self.run_check("check_gasnet_environment.py", self.root)
+
+    def test_clean_tree_passes(self):
+        self.assert_clean(self.check())
+
+    def test_name_that_is_neither(self):
+        self.assert_finds(self.check(effective="GASNET_X"), "GASNET_A is neither in a table")
+
+    def test_name_that_is_both(self):
+        self.assert_finds(self.check(effective="GASNET_A GASNET_B"),
+                          "GASNET_B is documented as effective, and")
+
+    def test_ignored_name_that_gasnet_does_not_document(self):
+        self.assert_finds(self.check(names="GASNET_A\nGASNET_B\n"),
+                          "GASNET_C_ of rdma/config/ignored_names.cpp is no")
+
+    def test_ignored_name_that_the_page_lacks(self):
+        self.assert_finds(self.check(documented="`GASNET_B`"),
+                          "GASNET_C_ is in rdma/config/ignored_names.cpp or in")
+
+
 class DocumentedFiles(Tree):
     """Pages name files that exist."""
 
@@ -532,6 +564,36 @@ class ApiTable(Tree):
     def test_name_without_a_row(self):
         self.header("int gex_Other(int a);\n")
         self.assert_finds(self.check(), "no row for gex_Other")
+
+
+class GasnetNames(Tree):
+    """The headers declare the listed names, and a test names each call."""
+
+    def check(self, calls="gex_A_Do\ngex_A_Go[M]\n", constants="GEX_A\n", types="gex_A_t\n",
+              test="int b(void) { return gex_A_Do(GEX_A) + gex_A_Go1(); }\n"):
+        for header in ApiTable.HEADERS:
+            self.write(f"include/{header}.h", "")
+        self.write("include/gasnetex.h", "#define GEX_A 1\ntypedef int gex_A_t;\nint gex_A_Do(int a);\n"
+                   "int gex_A_Go1(void);\nint gex_A_Go2(void);\n")
+        self.write("tests/unit/a_test.c", test)
+        self.write("tests/lint/gasnet_names.txt",
+                   f"# names\n[calls]\n{calls}\n[constants]\n{constants}\n[types]\n{types}")
+        return self.run_check("check_gasnet_names.py", self.root, "--cc", CC)
+
+    def test_clean_tree_passes(self):
+        self.assert_clean(self.check())
+
+    def test_names_that_no_header_declares(self):
+        self.assert_finds(self.check(calls="gex_A_Do\ngex_A_Go[M]\ngex_A_New\n"), "gex_A_New: in tests/lint")
+        self.assert_finds(self.check(constants="GEX_A\nGEX_B\n"), "GEX_B: in tests/lint")
+
+    def test_names_that_are_not_listed(self):
+        self.assert_finds(self.check(calls="gex_A_Do\n"), "gex_A_Go[M]: declared, but not in")
+        self.assert_finds(self.check(types=""), "gex_A_t: declared, but not in")
+
+    def test_call_that_no_test_makes(self):
+        self.assert_finds(self.check(test="int b;\n"), "gex_A_Go[M]: no source below tests/ calls it")
+        self.assert_clean(self.check(test="#define GO(n) gex_A_Go##n()\nint b = gex_A_Do(1);\n"))
 
 
 class Upcalls(Tree):

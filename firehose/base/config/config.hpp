@@ -62,6 +62,13 @@ concept KnobName = requires(Name knob) {
   noexcept->std::same_as<const KnobInfo&>;
 };
 
+// A variable of another implementation that has no effect here. A name that ends in "_" stands for all that
+// begin with it. `reason` completes the sentence "NAME has no effect: ".
+struct IgnoredName {
+  std::string_view name;
+  const char* reason;
+};
+
 // A table of rows. Names with one of the prefixes are knobs of this table, or unknown.
 //
 // Threads: tables are added before main() and constant afterwards, except the flags of warnings.
@@ -81,6 +88,10 @@ class KnobTable {
   void reset_warned() noexcept {
     for (std::atomic<bool>& warned : warned_) warned.store(false, std::memory_order_relaxed);
   }
+  // Before the table is added. The names outlive the table.
+  void set_ignored(std::span<const IgnoredName> names) noexcept { ignored_ = names; }
+  // Why the table ignores the name; null if it does not.
+  const char* why_ignored(std::string_view name) const noexcept;
   KnobTable* next() const noexcept { return next_; }
   void set_next(KnobTable* next) noexcept { next_ = next; }
 
@@ -88,6 +99,7 @@ class KnobTable {
   std::span<const KnobInfo> rows_;
   std::span<const std::string_view> prefixes_;
   std::span<std::atomic<bool>> warned_;
+  std::span<const IgnoredName> ignored_;
   KnobTable* next_ = nullptr;
 };
 // By a constructor of the library, before main().
@@ -153,9 +165,13 @@ const char* knob_origin_name(KnobOrigin origin) noexcept;
 // The known name nearest to `name`; null if none is near enough to be a likely typo.
 const char* nearest_knob_name(const char* name) noexcept;
 
+// Why a name of another implementation is ignored; null if it is none of these. libhydrant's table alone has
+// such names: a program of GASNet's that links libfirehose uses them.
+const char* why_ignored(const char* name) noexcept;
+
 // Calls `visit(context, name)` for each environment variable that has the prefix of a table and is not a
-// knob. So has a name with the prefix of a library that is not loaded, if a known name is near it. `name` is
-// cut at 95 bytes and valid during the call. Returns the count.
+// knob, and for each that a table ignores. So has a name with the prefix of a library that is not loaded, if
+// a known name is near it. `name` is cut at 95 bytes and valid during the call. Returns the count.
 size_t for_each_unknown_name(void (*visit)(void* context, const char* name),
                              void* context) noexcept;
 

@@ -12,11 +12,7 @@ namespace hydrant {
 namespace {
 
 // Prefixes of all libraries, loaded or not.
-constexpr std::string_view kAllPrefixes[] = {"HYDRANT_", "FIREHOSE_", "GASNET_FIREHOSE_",
-                                             "GASNET_COLL_"};
-// Tuning of GASNet itself: without effect in a job of libhydrant, whose table owns the prefix. A program of
-// GASNet's that links libfirehose alone uses them.
-constexpr std::string_view kGasnetsOwn[] = {"GASNET_COLL_"};
+constexpr std::string_view kAllPrefixes[] = {"HYDRANT_", "FIREHOSE_", "GASNET_FIREHOSE_"};
 // Read by other programs: a launcher passes HYDRANT_JOB_* to its processes.
 constexpr std::string_view kOthers[] = {"HYDRANT_TEST_", "HYDRANT_BENCH_", "HYDRANT_JOB_"};
 
@@ -50,6 +46,21 @@ std::string_view stem(std::string_view name) noexcept {
 
 bool KnobTable::owns(std::string_view name) const noexcept { return has_prefix(name, prefixes_); }
 
+const char* KnobTable::why_ignored(std::string_view name) const noexcept {
+  for (const IgnoredName& ignored : ignored_) {
+    const bool is_prefix = ignored.name.ends_with('_');
+    if (is_prefix ? name.starts_with(ignored.name) : name == ignored.name) return ignored.reason;
+  }
+  return nullptr;
+}
+
+const char* why_ignored(const char* name) noexcept {
+  for (const KnobTable* table = first_knob_table(); table != nullptr; table = table->next()) {
+    if (const char* reason = table->why_ignored(name)) return reason;
+  }
+  return nullptr;
+}
+
 const char* nearest_knob_name(const char* name) noexcept {
   const auto wanted = stem(name);
   // Allows one or two typos in a short name, a few more in a long one.
@@ -77,11 +88,13 @@ size_t for_each_unknown_name(void (*visit)(void* context, const char* name),
     const char* equals = std::strchr(*entry, '=');
     if (equals == nullptr) continue;
     const std::string_view name(*entry, static_cast<size_t>(equals - *entry));
-    if (!has_prefix(name, kAllPrefixes) || has_prefix(name, kOthers) || is_known(name)) continue;
     char copy[96];
     std::snprintf(copy, sizeof copy, "%.*s", static_cast<int>(name.size()), name.data());
-    const bool is_gasnets_own = has_prefix(name, kGasnetsOwn);
-    if (!is_owned(name) && (is_gasnets_own || nearest_knob_name(copy) == nullptr)) continue;
+    const bool is_ignored = why_ignored(copy) != nullptr;
+    if (!is_ignored &&
+        (!has_prefix(name, kAllPrefixes) || has_prefix(name, kOthers) || is_known(name)))
+      continue;
+    if (!is_ignored && !is_owned(name) && nearest_knob_name(copy) == nullptr) continue;
     ++unknown;
     visit(context, copy);
   }
@@ -90,9 +103,8 @@ size_t for_each_unknown_name(void (*visit)(void* context, const char* name),
 
 size_t warn_unknown_names() noexcept {
   const auto warn = [](void*, const char* name) {
-    if (has_prefix(name, kGasnetsOwn)) {
-      log_warning("environment variable %s has no effect: it tunes GASNet's own implementation",
-                  name);
+    if (const char* reason = why_ignored(name)) {
+      log_warning("environment variable %s has no effect: %s", name, reason);
       return;
     }
     const char* nearest = nearest_knob_name(name);

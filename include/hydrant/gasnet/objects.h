@@ -28,6 +28,7 @@ typedef struct hydrant_kind* gex_MK_t;
 #define GEX_TM_INVALID ((gex_TM_t)(uintptr_t)0)
 #define GEX_MK_INVALID ((gex_MK_t)(uintptr_t)0)
 #define GEX_MK_HOST ((gex_MK_t)(uintptr_t)1)
+#define GASNET_HAVE_MK_CLASS_HOST 1 /* gasnet_mk.h */
 
 /* A range of memory. */
 typedef struct {

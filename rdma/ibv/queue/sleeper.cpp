@@ -95,6 +95,7 @@ Sleeper::Outcome Sleeper::wait(uint64_t until_ns, std::span<const int> event_fds
   Outcome outcome{.has_slept = true};
   sleeps_.fetch_add(1, std::memory_order_relaxed);
   if (ppoll(fds, count, &left, nullptr) <= 0) return outcome;
+  outcome.is_woken = true;
   for (nfds_t i = 2; i < count; ++i) outcome.has_event |= fds[i].revents != 0;
   // The report is consumed, and this thread may have other work now: it wakes the other sleepers, which
   // request the next one.

@@ -44,11 +44,14 @@ class Sleeper {
   bool was_woken() const noexcept;
   struct Outcome {
     bool has_slept = false;
+    bool is_woken = false;   // before the deadline
     bool has_event = false;  // one of `event_fds` is readable
   };
   // Between enter() and leave(). `event_fds`: at most kMaxEventFds.
   Outcome wait(uint64_t until_ns, std::span<const int> event_fds) noexcept;
   void leave() noexcept;
+  // False: there is no channel, or the program has closed a descriptor; waits are short then.
+  bool is_always_woken() const noexcept { return has_channel() && wake_fd_.get() >= 0; }
   // The number of waits so far.
   uint64_t sleeps() const noexcept { return sleeps_.load(std::memory_order_relaxed); }
   void wake() noexcept;

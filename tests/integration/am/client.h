@@ -55,6 +55,8 @@ void test_flood(void);
 void test_threads(void);
 void test_turns(void);
 void test_once(void);
+void test_diagnostics(const char* which);
+void test_each_name(void);
 void test_handler_waits(const char* which);
 void test_prepared(const char* what);
 void test_segments(void);

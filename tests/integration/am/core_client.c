@@ -189,6 +189,10 @@ int main(int argc, char** argv) {
       test_prepared(argv[2]);
     else if (!strcmp(which, "once"))
       test_once();
+    else if (!strcmp(which, "each-name"))
+      test_each_name();
+    else if (!strcmp(which, "diagnostics"))
+      test_diagnostics(argv[2]);
     else if (!strcmp(which, "segments"))
       test_segments();
     else if (!strcmp(which, "exit"))

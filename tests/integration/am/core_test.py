@@ -60,6 +60,25 @@ class CoreTest(unittest.TestCase):
     def test_every_number_of_arguments_with_segment_everything(self):
         self.each("arities", modes=["seq_everything"])
 
+    def test_names_that_no_other_case_calls(self):
+        self.each("each-name", sizes=(1, 2), modes=["seq", "parsync", "par_debug", "seq_everything"])
+
+    def test_diagnostics(self):
+        for mode in MODES:
+            self.passes(mode, 3, "diagnostics", "")
+        for network in ("send_only", "delay=5us,depth=16,pins"):
+            text = self.passes("par", 2, "diagnostics", "", HYDRANT_INJECT=network)
+            self.assertEqual([line[:2] for line in text.splitlines() if line[1:3] == ": "],
+                             [f"{letter}:" for letter in "ABCDEFG"], text)
+
+    def test_diagnostics_find_errors(self):
+        text = self.passes("par", 2, "diagnostics", "wrong")
+        self.assertEqual(text.count("ERROR: diagnostics, rank "), 2, text)
+        self.assertIn("10 increments instead of 20", text)
+        text = self.passes("seq", 1, "diagnostics", "unregistered")
+        self.assertEqual(text.count("skipped, because the handlers are not registered"), 2, text)
+        self.passes("seq", 2, "diagnostics", "refused")
+
     def test_payloads_of_all_sizes(self):
         # Includes Longs to memory outside of segments.
         self.each("sizes", modes=["seq", "par_debug", "seq_everything"], HYDRANT_SEGMENT_CHECK="n")

@@ -12,6 +12,8 @@
 namespace hydrant::testing {
 namespace {
 
+constexpr uint64_t kPollTime = UINT64_MAX - 7;
+
 // Ranks of other nodes: keeps what it is given, and delivers what a test has put there.
 class FakeNetwork final : public NetworkTransport {
  public:
@@ -105,6 +107,7 @@ class FakeNetwork final : public NetworkTransport {
     if (seen_.word_comes_early) seen_.say();
     return !seen_.has_duty;
   }
+  uint64_t next_poll_ns() const noexcept override { return kPollTime; }
 
  private:
   Seen& seen_;
@@ -235,6 +238,25 @@ TEST_F(CompositeTransportTest, NetworkEventEndsASleep) {
   sender.join();
   EXPECT_EQ(got, 1u);
   EXPECT_LT(now_ns(), late);
+}
+
+TEST_F(CompositeTransportTest, NetworkEventEndsAnAnnouncedSleep) {
+  Transport::Announcement announcement;
+  for (int i = 0; i < 20; ++i) {
+    while (!both->announce_sleep(&announcement)) {
+    }
+    EXPECT_EQ(announcement.deadline_ns, kPollTime);
+    seen.say();
+    EXPECT_TRUE(both->sleep_announced(announcement, in_seconds(100)));
+    both->end_sleep();
+  }
+  seen.has_duty = true;
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(both->announce_sleep(&announcement));
+  seen.has_duty = false;
+  seen.has_message = false;
+  while (!both->announce_sleep(&announcement)) {
+  }
+  EXPECT_LT(announcement.deadline_ns, in_seconds(1)) << "a nap";
 }
 
 TEST_F(CompositeTransportTest, EventBeforeTheSleepIsNotMissed) {

@@ -3,13 +3,17 @@
 
 #include "firehose/base/config/knobs.hpp"
 #include "firehose/base/log.hpp"
+#include "rdma/config/ignored_names.hpp"
 #include "tests/unit/firehose/base/knob_rows.hpp"
 #include "tests/unit/firehose/base/scoped_env.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace hydrant {
 namespace {
@@ -93,6 +97,39 @@ TEST_F(JobKnobs, UnknownNamesWithTheirPrefixAreReported) {
   EXPECT_THAT(GetCapturedStderr(),
               AllOf(HasSubstr("HYDRANT_QWERTZUIOP is unknown and ignored; hydrant-info lists"),
                     HasSubstr("did you mean HYDRANT_TRANSPORT?")));
+}
+
+// A program that brings its settings from GASNet has to learn which of them do nothing here.
+TEST_F(JobKnobs, GasnetsNamesWithoutEffectAreReportedWithTheReason) {
+  std::vector<std::unique_ptr<ScopedEnv>> all;
+  for (const IgnoredName& ignored : ignored_gasnet_names()) {
+    std::string name(ignored.name);
+    if (name.ends_with('_')) name += "OF_A_FAMILY";
+    all.push_back(std::make_unique<ScopedEnv>(name.c_str(), "1"));
+  }
+  const ScopedEnv honoured("GASNET_BARRIER", "SHM");
+  const ScopedEnv of_a_client("GASNET_DUMMY", "1");
+  CaptureStderr();
+  EXPECT_EQ(warn_unknown_names(), all.size());
+  const std::string text = GetCapturedStderr();
+  for (const IgnoredName& ignored : ignored_gasnet_names()) {
+    std::string line = "environment variable " + std::string(ignored.name);
+    if (ignored.name.ends_with('_')) line += "OF_A_FAMILY";
+    line += std::string(" has no effect: ") + ignored.reason + "\n";
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+  EXPECT_THAT(text, AllOf(Not(HasSubstr("GASNET_BARRIER ")), Not(HasSubstr("GASNET_DUMMY"))));
+}
+
+// No name of a family is one that has an effect.
+TEST_F(JobKnobs, NoKnobIsIgnored) {
+  size_t knobs = 0;
+  for_each_knob([&](const KnobInfo& info) {
+    ++knobs;
+    for (const KnobTable* table = first_knob_table(); table != nullptr; table = table->next())
+      EXPECT_EQ(table->why_ignored(info.name), nullptr) << info.name;
+  });
+  EXPECT_GT(knobs, 50u);
 }
 
 }  // namespace

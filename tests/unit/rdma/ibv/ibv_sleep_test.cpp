@@ -58,6 +58,36 @@ TEST_F(IbvSleep, EndsWhenAMessageArrives) {
   EXPECT_EQ(world[1].inbox.count, 1U);
 }
 
+TEST_F(IbvSleep, AnotherThreadSleepsForAnAnnouncement) {
+  IbvWorld world(2);
+  world.connect(0, 1);
+  const uint64_t deadline = testing::in_seconds(kLong);
+  Transport::Announcement announcement;
+  for (uint32_t i = 0; i < 5; ++i) {
+    while (!world[1].transport->announce_sleep(&announcement) && now_ns() < deadline)
+      world[1].poll();
+    EXPECT_LE(announcement.deadline_ns, world[1].transport->next_poll_ns());
+    std::atomic<bool> is_woken{false};
+    std::thread sleeper([&] {
+      while (!is_woken.load() && now_ns() < deadline)
+        is_woken.store(world[1].transport->sleep_announced({}, deadline));
+    });
+    if (i % 2 == 0) {
+      EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcdefgh"), Status::kOk);
+    } else {
+      world[1].transport->wake();
+    }
+    while (!is_woken.load() && now_ns() < deadline) world[0].poll();
+    sleeper.join();
+    world[1].transport->end_sleep();
+    EXPECT_TRUE(world.arrived(1, i / 2 + 1));
+  }
+  ASSERT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcdefgh"), Status::kOk);
+  world[0].transport->flush(testing::in_seconds(10));
+  EXPECT_FALSE(world[1].transport->announce_sleep(&announcement));
+  EXPECT_TRUE(world.arrived(1, 4));
+}
+
 TEST_F(IbvSleep, EndsWhenAPeerConnects) {
   IbvWorld world(2, threaded());
   const uint64_t deadline = testing::in_seconds(kLong);

@@ -248,6 +248,10 @@ TEST(InjectedOperations, NeedOnesInside) {
   net->commit(room, 1);
   net->sleep(1'000'000);
   EXPECT_EQ(mute.slept, 1500u);
+  Transport::Announcement announcement;
+  ASSERT_TRUE(net->announce_sleep(&announcement));
+  EXPECT_EQ(announcement.deadline_ns, 1500u);
+  net->end_sleep();
   test_clock_ns = 1500;
   net->sleep(1'000'000);
   EXPECT_GT(mute.slept, 1500u);

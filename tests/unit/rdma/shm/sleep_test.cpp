@@ -174,6 +174,40 @@ TEST(ShmSleep, WakeEndsTheSleepOfAllThreads) {
   EXPECT_LT(now_ns() - begin, patient_ns(20'000'000'000u));
 }
 
+// ---- a sleep in another thread ----
+
+TEST(ShmSleep, AnotherThreadSleepsForAnAnnouncement) {
+  Pair pair;  // of one thread: what the other thread calls has to be safe there, too
+  Transport::Announcement announcement;
+  for (uint64_t i = 0; i < 50; ++i) {
+    while (!pair.b.transport->announce_sleep(&announcement)) {
+    }
+    bool is_woken = false;
+    std::thread sleeper(
+        [&] { is_woken = pair.b.transport->sleep_announced(announcement, in_seconds(30)); });
+    ASSERT_EQ(pair.a.try_send(1, Lane::kRequest, 1, i), Status::kOk);
+    sleeper.join();
+    EXPECT_TRUE(is_woken);
+    pair.b.transport->end_sleep();
+    EXPECT_EQ(pair.poll_b(), 1u);
+  }
+  while (!pair.b.transport->announce_sleep(&announcement)) {
+  }
+  EXPECT_FALSE(pair.b.transport->sleep_announced(announcement, now_ns() + 1'000'000));
+}
+
+TEST(ShmSleep, NoneIsAnnouncedWithAMessageWaiting) {
+  Pair pair;
+  Transport::Announcement announcement;
+  ASSERT_EQ(pair.a.try_send(1, Lane::kRequest, 1, 1), Status::kOk);
+  EXPECT_FALSE(pair.b.transport->announce_sleep(&announcement));
+  EXPECT_EQ(pair.poll_b(), 1u);
+  EXPECT_TRUE(pair.b.transport->announce_sleep(&announcement));
+  pair.b.transport->wake();
+  EXPECT_TRUE(pair.b.transport->sleep_announced(announcement, in_seconds(30)));
+  EXPECT_FALSE(pair.b.transport->announce_sleep(&announcement)) << "woken since the last one";
+}
+
 // ---- stress: processes that fall asleep and idle as often as they can ----
 
 struct Tally {

@@ -1,0 +1,121 @@
+// The C functions of hydrant/waiting.h, over waiting.cpp and event_descriptors.cpp.
+#include <hydrant/waiting.h>
+
+#include "am/job/exit.hpp"
+#include "am/job/job.hpp"
+#include "am/progress/event_descriptors.hpp"
+#include "am/progress/hsl.hpp"
+#include "am/progress/in_call.hpp"
+#include "am/progress/waiting.hpp"
+#include "firehose/base/cancellation.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <new>
+#include <unistd.h>
+
+using namespace hydrant;
+
+static_assert(HYDRANT_EVENT_DESCRIPTORS == EventDescriptors::kMax);
+
+namespace {
+
+// Made by the first open, and never destroyed: its thread ends with the process.
+std::atomic<EventDescriptors*> the_descriptors{nullptr};
+Mutex make_mu;
+
+// For EventDescriptors, after it has announced a sleep.
+bool has_events() noexcept {
+  if (has_exit_grace_expired()) exit_with_job();
+  return job().progress.run() != 0;
+}
+
+EventDescriptors* make_descriptors() noexcept {
+  const MutexLock lock(make_mu);
+  EventDescriptors* descriptors = the_descriptors.load(std::memory_order_relaxed);
+  if (descriptors != nullptr) return descriptors;
+  descriptors = new (std::nothrow)
+      EventDescriptors({.transport = job().transport.get(), .has_events = has_events});
+  the_descriptors.store(descriptors, std::memory_order_release);
+  return descriptors;
+}
+
+Status check_descriptor(int descriptor, EventDescriptors** descriptors) noexcept {
+  if (!is_wired()) return fail(Status::kNotInit, "no client is initialised");
+  *descriptors = the_descriptors.load(std::memory_order_acquire);
+  if (*descriptors == nullptr)
+    return fail(Status::kBadArg, "%d is no event descriptor", descriptor);
+  return Status::kOk;
+}
+
+// In a job of one rank no message comes: only other threads change anything.
+void nap_alone(uint64_t ns) noexcept {
+  constexpr uint64_t kNapNs = 1'000'000;
+  const CancellationDisabled guard;
+  usleep(static_cast<useconds_t>(std::min(ns, kNapNs) / 1000 + 1));
+}
+
+Status wait_for_message(uint64_t timeout_ns) noexcept {
+  const uint64_t begin_ns = now_ns();
+  const uint64_t deadline_ns =
+      timeout_ns > UINT64_MAX - begin_ns ? UINT64_MAX : begin_ns + timeout_ns;
+  for (uint32_t misses = 0;;) {
+    if (poll_all() != 0) return Status::kOk;
+    const uint64_t now = now_ns();
+    if (now >= deadline_ns) return Status::kNotReady;
+    if (job().transport == nullptr) {
+      nap_alone(deadline_ns - now);
+    } else if (spin_or_yield(++misses) && sleep_announced_until(deadline_ns)) {
+      (void)poll_all();
+      return Status::kOk;
+    }
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+int hydrant_wait_for_message(uint64_t timeout_ns) {
+  constexpr char kCall[] = "hydrant_wait_for_message";
+  if (!is_wired()) return report(fail(Status::kNotInit, "no client is initialised"), kCall);
+  const InCall in_call(kCall);
+  if (job().debug) check_no_locks("hydrant_wait_for_message is called");
+  wake_for_handled_messages();
+  return static_cast<int>(wait_for_message(timeout_ns));
+}
+
+int hydrant_event_descriptor_open(int* descriptor) {
+  constexpr char kCall[] = "hydrant_event_descriptor_open";
+  if (!is_wired()) return report(fail(Status::kNotInit, "no client is initialised"), kCall);
+  const InCall in_call(kCall, CallKind::kLocal);
+  if (descriptor == nullptr)
+    return report(fail(Status::kBadArg, "the place for the descriptor is null"), kCall);
+  EventDescriptors* const descriptors = make_descriptors();
+  if (descriptors == nullptr)
+    return report(fail(Status::kResource, "no memory for event descriptors"), kCall);
+  wake_for_handled_messages();
+  return report(descriptors->open(descriptor), kCall);
+}
+
+int hydrant_event_descriptor_arm(int descriptor) {
+  constexpr char kCall[] = "hydrant_event_descriptor_arm";
+  EventDescriptors* descriptors = nullptr;
+  const Status status = check_descriptor(descriptor, &descriptors);
+  if (status != Status::kOk) return report(status, kCall);
+  const InCall in_call(kCall);
+  if (job().debug) check_no_locks("hydrant_event_descriptor_arm is called");
+  const Status armed = descriptors->arm(descriptor);
+  return armed == Status::kNotReady ? GASNET_ERR_NOT_READY : report(armed, kCall);
+}
+
+int hydrant_event_descriptor_close(int descriptor) {
+  constexpr char kCall[] = "hydrant_event_descriptor_close";
+  EventDescriptors* descriptors = nullptr;
+  const Status status = check_descriptor(descriptor, &descriptors);
+  if (status != Status::kOk) return report(status, kCall);
+  const InCall in_call(kCall, CallKind::kLocal);
+  return report(descriptors->close(descriptor), kCall);
+}
+
+}  // extern "C"

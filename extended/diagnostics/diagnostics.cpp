@@ -1,0 +1,134 @@
+// The C functions of diagnostics.h: checks the arguments, and runs the sections in order.
+#include "extended/diagnostics/diagnostics.hpp"
+
+#include <hydrant/gasnet/diagnostics.h>
+
+#include "am/job/job.hpp"
+#include "firehose/base/cancellation.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+#include <gasnet_coll.h>
+
+namespace hydrant::diagnostics {
+
+bool Run::expect(bool is_good, const char* format, ...) noexcept {
+  if (is_good) return true;
+  errors.fetch_add(1, std::memory_order_relaxed);
+  char text[200];
+  va_list arguments;
+  va_start(arguments, format);
+  (void)vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  std::fprintf(stderr, "ERROR: diagnostics, rank %u: %s\n", rank, text);
+  return false;
+}
+
+Part part_of(const Run&, uint32_t thread, uint32_t threads) noexcept {
+  const size_t bytes = kHalf / threads / 64 * 64;
+  return {.thread = thread, .offset = thread * bytes, .bytes = bytes};
+}
+
+void Noise::fill(std::byte* to, size_t bytes) noexcept {
+  for (size_t i = 0; i < bytes; ++i) to[i] = static_cast<std::byte>(engine_() >> 8 & 0xff);
+}
+
+uint32_t sum_of(const std::byte* from, size_t bytes) noexcept {
+  uint32_t sum = static_cast<uint32_t>(bytes);
+  for (size_t i = 0; i < bytes; ++i) sum = sum * 31 + static_cast<uint32_t>(from[i]);
+  return sum;
+}
+
+namespace {
+
+struct Section {
+  char letter;
+  const char* title;
+  bool needs_handlers;
+  void (*run)(Run& run);
+};
+
+constexpr Section kSections[] = {
+    {'A', "collectives", false, check_collectives},
+    {'B', "puts and gets", false,
+     [](Run& run) { check_transfers(run, part_of(run, 0, 1), run.rounds); }},
+    {'C', "Mediums with replies", true,
+     [](Run& run) { exchange_mediums(run, part_of(run, 0, 1), run.rounds); }},
+    {'D', "Longs with replies", true,
+     [](Run& run) { exchange_longs(run, part_of(run, 0, 1), run.rounds); }},
+    {'E', "remote atomics", false, check_atomics},
+    {'F', "locks and atomics of the tools", false, check_locks},
+    {'G', "messages, puts and gets of threads", true, check_threads},
+};
+
+bool is_chosen(const char* letters, char letter) noexcept {
+  if (letters == nullptr || *letters == '\0') return true;
+  return std::any_of(letters, letters + std::strlen(letters),
+                     [=](char c) { return std::toupper(static_cast<unsigned char>(c)) == letter; });
+}
+
+int run_sections(Run& run, const char* letters) noexcept {
+  for (const Section& section : kSections) {
+    if (!is_chosen(letters, section.letter)) continue;
+    gex_Event_Wait(gex_Coll_BarrierNB(run.team, 0));
+    if (section.needs_handlers && !has_handlers()) {
+      if (run.rank == 0)
+        std::printf("%c: %s: skipped, because the handlers are not registered\n", section.letter,
+                    section.title);
+      continue;
+    }
+    if (run.rank == 0) std::printf("%c: %s\n", section.letter, section.title);
+    std::fflush(stdout);
+    section.run(run);
+  }
+  gex_Event_Wait(gex_Coll_BarrierNB(run.team, 0));
+  return run.errors.load();
+}
+
+const char* mistake_in(int iters, gex_TM_t team, const void* myseg, gex_Rank_t peer,
+                       const void* peerseg) noexcept {
+  if (!is_wired()) return "no client is initialised";
+  if (team == GEX_TM_INVALID) return "there is no team";
+  if (iters < 1) return "the number of iterations is below 1";
+  if (peer >= gex_TM_QuerySize(team)) return "the peer is no rank of the team";
+  if (myseg == nullptr || peerseg == nullptr) return "the memory is null";
+  return nullptr;
+}
+
+}  // namespace
+}  // namespace hydrant::diagnostics
+
+using namespace hydrant;
+using namespace hydrant::diagnostics;
+
+extern "C" {
+
+int hydrant_run_diagnostics(int iters, int threadcnt, const char* testsections, gex_TM_t team,
+                            void* myseg, gex_Rank_t peer, void* peerseg, unsigned int seed) {
+  if (const char* mistake = mistake_in(iters, team, myseg, peer, peerseg)) {
+    (void)report(fail(Status::kBadArg, "%s", mistake), "gasnett_run_diagnostics");
+    return 1;
+  }
+  const CancellationDisabled guard;
+  Run run;
+  run.team = team;
+  run.rank = gex_TM_QueryRank(team);
+  run.ranks = gex_TM_QuerySize(team);
+  run.peer = peer;
+  run.mine = static_cast<std::byte*>(myseg);
+  run.theirs = static_cast<std::byte*>(peerseg);
+  run.rounds = static_cast<uint32_t>(iters);
+  if (!job().single_threaded && threadcnt > 1)
+    run.threads = std::min(static_cast<uint32_t>(threadcnt), kMaxThreads);
+  run.seed = seed;
+  return run_sections(run, testsections);
+}
+
+void hydrant_diagnostic_gethandlers(gex_AM_Entry_t** htable, int* htable_cnt) {
+  *htable = handlers(htable_cnt);
+}
+
+}  // extern "C"
