@@ -18,7 +18,7 @@ from client_jobs import over, run_job  # the path must be set first
 
 CLIENTS = []
 SECONDS = 60
-ROUNDS = 600 if os.environ.get("HYDRANT_TEST_LONG") else 50
+ROUNDS = 600 if os.environ.get("HYDRANT_TEST_LONG") else 15 if over.OVER else 50
 NETWORK = "delay=5us,bandwidth=2G"
 PINS = f"{NETWORK},pins"
 WRONG = {"lengths": "dstlist has 16 bytes in 2 pieces, srclist has 32 bytes in 2",
