@@ -46,7 +46,7 @@ def wants_mode(include, name):
     if str(name) == "hydrant/gasnet/modes.h":
         return True
     if str(name) == "gasnet_tools.h":
-        return False  # what needs one in it is there only behind gasnetex.h
+        return False  # its names that need one are there only behind gasnetex.h
     path = include / name
     return path.exists() and any(wants_mode(include, other) for other in INCLUDE.findall(path.read_text()))
 
