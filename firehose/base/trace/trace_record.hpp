@@ -24,7 +24,8 @@ struct TraceRecord {
   const char* name = nullptr;    // the call; kSourceLine: the file
   const char* detail = nullptr;  // the path of a put or get; kText: the text
   uint64_t bytes = 0;
-  uint64_t number = 0;  // of the message in its lane; kMiss: the address; kSourceLine: the line
+  uint64_t number = 0;  // of the message in its lane; kMiss: the address; kSourceLine: the line;
+                        // kCall: how many polls, if several
   uint32_t peer = kNoTracePeer;
   uint16_t handler = 0;
   TraceKind kind = TraceKind::kCall;

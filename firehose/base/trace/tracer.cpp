@@ -107,7 +107,9 @@ void leave(void* ended) {
   if (is_tracing()) {
     g_state.clock.anchor();
     drain_locked(*thread);
+    if (thread->polls.number != 0) g_state.sink->take(thread->polls, *thread, g_state.clock);
   }
+  thread->polls.number = 0;
   thread->depth = 0;
   thread->frozen_source_line = 0;
   thread->source_file = thread->drained_file = nullptr;
@@ -247,8 +249,9 @@ TraceThread* current_trace_thread() noexcept {
   return value == &g_no_memory ? nullptr : static_cast<TraceThread*>(value);
 }
 
-void trace(const TraceRecord& record) noexcept {
-  TraceThread* thread = current_trace_thread();
+void trace(const TraceRecord& record) noexcept { trace(current_trace_thread(), record); }
+
+void trace(TraceThread* thread, const TraceRecord& record) noexcept {
   if (thread == nullptr || thread->is_inside) [[unlikely]]
     return drop(record);
   thread->is_inside = true;

@@ -29,6 +29,7 @@ struct TraceFrame {
   const char* path = nullptr;  // of its put or get; null: none yet
   uint64_t bytes = 0;
   uint32_t peer = kNoTracePeer;
+  uint64_t position = 0;  // of the thread's ring at the start
 };
 
 // A thread's part of the trace. A later thread adopts it when the thread ends.
@@ -41,6 +42,11 @@ struct TraceThread {
   bool is_inside = false;  // the thread is in trace(); seen by its signal handlers
   uint32_t depth = 0;      // of calls; those beyond kFrames are not recorded
   TraceFrame frames[kFrames];
+  // Polls without an event, one after the other: one record for all of them (number: how many).
+  TraceRecord polls;
+  // The name of a call that was classified last, and its letter.
+  const char* known_call = nullptr;
+  char known_letter = 0;
   uint32_t frozen_source_line = 0;  // number of nested freezes
   const char* source_file = nullptr;
   uint32_t source_line = 0;
@@ -75,6 +81,8 @@ bool stop_tracing() noexcept;
 
 // Writes a record. Requires: is_tracing() was true. Frees a kText record's text if it is dropped.
 void trace(const TraceRecord& record) noexcept;
+// The same for a caller that has current_trace_thread() already; null counts the record as dropped.
+void trace(TraceThread* thread, const TraceRecord& record) noexcept;
 // The calling thread's part; null if there is no memory.
 TraceThread* current_trace_thread() noexcept;
 
