@@ -37,6 +37,8 @@ install(EXPORT HydrantTools FILE HydrantToolsTargets.cmake NAMESPACE Hydrant::
 # libhydrant: GASNet's API.
 install(TARGETS hydrant_shared hydrant_static EXPORT HydrantHydrant COMPONENT hydrant)
 install(TARGETS hydrant_injected LIBRARY COMPONENT hydrant NAMELINK_SKIP)
+install(PROGRAMS "${PROJECT_SOURCE_DIR}/scripts/hydrant-trace" DESTINATION "${CMAKE_INSTALL_BINDIR}"
+        COMPONENT hydrant)
 install(EXPORT HydrantHydrant FILE HydrantHydrantTargets.cmake NAMESPACE Hydrant::
         DESTINATION "${package_dir}" COMPONENT hydrant)
 

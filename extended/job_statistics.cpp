@@ -1,11 +1,12 @@
-// Writes the counters of puts, gets, firehoses, collectives, atomics and the transport as JSON at exit
-// (HYDRANT_STATS). Called by end_extended() (start.cpp).
+// Writes the counters of puts, gets, firehoses, collectives, atomics and the transport at exit, as JSON or
+// as a table (HYDRANT_STATS). Called by end_extended() (start.cpp); job_trace.cpp reads the table as well.
 #include "extended/job_statistics.hpp"
 
 #include <hydrant/rma.h>
 
 #include "am/job/job.hpp"
 #include "am/job/shared_environment.hpp"
+#include "am/job/start_extended.hpp"
 #include "extended/atomics/atomic_counts.hpp"
 #include "extended/binding/firehose_binding.hpp"
 #include "extended/collective/algorithms.hpp"
@@ -22,6 +23,7 @@
 #include <array>
 #include <cerrno>
 #include <cinttypes>
+#include <cstdarg>
 #include <cstdio>
 #include <span>
 #include <string>
@@ -30,20 +32,24 @@
 namespace hydrant {
 namespace {
 
+constexpr std::string_view kTable = "table:";
+
 // The file's name, with %r for the rank and %% for a percent sign. Empty: this rank writes no file.
 std::string file_name() noexcept {
   const char* wish = knob_text(JobKnob::kStats);
   if (*wish == '\0') return "";
   std::string_view rest = wish;
-  constexpr std::string_view kFormat = "json:";
-  if (!rest.starts_with(kFormat) || rest.size() == kFormat.size()) {
+  const std::string_view format = rest.starts_with(kTable) ? kTable : "json:";
+  if (!rest.starts_with(format) || rest.size() == format.size()) {
     if (job().rank() == 0 || shared_environment().differs(knob_info(JobKnob::kStats).name)) {
-      log_warning("HYDRANT_STATS=%s: invalid value; set json:FILE, with %%r in FILE for the rank",
-                  wish);
+      log_warning(
+          "HYDRANT_STATS=%s: invalid value; set json:FILE or table:FILE, with %%r in FILE for the "
+          "rank",
+          wish);
     }
     return "";
   }
-  rest.remove_prefix(kFormat.size());
+  rest.remove_prefix(format.size());
   std::string name;
   bool is_of_rank = false;
   for (size_t i = 0; i < rest.size(); ++i) {
@@ -84,13 +90,13 @@ void write_rows(FILE* file) noexcept {
   }
 }
 
-// Writes a row for each kind of firehose that this rank holds or exports.
-void write_firehoses(FILE* file) noexcept {
+// Calls begin(kind) for each kind of firehose that this rank holds or exports, then row(name, value).
+template <typename Begin, typename Row, typename End>
+void for_each_firehose_count(Begin begin, Row row, End end) noexcept {
   struct {
     const char* kind;
     hydrant_remote_t end;
   } const ends[] = {{"pinned", the_firehose.end}, {"mapped", the_mappings.end}};
-  const char* separator = "\n";
   for (const auto& of : ends) {
     hydrant_remote_stats_t s{};
     s.size = sizeof s;
@@ -117,31 +123,37 @@ void write_firehoses(FILE* file) noexcept {
         {"requests", s.requests},
         {"replies", s.replies},
     };
-    fprintf(file, "%s    {\"kind\": \"%s\"", separator, of.kind);
-    for (const auto& row : rows) fprintf(file, ", \"%s\": %" PRIu64, row.name, row.value);
-    fprintf(file, "}");
-    separator = ",\n";
+    begin(of.kind);
+    for (const auto& each : rows) row(each.name, each.value);
+    end();
   }
 }
 
-void write_transport(FILE* file) noexcept {
+void write_firehoses(FILE* file) noexcept {
+  const char* separator = "\n";
+  for_each_firehose_count(
+      [&](const char* kind) {
+        fprintf(file, "%s    {\"kind\": \"%s\"", separator, kind);
+        separator = ",\n";
+      },
+      [&](const char* name, uint64_t value) { fprintf(file, ", \"%s\": %" PRIu64, name, value); },
+      [&]() { fprintf(file, "}"); });
+}
+
+template <typename Row>
+void for_each_transport_count(Row row) noexcept {
   std::array<Transport::Count, 32> rows;
   const Transport* transport = job().transport.get();
   const size_t count = transport != nullptr ? transport->list_counts(rows) : 0;
-  const char* separator = "";
-  for (const Transport::Count& row : std::span(rows).first(std::min(count, rows.size()))) {
-    fprintf(file, "%s\"%s\": %" PRIu64, separator, row.name, row.value);
-    separator = ", ";
-  }
+  for (const Transport::Count& each : std::span(rows).first(std::min(count, rows.size())))
+    row(each.name, each.value);
 }
 
 // Only those that were used.
-void write_collectives(FILE* file) noexcept {
-  const char* separator = "";
+template <typename Row>
+void for_each_collective(Row row) noexcept {
   const auto write = [&](const char* name, uint64_t count) {
-    if (count == 0) return;
-    fprintf(file, "%s\"%s\": %" PRIu64, separator, name, count);
-    separator = ", ";
+    if (count != 0) row(name, count);
   };
   LineOperations::Counts on_node;
   (void)NodeTeam::add_counts_of_all(&on_node);
@@ -155,8 +167,8 @@ void write_collectives(FILE* file) noexcept {
 }
 
 // Vector, indexed and strided operations by path; only those that were used.
-void write_vis(FILE* file) noexcept {
-  const char* separator = "";
+template <typename Row>
+void for_each_vis_path(Row row) noexcept {
   for (size_t path = 0; path < kVisPaths; ++path) {
     uint64_t sums[2][2] = {};
     ThreadLocalPool<RmaThread>::for_each([&](const RmaThread& thread) {
@@ -167,36 +179,39 @@ void write_vis(FILE* file) noexcept {
       }
     });
     if (sums[0][0] + sums[1][0] == 0) continue;
+    row(vis_path_name(static_cast<VisPath>(path)), sums);
+  }
+}
+
+void write_vis(FILE* file) noexcept {
+  const char* separator = "";
+  for_each_vis_path([&](const char* path, const uint64_t(&sums)[2][2]) {
     fprintf(file,
             "%s\n    {\"path\": \"%s\", \"put_ops\": %" PRIu64 ", \"put_bytes\": %" PRIu64
             ", \"get_ops\": %" PRIu64 ", \"get_bytes\": %" PRIu64 "}",
-            separator, vis_path_name(static_cast<VisPath>(path)), sums[0][0], sums[0][1],
-            sums[1][0], sums[1][1]);
+            separator, path, sums[0][0], sums[0][1], sums[1][0], sums[1][1]);
     separator = ",";
-  }
+  });
 }
 
-void write_atomics(FILE* file) noexcept {
+template <typename Row>
+void for_each_atomic_path(Row row) noexcept {
   const auto counts = atomic_counts();
-  const char* separator = "";
-  for (size_t i = 0; i < counts.size(); ++i) {
-    fprintf(file, "%s\"%s\": %" PRIu64, separator, atomic_path_name(static_cast<AtomicPath>(i)),
-            counts[i]);
-    separator = ", ";
-  }
+  for (size_t i = 0; i < counts.size(); ++i)
+    row(atomic_path_name(static_cast<AtomicPath>(i)), counts[i]);
 }
 
-}  // namespace
+// Writes what `each` lists as members of a JSON object.
+template <typename Each>
+void write_members(FILE* file, Each each) noexcept {
+  const char* separator = "";
+  each([&](const char* name, uint64_t count) {
+    fprintf(file, "%s\"%s\": %" PRIu64, separator, name, count);
+    separator = ", ";
+  });
+}
 
-void write_job_statistics() noexcept {
-  if (!is_wired()) return;
-  const std::string name = file_name();
-  if (name.empty()) return;
-  FILE* file = fopen(name.c_str(), "we");
-  if (file == nullptr) {
-    log_warning("HYDRANT_STATS: cannot write %s: %s", name.c_str(), errno_text(errno));
-    return;
-  }
+void write_json(FILE* file) noexcept {
   fprintf(file, "{\n  \"rank\": %u,\n  \"size\": %u,\n  \"transport\": \"%s\",\n  \"put_get\": [",
           job().rank(), job().size(),
           job().transport != nullptr ? job().transport->name() : "none");
@@ -207,15 +222,128 @@ void write_job_statistics() noexcept {
   fprintf(file, "\n  ],\n  \"on_demand\": {\"ops\": %" PRIu64 ", \"bytes\": %" PRIu64 "}",
           on_demand.ops, on_demand.bytes);
   fprintf(file, ",\n  \"collectives\": {");
-  write_collectives(file);
+  write_members(file, [](auto row) { for_each_collective(row); });
   fprintf(file, "},\n  \"vis\": [");
   write_vis(file);
   fprintf(file, "\n  ],\n  \"atomics\": {");
-  write_atomics(file);
+  write_members(file, [](auto row) { for_each_atomic_path(row); });
   fprintf(file, "},\n  \"transport_counts\": {");
-  write_transport(file);
-  fprintf(file, "}");
-  const bool is_whole = fprintf(file, "\n}\n") > 0 && ferror(file) == 0;
+  write_members(file, [](auto row) { for_each_transport_count(row); });
+  fprintf(file, "}\n}\n");
+}
+
+// Lines of the table, from the general to the particular; parts without an operation are left out.
+class Table {
+ public:
+  Table(void (*line)(void* user, const char* text) noexcept, void* user) noexcept
+      : line_(line), user_(user) {}
+
+  [[gnu::format(printf, 2, 3)]] void print(const char* format, ...) noexcept {
+    char text[256];
+    va_list arguments;
+    va_start(arguments, format);
+    std::vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    line_(user_, text);
+  }
+  // The heading precedes the first row.
+  void begin(const char* heading) noexcept { heading_ = heading; }
+  void row(const char* name, uint64_t count) noexcept {
+    if (count == 0) return;
+    print_heading("count");
+    print("  %-40s %10" PRIu64, name, count);
+  }
+  void row(const char* name, uint64_t puts, uint64_t put_bytes, uint64_t gets,
+           uint64_t get_bytes) noexcept {
+    if (puts + gets == 0) return;
+    print_heading("      puts          bytes       gets          bytes");
+    print("  %-40s %10" PRIu64 " %14" PRIu64 " %10" PRIu64 " %14" PRIu64, name, puts, put_bytes,
+          gets, get_bytes);
+  }
+
+ private:
+  void print_heading(const char* columns) noexcept {
+    if (heading_ == nullptr) return;
+    print("%-42s %10s", heading_, columns);
+    heading_ = nullptr;
+  }
+
+  void (*line_)(void* user, const char* text) noexcept;
+  void* user_;
+  const char* heading_ = nullptr;
+};
+
+void list_puts_and_gets(Table& table) noexcept {
+  const auto row = [&](gex_Rank_t rank, hydrant_path_t path, const char* name) {
+    hydrant_path_counts_t counts;
+    if (hydrant_query_path(rank, path, &counts) == GASNET_OK)
+      table.row(name, counts.put_ops, counts.put_bytes, counts.get_ops, counts.get_bytes);
+  };
+  table.begin("puts and gets, by path");
+  for (uint32_t i = 0; i < HYDRANT_PATH_COUNT; ++i) {
+    const auto path = static_cast<hydrant_path_t>(i);
+    row(GEX_RANK_INVALID, path, hydrant_path_name(path));
+  }
+  table.begin("vector, indexed and strided ones, by path");
+  for_each_vis_path([&](const char* path, const uint64_t(&sums)[2][2]) {
+    table.row(path, sums[0][0], sums[0][1], sums[1][0], sums[1][1]);
+  });
+  table.begin("puts and gets, by rank and path");
+  for (Rank rank = 0; rank < job().size(); ++rank) {
+    for (uint32_t i = 0; i < HYDRANT_PATH_COUNT; ++i) {
+      const auto path = static_cast<hydrant_path_t>(i);
+      char name[64];
+      (void)std::snprintf(name, sizeof name, "rank %u, %s", rank, hydrant_path_name(path));
+      row(rank, path, name);
+    }
+  }
+}
+
+}  // namespace
+
+void list_counters(void (*line)(void* user, const char* text) noexcept, void* user) noexcept {
+  if (!is_wired()) return;
+  Table table(line, user);
+  list_puts_and_gets(table);
+  table.begin("remote atomics, by path");
+  for_each_atomic_path([&](const char* name, uint64_t count) { table.row(name, count); });
+  table.begin("collectives, by algorithm");
+  for_each_collective([&](const char* name, uint64_t count) { table.row(name, count); });
+  for_each_firehose_count(
+      [&](const char* kind) {
+        table.begin(std::string_view(kind) == "pinned" ? "firehoses to pinned memory"
+                                                       : "firehoses to mapped memory");
+      },
+      [&](const char* name, uint64_t value) { table.row(name, value); }, [] {});
+  table.begin("memory that the adapter paged on demand");
+  const OnDemandCounts on_demand = on_demand_counts();
+  table.row("operations", on_demand.ops);
+  table.row("bytes", on_demand.bytes);
+  table.begin("transport");
+  for_each_transport_count([&](const char* name, uint64_t value) { table.row(name, value); });
+}
+
+void write_job_statistics() noexcept {
+  if (!is_wired()) return;
+  const std::string name = file_name();
+  if (name.empty()) return;
+  FILE* file = fopen(name.c_str(), "we");
+  if (file == nullptr) {
+    log_warning("HYDRANT_STATS: cannot write %s: %s", name.c_str(), errno_text(errno));
+    return;
+  }
+  if (std::string_view(knob_text(JobKnob::kStats)).starts_with(kTable)) {
+    fprintf(file, "rank %u of %u over %s\n", job().rank(), job().size(),
+            job().transport != nullptr ? job().transport->name() : "no transport");
+    list_counters(
+        [](void* user, const char* text) noexcept {
+          fprintf(static_cast<FILE*>(user), "%s\n", text);
+        },
+        file);
+  } else {
+    write_json(file);
+  }
+  const bool is_whole = ferror(file) == 0;
   if (fclose(file) != 0 || !is_whole)
     log_warning("HYDRANT_STATS: cannot write %s: %s", name.c_str(), errno_text(errno));
 }

@@ -1,5 +1,5 @@
-// HYDRANT_STATS=json:FILE: writes this process's puts and gets by path and peer, firehoses, collectives by
-// algorithm, and atomic operations by path, at process exit.
+// HYDRANT_STATS=json:FILE or table:FILE: writes this process's puts and gets by path and peer, firehoses,
+// collectives by algorithm, and atomic operations by path, at process exit.
 #pragma once
 
 namespace hydrant {

@@ -7,6 +7,7 @@
 #include "am/job/start_extended.hpp"
 #include "am/tools/debugger.hpp"
 #include "am/tools/signal_names.hpp"
+#include "am/trace/job_trace.hpp"
 #include "firehose/base/cancellation.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/thread.hpp"
@@ -108,6 +109,7 @@ class EndListener final : public ExitWatch::Listener {
   // Marks the exit first: a gasnet_exit() in a client thread now comes too late.
   void before_exit() noexcept override {
     job().exiting.store(true, std::memory_order_relaxed);
+    end_job_trace();
     flush_streams();
   }
 
@@ -140,6 +142,7 @@ bool leave_once(int code, ExitReason how) noexcept {
   Job& the_job = job();
   if (the_job.exiting.exchange(true)) return false;
   end_extended();
+  end_job_trace();
   the_job.ending.store(true, std::memory_order_relaxed);
   if (Transport* transport = the_job.transport_to_wake.load(std::memory_order_acquire))
     transport->flush(now_ns() + kFlushMessagesNs);

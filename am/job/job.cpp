@@ -18,6 +18,7 @@
 #include "am/segment/segment_size.hpp"
 #include "am/segment/segments.hpp"
 #include "am/tools/debugger.hpp"
+#include "am/trace/job_trace.hpp"
 #include "firehose/base/cancellation.hpp"
 #include "firehose/base/config/job_rank.hpp"
 #include "firehose/base/log.hpp"
@@ -57,6 +58,7 @@ Status wire_up(int* argc, char*** argv, bool one_node) noexcept {
   note_rank_of_job(topology.rank);
   register_job_with_tools();
   prepare_debugging();
+  start_job_trace();
   if (const Status status = start_exit_watch(); status != Status::kOk) return status;
   const auto ranks_here = static_cast<uint32_t>(topology.node_ranks.size());
   Status status = choose_max_segment(ranks_here);
@@ -83,6 +85,7 @@ Status wire_up(int* argc, char*** argv, bool one_node) noexcept {
   if (status == Status::kOk) status = publish_max_segment();
   // The fence prevents sends to a rank whose memory or handlers are not ready.
   if (status == Status::kOk) status = the_job.bootstrap->fence(now_ns() + kWireUpNs);
+  if (status == Status::kOk) open_job_trace();
   if (status == Status::kOk && topology.rank != 0) {
     const MutexLock lock(the_job.bootstrap_mu);
     shared_environment().adopt(*the_job.bootstrap);
@@ -159,6 +162,7 @@ void fatal(const char* format, ...) noexcept {
   const int bytes =
       snprintf(line, sizeof line, "*** FATAL ERROR (rank %u): %s\n", hydrant_job_info.rank, text);
   (void)!write(STDERR_FILENO, line, static_cast<size_t>(bytes));
+  flush_job_trace();
   (void)show_the_end(false);
   std::abort();
 }

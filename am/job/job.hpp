@@ -37,9 +37,9 @@ struct Job {
   bool debug = false;           // the client was compiled with GASNET_DEBUG
   // Handlers run with cancellation off. A SEQ program needs no guard: its only thread leaves no other behind.
   bool guards_handlers = false;
-  bool checks_calls = false;  // debug: see in_call.hpp
-  // Calls that send to other ranks run check_before_send() first: set for debug clients, or if
-  // before_send is set.
+  bool checks_calls = false;  // debug or traced: see in_call.hpp
+  // Calls that send to other ranks run check_before_send() first, and take no short way: set for debug
+  // clients, if before_send is set, and in a job that is traced.
   bool careful = false;
   // Runs before this rank sends a message or otherwise signals other ranks, also in handlers. It makes
   // true the guarantees that they rely on after the message. Set before the job is wired; may be null.

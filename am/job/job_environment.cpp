@@ -47,6 +47,13 @@ void show_knob(const KnobInfo& knob) noexcept {
 
 void register_job_with_tools() noexcept { set_tools_job(&kToolsJob); }
 
+void register_trace_with_tools(const ToolsTrace* trace) noexcept {
+  static ToolsJob traced = kToolsJob;
+  if (trace == nullptr) return set_tools_job(&kToolsJob);
+  traced.trace = trace;
+  set_tools_job(&traced);
+}
+
 void prepare_debugging() noexcept {
   const char* const wish = gasnet_getenv("GASNET_BACKTRACE");
   if (wish != nullptr && *wish != '\0') {

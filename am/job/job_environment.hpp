@@ -8,6 +8,9 @@ namespace hydrant {
 
 // Gives the tools this process's rank; from then on only rank 0 displays settings. Requires rank and size.
 void register_job_with_tools() noexcept;
+// Lets the tools write to the job's trace; null: no longer.
+struct ToolsTrace;
+void register_trace_with_tools(const ToolsTrace* trace) noexcept;
 
 // Installs the signal handlers that freeze this process or print a backtrace, and prepares backtraces.
 // After register_job_with_tools() and before start_exit_watch(), which skips signals that have a handler.

@@ -13,5 +13,8 @@ Status verify_extended_settings() noexcept;
 // Called once, before the process announces its end; possibly inside a message handler, or inside a
 // signal handler if the client ends the job there.
 void end_extended() noexcept;
+// Calls line(user, text) for each line of a table of this rank's counters: puts and gets by path, atomics,
+// collectives and others. Threads: any; not in handlers of signals.
+void list_counters(void (*line)(void* user, const char* text) noexcept, void* user) noexcept;
 
 }  // namespace hydrant

@@ -12,6 +12,7 @@
 #include "am/progress/thread_state.hpp"
 #include "am/progress/waiting.hpp"
 #include "am/segment/segment_check.hpp"
+#include "firehose/base/trace/tracer.hpp"
 
 using namespace hydrant;
 
@@ -137,8 +138,8 @@ int reply(OutgoingMessage& message, hydrant_token* token, gex_Event_t* lc_opt,
 // Most Shorts pass all checks of check() and send() trivially, so they go straight to the transport.
 // All other messages, and Shorts without room, take the general path.
 bool is_plain(const Job& the_job, unsigned nargs) noexcept {
-  const bool is_careful =
-      the_job.careful && (the_job.debug || the_job.can_send == nullptr || !the_job.can_send());
+  const bool is_careful = the_job.careful && (the_job.debug || is_tracing() ||
+                                              the_job.can_send == nullptr || !the_job.can_send());
   return the_job.state.load(std::memory_order_acquire) != JobState::kNew && !is_careful &&
          nargs <= kMaxArgs;
 }

@@ -10,6 +10,7 @@
 #include "am/progress/hsl.hpp"
 #include "am/progress/in_call.hpp"
 #include "am/progress/thread_state.hpp"
+#include "am/trace/trace_points.hpp"
 #include "firehose/base/cancellation.hpp"
 
 #include <cstring>
@@ -208,6 +209,13 @@ void run_handler(const Tag& tag, Rank from, bool is_request, const int32_t* args
   }
 }
 
+namespace {
+
+class AmReceiver final : public Receiver {
+ public:
+  void deliver(const Incoming& message) noexcept override;
+};
+
 void AmReceiver::deliver(const Incoming& message) noexcept {
   const Tag tag = Tag::unpack(message.tag);
   if (!is_whole(tag, message)) [[unlikely]]
@@ -220,9 +228,38 @@ void AmReceiver::deliver(const Incoming& message) noexcept {
   }
 }
 
-AmReceiver& am_receiver() noexcept {
-  static AmReceiver receiver;
-  return receiver;
+constinit AmReceiver g_receiver;
+
+class TracingReceiver final : public Receiver {
+ public:
+  void deliver(const Incoming& message) noexcept override {
+    const Tag tag = Tag::unpack(message.tag);
+    const bool is_piece = tag.deposit && tag.handler == 0;
+    const bool is_addressed = (tag.nargs & Tag::kAddressed) != 0;
+    Tag in_head = tag;
+    in_head.nargs = tag.nargs & ~Tag::kAddressed;
+    // The receiver reports malformed messages; pieces of a Long run no handler.
+    if (is_piece || !is_whole(in_head, message, kMaxArgs + 1)) return g_receiver.deliver(message);
+    const bool has_length = tag.category != Category::kShort;
+    const TracedRun traced(
+        {.peer = message.from,
+         .lane = static_cast<uint8_t>(message.lane),
+         .category = static_cast<uint8_t>(tag.category),
+         .arguments = static_cast<uint8_t>(in_head.nargs - (is_addressed ? 1 : 0)),
+         .handler = static_cast<uint16_t>(tag.handler),
+         .bytes = has_length ? read_length(message.head, tag.category) : 0},
+        Tag::mark(message.tag));
+    g_receiver.deliver(message);
+  }
+};
+constinit TracingReceiver g_tracing_receiver;
+
+}  // namespace
+
+Receiver& am_receiver() noexcept {
+  if (is_tracing()) [[unlikely]]
+    return g_tracing_receiver;
+  return g_receiver;
 }
 
 }  // namespace hydrant

@@ -8,12 +8,9 @@
 
 namespace hydrant {
 
-// Receives the messages of the job's transport.
-class AmReceiver final : public Receiver {
- public:
-  void deliver(const Incoming& message) noexcept override;
-};
-AmReceiver& am_receiver() noexcept;
+// The receiver of the messages of the job's transport. In a job that is traced it also writes them to the
+// trace.
+Receiver& am_receiver() noexcept;
 
 // Calls the handler that `tag` names, for a message from rank `from`. `payload` is the payload's
 // address in this process.

@@ -14,7 +14,9 @@ enum class Category : uint32_t { kShort = 0, kMedium = 1, kLong = 2 };
 
 inline constexpr uint32_t kMaxArgs = 16;
 
-// 24 bits: handler (8), number of arguments (5), category (2), deposit (1), addressed (1).
+// 24 bits: handler (8), number of arguments (5), category (2), deposit (1), addressed (1), mark (7).
+//
+// The mark is the message's number in a trace (am/trace/trace_points.hpp), 0 if the sender does not trace.
 //
 // An addressed message is one between endpoints that are not both primordial. Its last argument is their
 // EndpointPair, which the handler does not get.
@@ -22,6 +24,7 @@ struct Tag {
   // Added to `nargs` of an addressed message. It exceeds kMaxArgs, so that the check of the number of
   // arguments, which every message passes, also finds addressed messages.
   static constexpr uint32_t kAddressed = 1u << 8;
+  static constexpr uint32_t kMarkShift = 17;
 
   uint32_t handler = 0;
   uint32_t nargs = 0;
@@ -40,6 +43,7 @@ struct Tag {
             .category = static_cast<Category>((bits >> 13) & 3),
             .deposit = ((bits >> 15) & 1) != 0};
   }
+  static constexpr uint32_t mark(uint32_t bits) noexcept { return bits >> kMarkShift & 0x7f; }
 };
 
 // The indices of the two endpoints of a message, a put or a get.

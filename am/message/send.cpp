@@ -9,6 +9,7 @@
 #include "am/progress/thread_state.hpp"
 #include "am/progress/waiting.hpp"
 #include "am/segment/segment_check.hpp"
+#include "am/trace/trace_points.hpp"
 
 #include <algorithm>
 #include <array>
@@ -228,11 +229,37 @@ Status hold(const OutgoingMessage& message, const Tag& tag) noexcept {
   return Status::kOk;
 }
 
+TracedMessage traced_message(const OutgoingMessage& message) noexcept {
+  return {.peer = message.peer,
+          .lane = static_cast<uint8_t>(message.lane),
+          .category = static_cast<uint8_t>(message.category),
+          .arguments = static_cast<uint8_t>(message.nargs),
+          .handler = static_cast<uint16_t>(message.handler & 0xff),
+          .bytes = message.bytes};
+}
+
+// Traces the message of a no-interrupt section when it is sent; its handler runs later.
+[[gnu::cold]] Status hold_traced(const OutgoingMessage& message, const Tag& tag) noexcept {
+  const TracedSend traced(traced_message(message));
+  const Status status = hold(message, tag);
+  status == Status::kOk ? traced.sent() : traced.failed();
+  return status;
+}
+
+[[gnu::cold]] void run_here_traced(const OutgoingMessage& message, const Tag& tag,
+                                   void* payload) noexcept {
+  const TracedMessage what = traced_message(message);
+  TracedSend(what).sent();
+  const TracedRun run(what, TracedRun::kOwnMessage);
+  run_handler(tag, job().rank(), message.lane == Lane::kRequest, message.args, payload,
+              message.bytes);
+}
+
 [[gnu::always_inline]] inline Status run_here(const OutgoingMessage& message,
                                               const Tag& tag) noexcept {
   const bool is_request = message.lane == Lane::kRequest;
   if (is_request && own_thread_state().held_interrupts != 0) [[unlikely]]
-    return hold(message, tag);
+    return is_tracing() ? hold_traced(message, tag) : hold(message, tag);
   void* payload = message.dest;
   if (message.category == Category::kMedium) {
     // A copy, because the handler may write to its payload. Request and reply use different buffers.
@@ -244,8 +271,31 @@ Status hold(const OutgoingMessage& message, const Tag& tag) noexcept {
   } else if (message.category == Category::kLong && message.bytes != 0) {
     std::memmove(message.dest, message.source, message.bytes);
   }
-  run_handler(tag, job().rank(), is_request, message.args, payload, message.bytes);
+  if (is_tracing()) [[unlikely]]
+    run_here_traced(message, tag, payload);
+  else
+    run_handler(tag, job().rank(), is_request, message.args, payload, message.bytes);
   return Status::kOk;
+}
+
+[[gnu::always_inline]] inline Status send_to_other(const OutgoingMessage& message) noexcept {
+  Transport& transport = *job().transport;
+  switch (message.category) {
+    case Category::kShort: return send_short(transport, message);
+    case Category::kMedium: return send_with_payload(transport, message, tag_of(message));
+    case Category::kLong: return send_long(transport, message);
+  }
+  return Status::kBadArg;
+}
+
+// Sends the message with its number in the tag.
+[[gnu::cold, gnu::noinline]] Status send_traced(const OutgoingMessage& message) noexcept {
+  const TracedSend traced(traced_message(message));
+  OutgoingMessage marked = message;
+  marked.handler |= traced.mark() << Tag::kMarkShift;
+  const Status status = send_to_other(marked);
+  status == Status::kOk ? traced.sent() : traced.failed();
+  return status;
 }
 
 }  // namespace
@@ -258,15 +308,10 @@ size_t max_medium() noexcept {
 }
 
 Status send(const OutgoingMessage& message) noexcept {
-  Job& the_job = job();
-  if (message.peer == the_job.rank()) return send_to_self(message);
-  Transport& transport = *the_job.transport;
-  switch (message.category) {
-    case Category::kShort: return send_short(transport, message);
-    case Category::kMedium: return send_with_payload(transport, message, tag_of(message));
-    case Category::kLong: return send_long(transport, message);
-  }
-  return Status::kBadArg;
+  if (message.peer == job().rank()) return send_to_self(message);
+  if (is_tracing()) [[unlikely]]
+    return send_traced(message);
+  return send_to_other(message);
 }
 
 Status send_to_self(const OutgoingMessage& message) noexcept {
@@ -289,13 +334,32 @@ Status send_addressed(const OutgoingMessage& message, const EndpointPair& endpoi
   return send(sent);
 }
 
+namespace {
+
+void run_deferred(const DeferredMessage& message, void* payload) noexcept {
+  const Tag& tag = message.tag;
+  const auto run = [&]() noexcept {
+    run_handler(tag, job().rank(), true, message.args.data(), payload, message.bytes);
+  };
+  if (!is_tracing()) return run();
+  const TracedRun traced({.peer = job().rank(),
+                          .category = static_cast<uint8_t>(tag.category),
+                          .arguments = static_cast<uint8_t>(tag.nargs & ~Tag::kAddressed),
+                          .handler = static_cast<uint16_t>(tag.handler),
+                          .bytes = message.bytes},
+                         TracedRun::kOwnMessage);
+  run();
+}
+
+}  // namespace
+
 void run_deferred_messages() noexcept {
   // Moved out first, because a handler may hold and resume again.
   DeferredMessages messages(std::move(own_thread_state().deferred_messages));
   while (const std::unique_ptr<DeferredMessage> message = messages.take_first()) {
     void* payload =
         message->tag.category == Category::kLong ? message->dest : message->payload.get();
-    run_handler(message->tag, job().rank(), true, message->args.data(), payload, message->bytes);
+    run_deferred(*message, payload);
   }
 }
 

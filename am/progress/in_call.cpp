@@ -1,10 +1,11 @@
-// Checks of calls for debug clients. Called through InCall, at entry and exit of every public call, and by
-// deliver.cpp when a handler returns.
+// Checks of calls for debug clients, and events of the trace. Called through InCall, at entry and exit of
+// every public call, and by deliver.cpp when a handler returns.
 #include "am/progress/in_call.hpp"
 
 #include <hydrant/gasnet/objects.h>
 
 #include "am/progress/thread_state.hpp"
+#include "am/trace/trace_points.hpp"
 
 #include <atomic>
 #include <cstdint>
@@ -114,6 +115,10 @@ void begin_call_checks(int thread_mode, bool debug) noexcept {
 }
 
 void enter_checked(const char* call, CallKind kind) noexcept {
+  if (is_tracing()) {
+    trace_enter(call);
+    if (!job().debug) return;
+  }
   if (checks_threads) check_thread(call);
   if (kind == CallKind::kLocal) return;
   check_prepared(call, kind);
@@ -121,6 +126,7 @@ void enter_checked(const char* call, CallKind kind) noexcept {
 }
 
 void leave_checked() noexcept {
+  if (is_tracing()) trace_leave();
   if (!checks_threads || --depth != 0) return;
   call_inside.store(nullptr, std::memory_order_relaxed);
   inside.store(0, std::memory_order_release);

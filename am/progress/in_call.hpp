@@ -1,7 +1,7 @@
 // Marks public calls, and checks clients with GASNET_DEBUG there: threads follow the client's thread mode
 // (in SEQ one thread makes all calls, in PARSYNC one thread at a time), and no call that may poll or send
 // is made in a handler or between the prepare and the commit of a negotiated message. gasnet_exit() and
-// locks are not checked.
+// locks are not checked. A job that is traced writes each call to the trace here.
 #pragma once
 
 #include "am/job/job.hpp"

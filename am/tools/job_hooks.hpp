@@ -6,6 +6,8 @@
 
 namespace hydrant {
 
+struct ToolsTrace;
+
 struct ToolsJob {
   // Value of a variable of the job's environment, or null if unset. A null hook means getenv().
   char* (*get_environment)(const char* name) noexcept = nullptr;
@@ -14,6 +16,8 @@ struct ToolsJob {
   int (*displays_environment)() noexcept = nullptr;
   // This process's rank, shown in messages; -1 not known yet.
   int (*rank)() noexcept = nullptr;
+  // The job's trace (trace_hooks.hpp); null: none.
+  const ToolsTrace* trace = nullptr;
 };
 
 // `job` must live as long as the process; null removes the hooks.

@@ -48,8 +48,9 @@ inline std::string setting_note(std::string_view name, const char* text) {
   if (name == "HYDRANT_INJECT" && parse_injection(text, &injection) != Status::kOk)
     return std::string(last_error_text()) + "; init fails";
   const std::string_view value = text;
-  if (name == "HYDRANT_STATS" && (!value.starts_with("json:") || value == "json:"))
-    return "invalid value, nothing is written: set json:FILE, with %r in FILE for the rank";
+  if (name == "HYDRANT_STATS" &&
+      (!(value.starts_with("json:") || value.starts_with("table:")) || value.ends_with(':')))
+    return "invalid value, nothing is written: set json:FILE or table:FILE, with %r for the rank";
   return "";
 }
 

@@ -1,5 +1,6 @@
 // Counts of atomic operations by path, per thread. Inlined operations are not counted: a store before a
-// locked instruction costs a third of it. With HYDRANT_STATS, which alone shows the counts, none is inlined.
+// locked instruction costs a third of it. With HYDRANT_STATS, which shows the counts, and in a job that is
+// traced none is inlined.
 #pragma once
 
 #include <array>

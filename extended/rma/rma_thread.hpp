@@ -5,6 +5,7 @@
 #include <hydrant/gasnet/am.h>
 #include <hydrant/gasnet/rma.h>
 
+#include "am/trace/trace_points.hpp"
 #include "extended/event/event.hpp"
 #include "extended/event/thread_local_pool.hpp"
 #include "extended/rma/completion_counter.hpp"
@@ -57,6 +58,9 @@ class RmaThread {
     counts.ops += 1;
     counts.bytes += bytes;
     HYDRANT_PROBE(rma, static_cast<uint32_t>(direction), rank, static_cast<uint32_t>(path), bytes);
+    if (is_tracing()) [[unlikely]]
+      trace_transfer(direction == Direction::kPut, rank,
+                     hydrant_path_name(static_cast<hydrant_path_t>(path)), bytes);
   }
 
   // The counter of implicit operations: by direction, of atomics that are neither (GEX_EC_RMW), or of Longs

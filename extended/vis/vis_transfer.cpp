@@ -3,6 +3,7 @@
 #include "extended/vis/vis_transfer.hpp"
 
 #include "am/job/job.hpp"
+#include "am/trace/trace_points.hpp"
 #include "extended/binding/firehose_binding.hpp"
 #include "extended/rma/copy.hpp"
 #include "extended/rma/rma_many.hpp"
@@ -34,6 +35,8 @@ void count_vis(RmaThread& thread, const VisTransfer& what, VisPath path) noexcep
       thread.vis_counts[static_cast<size_t>(what.direction)][static_cast<size_t>(path)];
   counts.ops += 1;
   counts.bytes += what.bytes;
+  if (is_tracing()) [[unlikely]]
+    trace_transfer(what.is_put(), what.peer, vis_path_name(path), what.bytes);
 }
 
 bool copies_with(const VisTransfer& what) noexcept {

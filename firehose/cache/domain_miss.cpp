@@ -7,6 +7,7 @@
 #include "firehose/base/cancellation.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/cache/coherence/upkeep.hpp"
+#include "firehose/base/trace/tracer.hpp"
 #include "firehose/hit/find_and_hold.hpp"
 #include "firehose/watch/rule_clock.hpp"
 
@@ -45,6 +46,15 @@ void log_missing_index(const char* domain) noexcept {
       "domain %s: no address space was left for the index of cached registrations, so each ends "
       "with its pins: raise ulimit -v, or lower options.max_regions or FIREHOSE_MAX_REGIONS",
       domain);
+}
+
+[[gnu::cold]] void trace_miss(MemoryRange range, uint64_t begin, Status status) noexcept {
+  trace({.start = begin,
+         .end = TraceClock::ticks(),
+         .bytes = range.len,
+         .number = range.addr,
+         .kind = TraceKind::kMiss,
+         .is_failed = status != Status::kOk});
 }
 
 }  // namespace
@@ -144,6 +154,7 @@ Status MissPath::acquire(PinRequest& request, const RegionSlot** out) noexcept {
 }
 
 Status MissPath::acquire_uncounted(PinRequest& request, const RegionSlot** out) noexcept {
+  const uint64_t begin = is_tracing() ? TraceClock::ticks() : 0;
   for (int spoiled = 0; spoiled < kMaxSpoiled;) {
     Plan plan;
     UnsettledRange unsettled;
@@ -156,7 +167,11 @@ Status MissPath::acquire_uncounted(PinRequest& request, const RegionSlot** out) 
                   parts_.config.name, static_cast<size_t>(request.range.addr), request.range.len);
     }
     if (step == Step::kAgain) continue;
-    if (step == Step::kRegister) status = register_now(request, plan, &unsettled, &again, &held);
+    if (step == Step::kRegister) {
+      status = register_now(request, plan, &unsettled, &again, &held);
+      if (begin != 0 && !again) [[unlikely]]
+        trace_miss(request.range, begin, status);
+    }
     if (again) {
       ++spoiled;
       continue;

@@ -179,7 +179,7 @@ TEST(Annotations, UnusedArgumentsAreEvaluatedOnce) {
   EXPECT_TRUE(GASNETT_PREDICT_TRUE(count) && !GASNETT_PREDICT_FALSE(count - 8));
 }
 
-TEST(Tracing, HasNoEffect) {
+TEST(Tracing, HasNoEffectWithoutAJob) {
   const char* file = "kept";
   unsigned line = 7;
   GASNETT_TRACE_GETSOURCELINE(&file, &line);

@@ -1,0 +1,50 @@
+// The file of a trace or of statistics: whole lines, buffered. A file that cannot be written costs one
+// warning; what is lost from then on is counted.
+//
+// Threads: one at a time.
+#pragma once
+
+#include "rdma/bootstrap/bootstrap.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace hydrant {
+
+class TraceFile {
+ public:
+  // Lines are kept until open(); without it they are dropped at once.
+  void expect() noexcept { is_expected_ = true; }
+  // Opens the file that `pattern` names: "stdout", "stderr" or "-" (standard error), else a path in which
+  // each '%' stands for the rank. `is_first`: empties a file that exists. False: one warning that begins
+  // with `variable` was logged.
+  bool open(const char* variable, const char* pattern, Rank rank, bool is_first) noexcept;
+  bool is_open() const noexcept { return fd_ >= 0; }
+  const char* path() const noexcept { return path_; }
+
+  // Adds a line and its line break.
+  void append(const char* line, size_t bytes) noexcept;
+  [[gnu::format(printf, 2, 3)]] void print(const char* format, ...) noexcept;
+  // Writes what is buffered.
+  void flush() noexcept;
+  // Flushes and closes, and logs how many lines were lost, if any.
+  void close() noexcept;
+  uint64_t lost_lines() const noexcept { return lost_; }
+
+ private:
+  void write_out(const char* text, size_t bytes) noexcept;
+
+  static constexpr size_t kBytes = 65536;
+  int fd_ = -1;
+  bool is_expected_ = false;
+  bool is_standard_ = false;
+  bool is_broken_ = false;
+  size_t limit_ = kBytes;  // a pipe or terminal takes 4 KiB as a whole, beside other writers
+  size_t used_ = 0;
+  uint64_t lost_ = 0;
+  const char* variable_ = "";
+  char path_[4096] = "";
+  char buffer_[kBytes];
+};
+
+}  // namespace hydrant
