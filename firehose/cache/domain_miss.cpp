@@ -6,8 +6,8 @@
 #include "firehose/api/failure_texts.hpp"
 #include "firehose/base/cancellation.hpp"
 #include "firehose/base/log.hpp"
-#include "firehose/cache/coherence/upkeep.hpp"
 #include "firehose/base/trace/tracer.hpp"
+#include "firehose/cache/coherence/upkeep.hpp"
 #include "firehose/hit/find_and_hold.hpp"
 #include "firehose/watch/rule_clock.hpp"
 

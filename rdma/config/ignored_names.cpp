@@ -21,8 +21,6 @@ constexpr const char* kNode =
 constexpr const char* kVis = "HYDRANT_VIS_PATH and HYDRANT_VIS_PACKET_MAX choose the path here";
 constexpr const char* kMalloc = "it is of GASNet's debug allocator; Hydrant uses the program's";
 constexpr const char* kNegotiated = "buffers of negotiated payloads are not filled here";
-constexpr const char* kTracing =
-    "this version writes no trace files; HYDRANT_STATS counts operations";
 constexpr const char* kNothing = "there is nothing here that it would change";
 constexpr const char* kWarnings = "HYDRANT_LOG chooses what is printed";
 
@@ -126,14 +124,6 @@ constexpr IgnoredName kNames[] = {
     {"GASNET_SD_INIT", kNegotiated},
     {"GASNET_SD_INITLEN", kNegotiated},
     {"GASNET_SD_INITVAL", kNegotiated},
-    {"GASNET_STATSFILE", kTracing},
-    {"GASNET_STATSMASK", kTracing},
-    {"GASNET_STATSNODES", kTracing},
-    {"GASNET_TRACEFILE", kTracing},
-    {"GASNET_TRACEFLUSH", kTracing},
-    {"GASNET_TRACELOCAL", kTracing},
-    {"GASNET_TRACEMASK", kTracing},
-    {"GASNET_TRACENODES", kTracing},
     {"GASNET_CATCH_EXIT", kNothing},
     {"GASNET_DISABLE_ARGDECODE", kNothing},
     {"GASNET_DISABLE_ENVDECODE", kNothing},
