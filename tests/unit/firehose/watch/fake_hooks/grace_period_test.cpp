@@ -132,8 +132,12 @@ class GracePeriod : public ::testing::Test {
   static void leave(uint32_t i) {
     __atomic_store_n(&records[i].entered, uint64_t{0}, __ATOMIC_RELEASE);
   }
-  // A change that the reader reads: it has a caller if a record is entered.
-  static void report() { ASSERT_EQ(madvise(page(), kPage, MADV_DONTNEED), 0); }
+  // A change that the reader reads: it has a caller if a record is entered. The reader looks at the records
+  // one by one after it has read, and must not meet each while the other one is entered.
+  static void report() {
+    ASSERT_EQ(madvise(page(), kPage, MADV_DONTNEED), 0);
+    the_monitor().settle();
+  }
 
   // Two records take turns: each enters before the other leaves.
   void overlap() {
