@@ -275,14 +275,9 @@ TracedMessage traced_message(const OutgoingMessage& message) noexcept {
   return Status::kOk;
 }
 
-[[gnu::always_inline]] inline Status send_to_other(const OutgoingMessage& message) noexcept {
-  Transport& transport = *job().transport;
-  switch (message.category) {
-    case Category::kShort: return send_short(transport, message);
-    case Category::kMedium: return send_with_payload(transport, message, tag_of(message));
-    case Category::kLong: return send_long(transport, message);
-  }
-  return Status::kBadArg;
+// The message has its number already, in bits that pack() leaves in the tag.
+bool is_marked(const OutgoingMessage& message) noexcept {
+  return message.handler >> Tag::kMarkShift != 0;
 }
 
 // Sends the message with its number in the tag.
@@ -290,7 +285,7 @@ TracedMessage traced_message(const OutgoingMessage& message) noexcept {
   const TracedSend traced(traced_message(message));
   OutgoingMessage marked = message;
   marked.handler |= traced.mark() << Tag::kMarkShift;
-  const Status status = send_to_other(marked);
+  const Status status = send(marked);
   status == Status::kOk ? traced.sent() : traced.failed();
   return status;
 }
@@ -305,10 +300,17 @@ size_t max_medium() noexcept {
 }
 
 Status send(const OutgoingMessage& message) noexcept {
-  if (message.peer == job().rank()) return send_to_self(message);
-  if (is_tracing()) [[unlikely]]
+  Job& the_job = job();
+  if (message.peer == the_job.rank()) return send_to_self(message);
+  if (is_tracing() && !is_marked(message)) [[unlikely]]
     return send_traced(message);
-  return send_to_other(message);
+  Transport& transport = *the_job.transport;
+  switch (message.category) {
+    case Category::kShort: return send_short(transport, message);
+    case Category::kMedium: return send_with_payload(transport, message, tag_of(message));
+    case Category::kLong: return send_long(transport, message);
+  }
+  return Status::kBadArg;
 }
 
 Status send_to_self(const OutgoingMessage& message) noexcept {

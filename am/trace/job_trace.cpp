@@ -27,10 +27,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <unistd.h>
 
 namespace hydrant {
 namespace {
+
+constexpr uint64_t kEndNs = 1'000'000'000;
 
 // Texts of masks that a client has been given, which keeps them to restore a mask later.
 class MaskTexts {
@@ -74,6 +77,7 @@ class JobTrace final : public TraceSink {
   TraceStatistics events;
   std::atomic<bool> is_local_traced{true};
   std::atomic<hydrant_tools_stats_callback_t> at_dump{nullptr};
+  std::atomic<bool> is_ending{false};
   std::atomic<bool> has_ended{false};
   MaskTexts mask_texts;
 };
@@ -357,7 +361,16 @@ void open_job_trace() noexcept {
 }
 
 void end_job_trace() noexcept {
-  if (g_trace == nullptr || !is_tracing() || g_trace->has_ended.exchange(true)) return;
+  if (g_trace == nullptr) return;
+  if (g_trace->is_ending.exchange(true)) {
+    // The process must not end before the other thread has written.
+    const uint64_t deadline = now_ns() + kEndNs;
+    const timespec pause = {.tv_sec = 0, .tv_nsec = 100'000};
+    while (!g_trace->has_ended.load(std::memory_order_acquire) && now_ns() < deadline)
+      nanosleep(&pause, nullptr);
+    return;
+  }
+  if (!is_tracing()) return g_trace->has_ended.store(true, std::memory_order_release);
   trace_pending_polls();
   dump_statistics(false);
   if (!stop())
@@ -372,6 +385,7 @@ void end_job_trace() noexcept {
   if (g_trace->trace.is_wanted) print_information(g_trace->trace.file, "end of the trace");
   g_trace->trace.file.close();
   g_trace->statistics.file.close();
+  g_trace->has_ended.store(true, std::memory_order_release);
 }
 
 void flush_job_trace() noexcept {

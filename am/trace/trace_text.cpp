@@ -84,7 +84,7 @@ void TraceLine::add_hex(uint64_t number) noexcept {
 }
 
 void TraceLine::add_on_one_line(std::string_view text) noexcept {
-  while (text.ends_with('\n')) text.remove_suffix(1);
+  while (text.ends_with('\n') || text.ends_with('\r')) text.remove_suffix(1);
   const size_t first = used_;
   add(text.substr(0, kTextBytes));
   std::replace_if(

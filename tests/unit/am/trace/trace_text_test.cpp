@@ -1,0 +1,140 @@
+// Masks, lines and files of a trace.
+#include "am/trace/trace_text.hpp"
+
+#include "am/trace/trace_file.hpp"
+#include "am/trace/trace_mask.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <unistd.h>
+
+namespace hydrant::testing {
+namespace {
+
+std::string text_of(TraceMask mask) {
+  char text[sizeof kTraceLetters];
+  return mask.format(text);
+}
+
+TEST(TraceMask, LettersAndComplements) {
+  TraceMask mask;
+  EXPECT_EQ(text_of(mask), kTraceLetters);
+  EXPECT_TRUE(mask.parse("pG"));
+  EXPECT_EQ(text_of(mask), "GPU");
+  EXPECT_TRUE(mask.parse("^XU"));
+  EXPECT_EQ(text_of(mask), "GPRSWBLAIOCDNHU");
+  EXPECT_TRUE(mask.parse("^"));
+  EXPECT_EQ(text_of(mask), kTraceLetters);
+  EXPECT_TRUE(mask.parse(""));
+  EXPECT_EQ(text_of(mask), "U");
+  EXPECT_FALSE(mask.parse("P,G"));
+  EXPECT_EQ(text_of(mask), "GPU");
+  EXPECT_FALSE(mask.parse("Z\xc3"));
+}
+
+TEST(TraceMask, CallsHaveTheirLetters) {
+  const struct {
+    const char* name;
+    char letter;
+  } calls[] = {{"gex_RMA_PutNBI", 'P'},        {"gex_RMA_GetNBVal", 'G'},
+               {"gex_VIS_StridedPutNB", 'P'},  {"gex_VIS_IndexedGetNB", 'G'},
+               {"gex_AM_RequestShort", 'A'},   {"gex_AD_OpNB_I32", 'R'},
+               {"gex_AD_Create", 'O'},         {"gex_Coll_BarrierNB", 'B'},
+               {"gasnet_barrier_wait", 'B'},   {"gex_Coll_ReduceToAllNB", 'W'},
+               {"gex_Event_Wait", 'S'},        {"gasnet_AMPoll", 'X'},
+               {"gasnet_getSegmentInfo", 'O'}, {"gasnet_get_nb_val", 'G'},
+               {"gex_TM_Split", 'O'},          {"gex_NBI_Wait", 'S'}};
+  for (const auto& call : calls) EXPECT_EQ(letter_of_call(call.name), call.letter) << call.name;
+}
+
+TEST(TraceText, TextsStayOnOneLineAndAreCut) {
+  TraceLine line;
+  line.add_on_one_line("two\nlines\r\n\n");
+  EXPECT_EQ(std::string(line.text(), line.bytes()), "two lines");
+  TraceLine cut;
+  cut.add_on_one_line(std::string(100'000, 'x'));
+  EXPECT_EQ(cut.bytes(), TraceLine::kTextBytes);
+  for (int i = 0; i < 2000; ++i) {
+    cut.add("and more");
+    cut.add_number(UINT64_MAX);
+    cut.add_hex(UINT64_MAX);
+    cut.add_padded(7, 9);
+  }
+  EXPECT_LE(cut.bytes(), TraceLine::kTextBytes + 1024);
+}
+
+TEST(TraceText, NumbersHaveTheirDigits) {
+  TraceLine line;
+  line.add_padded(42, 9);
+  line.add(" ");
+  line.add_hex(0xabc);
+  line.add(" ");
+  line.add_number(0);
+  EXPECT_EQ(std::string(line.text(), line.bytes()), "000000042 0xabc 0");
+}
+
+class TraceFiles : public ::testing::Test {
+ protected:
+  void TearDown() override { unlink(path_.c_str()); }
+  std::string content() const {
+    std::ifstream file(path_);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  const std::string path_ = "trace_file_test." + std::to_string(getpid());
+  std::unique_ptr<TraceFile> file_ = std::make_unique<TraceFile>();
+};
+
+TEST_F(TraceFiles, LinesBeforeTheOpenAreKept) {
+  file_->append("dropped: nothing is expected", 28);
+  file_->expect();
+  file_->append("early", 5);
+  file_->flush();
+  ASSERT_TRUE(file_->open("GASNET_TRACEFILE", path_.c_str(), 3, true));
+  file_->print("late %d", 7);
+  file_->close();
+  EXPECT_EQ(content(), "early\nlate 7\n");
+  EXPECT_EQ(file_->lost_lines(), 0u);
+}
+
+TEST_F(TraceFiles, EachPercentSignIsTheRank) {
+  ASSERT_TRUE(file_->open("GASNET_TRACEFILE", "./%trace%", 12, true));
+  EXPECT_STREQ(file_->path(), "./12trace12");
+  file_->close();
+  unlink("./12trace12");
+}
+
+TEST_F(TraceFiles, TheFirstWriterEmptiesAndOthersAppend) {
+  for (const bool is_first : {true, false, true, false}) {
+    ASSERT_TRUE(file_->open("GASNET_TRACEFILE", path_.c_str(), 0, is_first));
+    file_->append(is_first ? "first" : "other", 5);
+    file_->close();
+  }
+  EXPECT_EQ(content(), "first\nother\n");
+}
+
+TEST_F(TraceFiles, LongLinesAndManyOfThemAreWhole) {
+  ASSERT_TRUE(file_->open("GASNET_TRACEFILE", path_.c_str(), 0, true));
+  std::string expected;
+  for (size_t i = 0; i < 3000; ++i) {
+    const std::string line(i * 31 % 200 + (i == 1500 ? 100'000 : 0),
+                           static_cast<char>('a' + i % 26));
+    file_->append(line.data(), line.size());
+    expected += line + "\n";
+  }
+  file_->close();
+  EXPECT_TRUE(content() == expected);
+}
+
+TEST_F(TraceFiles, LinesThatADiskDoesNotTakeAreCounted) {
+  ASSERT_TRUE(file_->open("GASNET_TRACEFILE", "/dev/full", 0, false));
+  for (int i = 0; i < 10'000; ++i) file_->print("line %d", i);
+  file_->close();
+  EXPECT_EQ(file_->lost_lines(), 10'000u);
+}
+
+}  // namespace
+}  // namespace hydrant::testing
