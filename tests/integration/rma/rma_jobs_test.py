@@ -175,7 +175,7 @@ class RmaJobs(RmaTestCase):
     def test_statistics_that_cannot_be_written(self):
         with tempfile.TemporaryDirectory() as folder:
             # The text, and the number of ranks that print it.
-            known = "invalid value; set json:FILE or table:FILE, with %r for the rank"
+            known = "invalid value; set json:FILE or table:FILE, with %r in FILE"
             for wish, text, ranks in (("json:", r"HYDRANT_STATS=json:: " + known, 1),
                                       (f"text:{folder}/x", r"HYDRANT_STATS=text:.*: invalid value", 1),
                                       (f"json:{folder}/none/%r", r"/none/[01]: No such file or directory", 2),
