@@ -43,7 +43,7 @@ void InRing::open(std::byte* lines, RingControl& control, Lane lane) noexcept {
   lines_ = lines;
   mask_ = kRingLines[static_cast<uint32_t>(lane)] - 1;
   quarter_ = (mask_ + 1) / 4;
-  control_ = &control;
+  control_.store(&control, std::memory_order_release);
 }
 
 }  // namespace hydrant::shm

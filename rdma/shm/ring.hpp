@@ -183,9 +183,12 @@ class alignas(kLineBytes) InRing {
     }
   }
 
-  bool is_open() const noexcept { return control_ != nullptr; }
+  // True once open() is complete; any thread.
+  bool is_open() const noexcept { return control_.load(std::memory_order_acquire) != nullptr; }
   void open(std::byte* lines, RingControl& control, Lane lane) noexcept;
-  std::atomic<uint32_t>& poll_state() const noexcept { return control_->poll_state; }
+  std::atomic<uint32_t>& poll_state() const noexcept {
+    return control_.load(std::memory_order_relaxed)->poll_state;
+  }
 
   // Position at the last review() of unused rings.
   std::atomic<uint32_t> seen{0};
@@ -203,11 +206,11 @@ class alignas(kLineBytes) InRing {
     if (position - published_ < quarter_) return;
     published_ = position;
     // Pairs with the acquire in OutRing::make_room(): all lines before `position` were read, and zeroed.
-    control_->taken.store(position, std::memory_order_release);
+    control_.load(std::memory_order_relaxed)->taken.store(position, std::memory_order_release);
   }
 
   std::byte* lines_ = nullptr;
-  RingControl* control_ = nullptr;
+  std::atomic<RingControl*> control_{nullptr};
   // Written between enter() and leave(); relaxed, because peek() by other threads is only a hint.
   std::atomic<uint32_t> position_{0};
   uint32_t published_ = 0;

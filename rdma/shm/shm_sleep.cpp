@@ -52,14 +52,19 @@ void ShmTransport::handle_doorbells(uint32_t word, Lane lane) noexcept {
 bool ShmTransport::open_in(uint32_t from, Lane lane) noexcept {
   shm::InRing& ring = in(from, lane);
   if (ring.is_open()) return true;
-  if (memory_.touch_ring(from, memory_.node_rank(), lane) != Status::kOk) {
-    disconnect_corrupt(from, "the doorbell of a ring without memory, ring",
-                       static_cast<uint32_t>(lane));
-    return false;
+  {
+    // Once per ring: the doorbell may ring again, for another thread, while this one opens the ring.
+    const MutexLock opening(opening_mu_);
+    if (ring.is_open()) return true;
+    if (memory_.touch_ring(from, memory_.node_rank(), lane) == Status::kOk) {
+      ring.open(memory_.lines(from, memory_.node_rank(), lane),
+                memory_.control(from, memory_.node_rank(), lane), lane);
+      return true;
+    }
   }
-  ring.open(memory_.lines(from, memory_.node_rank(), lane),
-            memory_.control(from, memory_.node_rank(), lane), lane);
-  return true;
+  disconnect_corrupt(from, "the doorbell of a ring without memory, ring",
+                     static_cast<uint32_t>(lane));
+  return false;
 }
 
 void ShmTransport::activate(uint32_t from, Lane lane) noexcept {

@@ -11,6 +11,7 @@
 // polling from the start.
 #pragma once
 
+#include "firehose/base/thread.hpp"
 #include "rdma/shm/cells.hpp"
 #include "rdma/shm/memory/node_memory.hpp"
 #include "rdma/shm/memory/peer_memory.hpp"
@@ -158,6 +159,7 @@ class ShmTransport final : public Transport {
   shm::NodeMemory& memory_;
   shm::RankArea& self_;
   const bool threaded_;
+  Mutex opening_mu_;  // of rings that are read
   bool has_fence_ = false;
   std::atomic<bool> fence_lost_{false};  // the kernel refuses it now: rings no longer go idle
   uint32_t ranks_ = 0;

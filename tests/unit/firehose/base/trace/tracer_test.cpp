@@ -45,7 +45,7 @@ class KeepingSink final : public TraceSink {
   std::vector<uint32_t> lines;
   std::atomic<uint64_t> taken{0};
   uint64_t flushes = 0;
-  bool slow = false;
+  std::atomic<bool> slow{false};
   bool is_later = true;
 };
 
