@@ -98,8 +98,8 @@ hydrant_followed() {
   : >"$log"
   "${hydrant_with_script[@]}" "$(hydrant_python)" scripts/test_progress.py "$text" "$log" "$again" 9>&- &
   hydrant_follower=$!
-  # timeout makes a process group of what it runs, and passes a signal on to all of it.
-  "${hydrant_with_script[@]}" timeout -k 20 "${hydrant_limit:-0}" "$@" >"$log" 2>&1 </dev/null 9>&- &
+  "${hydrant_with_script[@]}" "$(hydrant_python)" -B scripts/run_limited.py "${hydrant_limit:-0}" "$@" \
+    >"$log" 2>&1 </dev/null 9>&- &
   hydrant_child=$!
   wait $hydrant_child || status=$?
   hydrant_child=
@@ -114,8 +114,6 @@ hydrant_end_children() {
     kill "$child" 2>/dev/null || true
     wait "$child" 2>/dev/null || true
   done
-  # A timeout that is ended while it starts its command leaves the command behind, in the group that it has made.
-  [ -z "${hydrant_child:-}" ] || kill -KILL -- "-$hydrant_child" 2>/dev/null || true
   hydrant_child='' hydrant_follower=''
 }
 trap hydrant_end_children EXIT

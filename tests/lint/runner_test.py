@@ -96,6 +96,32 @@ class Progress(Tree):
         self.assert_ends_what_it_follows(subprocess.Popen.kill, -signal.SIGKILL)
 
 
+class Limited(Tree):
+    """scripts/run_limited.py."""
+
+    def limited(self, seconds, *command):
+        return self.run_command(sys.executable, "-B", ROOT / "scripts/run_limited.py", seconds, *command)
+
+    def test_status_is_that_of_the_command(self):
+        self.assertEqual(self.limited("0", "sh", "-c", "echo text; exit 7"), (7, "text\n"))
+        self.assertEqual(self.limited("0", "sh", "-c", "kill -KILL $$")[0], 128 + signal.SIGKILL)
+        status, output = self.limited("0", self.root / "missing")
+        self.assertEqual((status, output.split(": ")[1]), (1, f"cannot run {self.root}/missing"))
+
+    def test_command_that_takes_too_long_is_ended_with_its_children(self):
+        # The pipe of run_command() is closed when the last process that has it is gone.
+        self.assertEqual(self.limited("0.2", "sh", "-c", "sleep 300 & sleep 300")[0], 124)
+
+    def test_signal_while_the_command_starts_ends_it(self):
+        for _ in range(20):
+            self.assertEqual(self.limited("0", "sh", "-c", "kill -TERM $PPID; sleep 300"), (143, ""))
+
+    def test_command_may_be_interrupted_also_where_the_shell_ignores_that(self):
+        limited = f'"{sys.executable}" -B "{ROOT}/scripts/run_limited.py" 0'
+        script = f'{limited} sh -c "kill -INT \\$\\$; sleep 300" & wait $!'
+        self.assertEqual(self.run_command("sh", "-c", script)[0], 128 + signal.SIGINT)
+
+
 class TreeName(Tree):
     """scripts/tree_name.py."""
 
