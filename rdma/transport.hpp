@@ -249,6 +249,7 @@ class Transport {
     uint64_t expected = 0;
   };
   // Applies `what` to the 8 bytes at `remote`, a multiple of 8, in memory pinned with Access::kRemoteAtomic.
+  // `peer` may be this rank: `remote` has an imported key then, too.
   // The 8 bytes at `local` hold the old value when `completion` is called with kOk. Reports like
   // get_pinned().
   // Errors: those of get_pinned(); kUnsupported: without kAtomics; kBadArg: address not a multiple of 8, no

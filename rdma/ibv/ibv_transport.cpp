@@ -114,7 +114,9 @@ Status IbvTransport::start_atomic(Rank rank, const Pinned& remote, const Pinned&
     return fail_literal(Status::kBadArg,
                         "an atomic operation: the remote word or the local result has no key");
   Peer* const peer = peers_.find(rank);
-  if (peer == nullptr) return handshakes_.start_connection(rank);
+  if (peer == nullptr) {
+    return rank == own_.self() ? handshakes_.connect_to_self() : handshakes_.start_connection(rank);
+  }
   return operations_.begin_atomic(*peer, remote, local, what, completion);
 }
 

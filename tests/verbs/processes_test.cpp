@@ -206,6 +206,29 @@ TEST(VerbsProcesses, TwoRanksUpdateWordsOfAThirdConcurrently) {
   for (const int end : ends) EXPECT_EQ(end, 0);
 }
 
+TEST(VerbsProcesses, ARankReachesItsOwnWordsThroughTheAdapter) {
+  testing::IbvWorld world(2);
+  world.connect(0, 1);
+  IbvTransport& transport = *world[0].transport;
+  PinnedMemory memory(transport, Access::kRemoteAtomic | Access::kLocalWrite, 4096);
+  const Transport::Pinned word = memory.for_peer();
+  using Atomic = Transport::Atomic;
+  for (uint64_t i = 0; i < 200; ++i) {
+    const Atomic what = i % 2 == 0 ? Atomic{Atomic::Kind::kFetchAdd, 1, 0}
+                                   : Atomic{Atomic::Kind::kCompareSwap, i + 1, i};
+    Told told;
+    ASSERT_EQ(world.insist(
+                  [&] { return transport.start_atomic(0, word, memory.local(2048), what, &told); }),
+              Status::kOk)
+        << last_error_text();
+    ASSERT_TRUE(world.until([&] { return told.times != 0; }));
+    ASSERT_EQ(told.status, Status::kOk);
+    uint64_t old = 0;
+    std::memcpy(&old, memory.data.get() + 2048, sizeof old);
+    ASSERT_EQ(old, i);
+  }
+}
+
 TEST(VerbsProcesses, AKilledRankIsDetectedByTheOthers) {
   const std::vector<int> ends = run_ranks(3, [](SharedJob& shared, Rank rank) {
     Here here(shared, rank, 3, 200'000'000);

@@ -80,6 +80,23 @@ Status Handshakes::start_connection(Rank number) noexcept {
   return Status::kNotReady;
 }
 
+Status Handshakes::connect_to_self() noexcept {
+  const CancellationDisabled guard;
+  const Rank self = parts_.own.self();
+  const MutexLock lock(mu_);
+  if (parts_.peers.find(self) != nullptr) return Status::kNotReady;
+  Peer* peer = nullptr;
+  Status status = parts_.factory.make(self, self, parts_.own.address(0), &peer);
+  if (status == Status::kOk) {
+    status = connector_.connect(*peer, connector_.describe(*peer, groups_.own_group()));
+    // Not by the disconnector, which would report that this rank has failed.
+    if (status != Status::kOk) peer->state.disconnect("its queue pair cannot be connected");
+  }
+  if (status != Status::kOk) return add_context(status, "the connection of this rank with itself");
+  if (peer->state.open()) parts_.counters.connected.add();
+  return Status::kNotReady;
+}
+
 void Handshakes::start(Peer& peer) noexcept {
   PeerConnection& connection = peer.connection;
   connection.handshake_interval_ns = parts_.options.handshake_ns;

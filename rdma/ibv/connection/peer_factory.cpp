@@ -38,51 +38,55 @@ Status PeerFactory::make(Rank rank, Rank their_rank, const EndpointAddress& endp
   const PeerName name = name_of(rank, their_rank, endpoint.group);
   Status status =
       ports_.keep_descriptors() ? check_settings(name, endpoint) : device_is_closed(port().name);
-  if (status == Status::kOk) status = make_room();
+  const uint32_t receives = receives_from(rank);
+  if (status == Status::kOk) status = make_room(receives);
   if (status != Status::kOk) return status;
   std::unique_ptr<Peer> peer(new (std::nothrow) Peer);
   if (peer == nullptr) return fail(Status::kResource, "no memory for %s", name.text);
   peer->rank = rank;
   peer->connection.their_rank = their_rank;
   peer->endpoint = endpoint;
-  status = allocate(*peer);
+  status = allocate(*peer, receives);
   if (status == Status::kOk) status = open_address(*peer);
   if (status == Status::kOk) status = open_queue(*peer);
   if (status != Status::kOk) return status;
   open_rails(*peer);
 
   // Posted buffers receive messages of any peer, so from here on the peer is never removed.
-  ++count_;
+  if (receives != 0) ++count_;
   completions_.count_peer();
   Peer& published = peers_.publish(std::move(peer));
-  receiving_.add_buffers(published.memory.received.get(), options_.receives_per_peer());
+  receiving_.add_buffers(published.memory.received.get(), receives);
   *made = &published;
   return Status::kOk;
 }
 
-Status PeerFactory::make_room() noexcept {
-  const uint32_t each = options_.receives_per_peer();
-  if (uint64_t{count_ + 1} * each > receiving_.capacity())
+// No messages come from this process itself, and the receive queue has no room for them.
+uint32_t PeerFactory::receives_from(Rank rank) const noexcept {
+  return rank != own_.self() ? options_.receives_per_peer() : 0;
+}
+
+Status PeerFactory::make_room(uint32_t receives) noexcept {
+  if (receives != 0 && uint64_t{count_ + 1} * receives > receiving_.capacity())
     return fail(Status::kResource,
                 "%s: the shared receive queue holds %u buffers, %u peers have them all (%u each): "
                 "fewer credits (HYDRANT_IBV_CREDITS)",
-                port().name, receiving_.capacity(), count_, each);
+                port().name, receiving_.capacity(), count_, receives);
   return completions_.make_room();
 }
 
-Status PeerFactory::allocate(Peer& peer) noexcept {
+Status PeerFactory::allocate(Peer& peer, uint32_t receives) noexcept {
   const uint32_t slots = options_.send_slots();
-  const uint32_t count = options_.receives_per_peer();
   const uint32_t slot_bytes = options_.slot_bytes();
   PeerMemory& memory = peer.memory;
-  Status status = memory.buffers.open(port().device.pd, size_t{slots + count} * slot_bytes,
+  Status status = memory.buffers.open(port().device.pd, size_t{slots + receives} * slot_bytes,
                                       IBV_ACCESS_LOCAL_WRITE, "a peer's messages");
   if (status == Status::kOk)
     status = memory.receive_slots.open(
         port().device.pd, size_t{kLaneCount} * options_.receive_slots * options_.cell_bytes,
         IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, "a peer's cells");
   if (status != Status::kOk) return status;
-  memory.received.reset(new (std::nothrow) ReceiveBuffer[count]);
+  memory.received.reset(new (std::nothrow) ReceiveBuffer[receives]);
   if (memory.received == nullptr) return fail(Status::kResource, "no memory for a peer's messages");
   status = peer.slots.open(memory.buffers.data(), slot_bytes, slots);
   if (status == Status::kOk) status = peer.credits.open(options_.credits, options_.receive_slots);
@@ -97,7 +101,7 @@ Status PeerFactory::allocate(Peer& peer) noexcept {
   requests.message.work.opcode = IBV_WR_SEND;
   requests.cell.work.opcode = IBV_WR_RDMA_WRITE;
   requests.cell.work.next = &requests.message.work;
-  for (uint32_t i = 0; i < count; ++i)
+  for (uint32_t i = 0; i < receives; ++i)
     memory.received[i].set(peer.slots.at(slots + i), slot_bytes, memory.buffers.lkey());
   return Status::kOk;
 }

@@ -39,8 +39,9 @@ class PeerFactory {
 
  private:
   const Port& port() const noexcept { return ports_.all[0]; }
-  Status make_room() noexcept;
-  Status allocate(Peer& peer) noexcept;
+  uint32_t receives_from(Rank rank) const noexcept;
+  Status make_room(uint32_t receives) noexcept;
+  Status allocate(Peer& peer, uint32_t receives) noexcept;
   Status open_address(Peer& peer) noexcept;
   Status open_queue(Peer& peer) noexcept;
   void open_rails(Peer& peer) noexcept;
@@ -53,7 +54,7 @@ class PeerFactory {
   GrowingCompletionQueue& completions_;
   Rails& rails_;
   Receiving& receiving_;
-  uint32_t count_ = 0;
+  uint32_t count_ = 0;  // peers with receive buffers
 };
 
 }  // namespace hydrant::ibv

@@ -249,5 +249,43 @@ TEST_F(IbvAtomics, FirstContactIsMadeForThem) {
   EXPECT_EQ(told.status, Status::kOk);
 }
 
+// An adapter's atomics are atomic with each other alone, so those on a rank's own words go through it, too.
+TEST_F(IbvAtomics, ARankReachesItsOwnWordsThroughTheAdapter) {
+  IbvWorld world(2);
+  world.connect(0, 1);  // the peer has all buffers of the receive queue
+  IbvTransport& transport = *world[0].transport;
+  PinnedMemory memory(transport, kWords | Access::kLocalWrite, kAtomicBytes);
+  const Transport::Pinned word = memory.for_peer();
+  const uint64_t before = fake_verbs::traffic().atomics;
+  for (uint64_t i = 0; i < 100; ++i) {
+    Told told;
+    ASSERT_EQ(world.insist([&] {
+      return transport.start_atomic(0, word, memory.local(kAtomicBytes / 2), add(3), &told);
+    }),
+              Status::kOk)
+        << last_error_text();
+    ASSERT_TRUE(world.until([&] { return told.times != 0; }));
+    ASSERT_EQ(told.status, Status::kOk);
+    uint64_t old = 0;
+    std::memcpy(&old, memory.data.get() + kAtomicBytes / 2, sizeof old);
+    ASSERT_EQ(old, 3 * i);
+  }
+  EXPECT_EQ(fake_verbs::traffic().atomics, before + 100);
+}
+
+TEST_F(IbvAtomics, ARankThatCannotConnectToItselfReportsIt) {
+  IbvWorld world(1);
+  IbvTransport& transport = *world[0].transport;
+  PinnedMemory memory(transport, kWords | Access::kLocalWrite, kAtomicBytes);
+  fake_verbs::fail_call(Call::kModifyQp, EINVAL, 2);
+  Told told;
+  const auto start = [&] {
+    return transport.start_atomic(0, memory.for_peer(), memory.local(64), add(1), &told);
+  };
+  EXPECT_NE(start(), Status::kNotReady);
+  EXPECT_THAT(last_error_text(), HasSubstr("the connection of this rank with itself"));
+  EXPECT_EQ(told.times, 0U);
+}
+
 }  // namespace
 }  // namespace hydrant
