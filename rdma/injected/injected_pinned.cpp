@@ -1,6 +1,7 @@
 // Starts operations between pinned memory, and checks their keys at both ends before data moves, as an
 // adapter does.
 #include "rdma/injected/injected_transport.hpp"
+#include "rdma/spin_lock.hpp"
 
 #include <cstring>
 #include <new>
@@ -12,9 +13,14 @@ namespace {
 constexpr Access local_access(bool is_put) noexcept {
   return is_put ? Access::kLocalRead : Access::kLocalWrite;
 }
-constexpr Access remote_access(bool is_put) noexcept {
+constexpr Access remote_access(bool is_put, bool is_atomic) noexcept {
+  if (is_atomic) return Access::kRemoteAtomic;
   return is_put ? Access::kRemoteWrite : Access::kRemoteRead;
 }
+
+// Between the load and the store of an atomic operation: long enough for a processor's instruction on the same
+// word to be lost, as it is with some adapters.
+constexpr int kPausesBeforeStore = 16;
 
 MemoryRange local_range(const void* local, size_t bytes) noexcept {
   return {reinterpret_cast<uintptr_t>(local), bytes};
@@ -30,6 +36,7 @@ Status InjectedTransport::open_pins() noexcept {
       return fail(Status::kResource, "no memory for the injected network");
     for (uint32_t i = depth_; i-- != 0;) free_ends(&pinned_ends_[i]);
   }
+  has_atomics_ = inside_->shared_block(self_) != nullptr;
   return InjectedPins::open({.bytes = network_.pin_bytes, .is_fake = network_.pins_are_fake}, mu_,
                             &pins_);
 }
@@ -57,8 +64,19 @@ Status InjectedTransport::get_pinned(Rank peer, const Pinned& remote, const Pinn
   return begin_pinned(peer, operation, remote, local);
 }
 
+Status InjectedTransport::start_atomic(Rank peer, const Pinned& remote, const Pinned& local,
+                                       const Atomic& what, Completion* completion) noexcept {
+  if (!has_atomics_)
+    return fail_literal(Status::kUnsupported, "this transport has no atomic operations");
+  if (remote.addr % sizeof(uint64_t) != 0)
+    return fail(Status::kBadArg, "an atomic operation on the word at %#zx, which is not aligned",
+                static_cast<size_t>(remote.addr));
+  Operation operation{.bytes = sizeof(uint64_t), .completion = completion};
+  return begin_pinned(peer, operation, remote, local, &what);
+}
+
 Status InjectedTransport::begin_pinned(Rank peer, Operation& operation, const Pinned& remote,
-                                       const Pinned& local) noexcept {
+                                       const Pinned& local, const Atomic* what) noexcept {
   if (pins_ == nullptr) return fail_literal(Status::kUnsupported, "this transport pins no memory");
   const size_t bytes = operation.bytes;
   const bool is_inlined = operation.is_put && bytes <= kPinnedInlineBytes;
@@ -101,6 +119,8 @@ Status InjectedTransport::begin_pinned(Rank peer, Operation& operation, const Pi
   ends.remote = remote_key;
   ends.local = local_key;
   ends.is_inlined = is_inlined;
+  ends.is_atomic = what != nullptr;
+  if (what != nullptr) ends.what = *what;
   if (is_inlined) {
     std::memcpy(ends.inlined, operation.local, bytes);
     operation.local = ends.inlined;
@@ -125,7 +145,41 @@ Status InjectedTransport::check_keys(const Operation& operation) noexcept {
     return fail_literal(Status::kRefused, "a peer's key whose record is not there");
   if (read != Status::kOk) return read;
   return InjectedPins::check_remote(ends.remote, record, {operation.remote, operation.bytes},
-                                    remote_access(operation.is_put));
+                                    remote_access(operation.is_put, ends.is_atomic));
+}
+
+// ---- atomic operations ----
+
+// One word of the block that all ranks of the node share, which this network hides from its clients.
+std::atomic<uint32_t>& InjectedTransport::adapter_lock(Rank peer) const noexcept {
+  return *static_cast<std::atomic<uint32_t>*>(static_cast<void*>(inside_->shared_block(peer)));
+}
+
+// Locks the adapter of `peer` for one operation. The lock of a rank that has failed is taken over.
+bool InjectedTransport::try_lock_adapter(Rank peer) noexcept {
+  std::atomic<uint32_t>& lock = adapter_lock(peer);
+  uint32_t holder = 0;
+  if (lock.compare_exchange_strong(holder, self_ + 1, std::memory_order_acquire)) return true;
+  const Pair* const pair = pair_with(holder - 1);
+  return pair != nullptr && pair->is_lost &&
+         lock.compare_exchange_strong(holder, self_ + 1, std::memory_order_acquire);
+}
+
+// kNotReady: the peer's adapter is at work for another rank.
+Status InjectedTransport::change_word(const Operation& operation) noexcept {
+  const Rank peer = operation.pair->peer;
+  const Atomic& what = operation.ends->what;
+  if (!try_lock_adapter(peer)) return Status::kNotReady;
+  uint64_t old = 0;
+  Status status = inside_->get(peer, operation.remote, &old, sizeof old, nullptr);
+  for (int i = 0; i < kPausesBeforeStore; ++i) pause();
+  const bool is_add = what.kind == Atomic::Kind::kFetchAdd;
+  const uint64_t word = is_add ? old + what.operand : what.operand;
+  if (status == Status::kOk && (is_add || old == what.expected))
+    status = inside_->put(peer, operation.remote, &word, sizeof word, nullptr);
+  adapter_lock(peer).store(0, std::memory_order_release);
+  if (status == Status::kOk) std::memcpy(operation.local, &old, sizeof old);
+  return status;
 }
 
 }  // namespace hydrant

@@ -14,6 +14,8 @@ namespace {
 
 // Retry interval of sleepers for messages that the inner transport has no room for; polls retry at once.
 constexpr uint64_t kRetryNs = 20'000;
+// The same for atomic operations that find the target's adapter at work.
+constexpr uint64_t kAdapterRetryNs = 200;
 // The thread checks at this interval, and leaves work to polling clients for a grace period.
 constexpr uint64_t kLookNs = 250'000;
 constexpr uint64_t kGraceNs = 100'000;
@@ -58,6 +60,13 @@ void InjectedTransport::copy(Operation& operation) noexcept {
   if (operation.ends != nullptr) {
     operation.status = check_keys(operation);
     if (operation.status != Status::kOk) return;
+  }
+  if (operation.ends != nullptr && operation.ends->is_atomic) {
+    operation.status = change_word(operation);
+    if (operation.status != Status::kNotReady) return;
+    operation.is_copied = false;
+    operation.copy_ns += kAdapterRetryNs;
+    return;
   }
   operation.status =
       operation.is_put

@@ -71,7 +71,8 @@ class InjectedTransport final : public Transport {
 
   uint32_t capabilities() const noexcept override {
     if (depth_ == 0) return 0;
-    return (pins_ != nullptr ? kPinned : kOneSided) | kPutsBeforeMessages;
+    return (pins_ != nullptr ? kPinned : kOneSided) | kPutsBeforeMessages |
+           (has_atomics_ ? uint32_t{kAtomics} : 0);
   }
   uint32_t depth() const noexcept override { return depth_; }
   // Errors of the inner transport are reported by the completion, except that kUnsupported is returned at
@@ -93,6 +94,11 @@ class InjectedTransport final : public Transport {
                     Completion* completion) noexcept override;
   Status get_pinned(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
                     Completion* completion) noexcept override;
+
+  // Atomic with each other, for all ranks that change a word, and with nothing else, like an adapter's: a word
+  // is read, and stored some 100 ns later. Errors as get_pinned().
+  Status start_atomic(Rank peer, const Pinned& remote, const Pinned& local, const Atomic& what,
+                      Completion* completion) noexcept override;
 
   // Completions count as messages.
   uint32_t poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept override;
@@ -126,6 +132,8 @@ class InjectedTransport final : public Transport {
   struct PinnedEnds {
     InjectedKey remote;
     InjectedKey local;
+    bool is_atomic = false;
+    Atomic what;              // of an atomic operation
     bool is_inlined = false;  // the source is `inlined`, and needs no key
     std::byte inlined[kPinnedInlineBytes];
     PinnedEnds* next = nullptr;  // in the list of free ones
@@ -161,10 +169,13 @@ class InjectedTransport final : public Transport {
 
   // injected_pinned.cpp
   Status open_pins() noexcept HYDRANT_EXCLUDES(mu_);
-  Status begin_pinned(Rank peer, Operation& operation, const Pinned& remote,
-                      const Pinned& local) noexcept;
+  Status begin_pinned(Rank peer, Operation& operation, const Pinned& remote, const Pinned& local,
+                      const Atomic* what = nullptr) noexcept;
   Status check_keys(const Operation& operation) noexcept HYDRANT_REQUIRES(mu_);
   void free_ends(PinnedEnds* ends) noexcept HYDRANT_REQUIRES(mu_);
+  Status change_word(const Operation& operation) noexcept HYDRANT_REQUIRES(mu_);
+  bool try_lock_adapter(Rank peer) noexcept HYDRANT_REQUIRES(mu_);
+  std::atomic<uint32_t>& adapter_lock(Rank peer) const noexcept;
 
   // injected_progress.cpp
   void advance(uint64_t now) noexcept HYDRANT_REQUIRES(mu_);
@@ -189,6 +200,7 @@ class InjectedTransport final : public Transport {
   uint32_t ranks_ = 0;
   Rank self_ = 0;
   std::unique_ptr<InjectedPins> pins_;  // null: operations access any memory
+  bool has_atomics_ = false;
 
   Mutex mu_;
   // Operations under way, in the order of their starts.

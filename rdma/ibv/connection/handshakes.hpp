@@ -54,8 +54,9 @@ class Handshakes {
   // Creates the peer and starts its handshake, unless it exists already. Never returns kOk. kNotReady: the
   // peer is connecting; kBadArg: no such peer; kBroken; kResource.
   [[gnu::cold]] Status start_connection(Rank number) noexcept HYDRANT_EXCLUDES(mu_);
-  // Connects this process with itself, for atomic operations on its own words: its queue pair sends to itself,
-  // so that no handshake is needed. Never returns kOk. kNotReady: it is connected; kBroken; kResource.
+  // Connects this process with itself, for atomic operations on its own words: its queue pair sends to
+  // itself, so that no handshake is needed. Never returns kOk. kNotReady: it is connected; kBroken;
+  // kResource.
   [[gnu::cold]] Status connect_to_self() noexcept HYDRANT_EXCLUDES(mu_);
   // Replies to handshakes that have arrived, and repeats own ones that are due. Returns the number of
   // completions; 0 at once if another thread holds the lock.

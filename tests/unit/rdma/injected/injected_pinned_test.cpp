@@ -9,7 +9,8 @@ using Pinned = Transport::Pinned;
 
 TEST(InjectedPinned, ReportTheirCapabilities) {
   PinnedNode node({.depth = 17});
-  EXPECT_EQ(node.net->capabilities(), Transport::kPinned | Transport::kPutsBeforeMessages);
+  EXPECT_EQ(node.net->capabilities(),
+            Transport::kPinned | Transport::kPutsBeforeMessages | Transport::kAtomics);
   EXPECT_EQ(node.net->depth(), 17u);
   EXPECT_EQ(node.net->pinned_inline_bytes(), 64u);
   EXPECT_EQ(node.net->put(1, at(node.theirs.data), node.mine.data, 8, nullptr),

@@ -74,10 +74,10 @@ struct Adapter {
   std::unique_ptr<Registrar> registrar;
 };
 
-// Rank 0 on a network between pinned memory, and rank 1's adapter; one page each, pinned with all rights.
+// Rank 0 of `ranks` on a network between pinned memory, and rank 1's adapter; one page each, pinned with all rights.
 struct PinnedNode : InjectedNode {
-  explicit PinnedNode(InjectedNetwork network, bool has_thread = false)
-      : InjectedNode(with_pins(network), 2, has_thread), here(net->make_registrar()) {
+  explicit PinnedNode(InjectedNetwork network, bool has_thread = false, uint32_t ranks = 2)
+      : InjectedNode(with_pins(network), ranks, has_thread), here(net->make_registrar()) {
     EXPECT_NE(here, nullptr) << last_error_text();
     local = pinned(*here, mine.range());
     remote_owned = pinned(*there.registrar, theirs.range());
