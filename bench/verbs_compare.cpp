@@ -12,6 +12,8 @@
 //
 //   put_8, get_8       blocking, complete when acknowledged; one signalled write or read, and a poll of
 //                      its queue
+//   fetch_add          FADD of 64 bits in a domain that favours remote targets; a signalled fetch-and-add
+//   fetch_add_am       the same by messages, while the other side waits; as above
 //   visible_put_8      a put that the peer sees and replies to by a put, halved; the same by writes;
 //                      ib_write_lat; put_lat
 //   am_round_trip      a Short request and its Short reply, while the other side waits for messages; a send
@@ -43,6 +45,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <gasnet_ratomic.h>
 #include <memory>
 #include <vector>
 
@@ -82,6 +85,8 @@ struct Job {
   bool is_requester = false;
   std::byte* mine = nullptr;
   std::byte* theirs = nullptr;
+  gex_AD_t by_adapter = GEX_AD_INVALID;
+  gex_AD_t by_messages = GEX_AD_INVALID;
 };
 Job job;
 uint64_t pings = 0;
@@ -139,6 +144,14 @@ void blocking(bool is_put, uint64_t rounds) {
       gex_RMA_GetBlocking(job.team, job.mine + kSource, job.peer, job.theirs + kBlocks, 8, 0);
     }
   }
+}
+
+void fetch_adds(gex_AD_t adder, uint64_t rounds) {
+  if (!job.is_requester) return;  // it waits in a barrier
+  uint64_t old = 0;
+  for (uint64_t i = 0; i < rounds; ++i)
+    gex_Event_Wait(
+        gex_AD_OpNB_U64(adder, &old, job.peer, job.theirs + kBlocks, GEX_OP_FADD, 1, 0, 0));
 }
 
 void visible(uint64_t rounds) {
@@ -257,6 +270,10 @@ std::vector<Spec> make_specs() {
       {"get_8", 400, 400, 1, false, [](uint64_t n) { blocking(false, n); },
        [](RawLoops& raw, uint64_t n) { return raw.blocking(false, n); }, none, no_uct, 1, "raw",
        1.05},
+      {"fetch_add", 400, 400, 1, false, [](uint64_t n) { fetch_adds(job.by_adapter, n); },
+       [](RawLoops& raw, uint64_t n) { return raw.fetch_adds(n); }, none, no_uct, 1, "raw", 1.05},
+      {"fetch_add_am", 400, 400, 1, false, [](uint64_t n) { fetch_adds(job.by_messages, n); },
+       [](RawLoops& raw, uint64_t n) { return raw.fetch_adds(n); }, none, no_uct, 1, "", 0},
       {"visible_put_8", 400, 400, 0.5, false, visible,
        [](RawLoops& raw, uint64_t n) { return raw.visible(n); }, write_lat, put_lat, 1, "perftest",
        1.05},
@@ -452,6 +469,8 @@ void find_segments() {
   job.mine = static_cast<std::byte*>(address);
   gex_Segment_QueryBound(job.team, job.rank < 2 ? job.peer : 0, &address, nullptr, nullptr);
   job.theirs = static_cast<std::byte*>(address);
+  gex_AD_Create(&job.by_adapter, job.team, GEX_DT_U64, GEX_OP_FADD, GEX_FLAG_AD_FAVOR_REMOTE);
+  gex_AD_Create(&job.by_messages, job.team, GEX_DT_U64, GEX_OP_FADD, 0);
 }
 
 // Opens the benchmark's own queue pairs between all ranks; succeeds on all ranks or none.

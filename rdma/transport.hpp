@@ -142,12 +142,13 @@ class Transport {
   // ---- one-sided operations ----
   // Bits of capabilities(), constant for the transport's life.
   enum Capability : uint32_t {
-    kOneSided = 1,            // put() and get() exist; without it they return kUnsupported
-    kCompletesAtOnce = 2,     // put() and get() are complete when they return
-    kPutsBeforeMessages = 4,  // a put is visible before a message committed later is delivered
-    kPinned = 8,              // put_pinned() and get_pinned() exist
-    kMapped = 16,             // mapped() may return non-null; without it, callers skip the call
-    kAtomics = 32,            // start_atomic() exists
+    kOneSided = 1,               // put() and get() exist; without it they return kUnsupported
+    kCompletesAtOnce = 2,        // put() and get() are complete when they return
+    kPutsBeforeMessages = 4,     // a put is visible before a message committed later is delivered
+    kPinned = 8,                 // put_pinned() and get_pinned() exist
+    kMapped = 16,                // mapped() may return non-null; without it, callers skip the call
+    kAtomics = 32,               // start_atomic() exists
+    kAtomicWithProcessors = 64,  // ... and is atomic with respect to processors, too
   };
   virtual uint32_t capabilities() const noexcept { return 0; }
   // Capabilities with one peer. In a composite transport capabilities() is the union over all peers.
@@ -237,8 +238,8 @@ class Transport {
   }
 
   // Reads and changes a word in a peer's memory, atomically with respect to other operations through the same
-  // adapter. It is not atomic with respect to the peer's processors or put_pinned(): all concurrent writers
-  // of a word must use start_atomic().
+  // adapter. It is not atomic with respect to put_pinned() or, without kAtomicWithProcessors, the peer's
+  // processors: all concurrent writers of a word must use start_atomic().
   struct Atomic {
     enum class Kind : uint32_t {
       kFetchAdd,     // adds `operand`

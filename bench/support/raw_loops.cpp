@@ -36,6 +36,14 @@ bool RawLoops::blocking(bool is_put, uint64_t rounds) {
   return true;
 }
 
+bool RawLoops::fetch_adds(uint64_t rounds) {
+  if (!first_) return true;
+  for (uint64_t i = 0; i < rounds; ++i) {
+    if (!verbs_.fetch_add(peer_, kSource, kBlocks) || !verbs_.wait_for_all(peer_)) return false;
+  }
+  return true;
+}
+
 bool RawLoops::visible(uint64_t rounds) {
   for (uint64_t i = 0; i < rounds; ++i) {
     ++turns_;

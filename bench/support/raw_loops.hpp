@@ -27,6 +27,7 @@ class RawLoops {
       : verbs_(verbs), rank_(rank), ranks_(ranks), peer_(rank ^ 1), first_(rank == 0) {}
 
   bool blocking(bool is_put, uint64_t rounds);
+  bool fetch_adds(uint64_t rounds);
   bool visible(uint64_t rounds);     // a write, and one in reply
   bool round_trip(uint64_t rounds);  // a send, and one in reply
   bool window(bool is_put, uint32_t block, uint32_t under_way, uint64_t count);

@@ -42,8 +42,7 @@ RawVerbs::RawVerbs(uint32_t peers, size_t bytes) : bytes_(bytes) {
   }
   memory_ = static_cast<std::byte*>(mapped);
   registration_ =
-      ibv_reg_mr(port_.device.pd, mapped, mapped_,
-                 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+      ibv_reg_mr(port_.device.pd, mapped, mapped_, IBV_ACCESS_LOCAL_WRITE | remote_access());
   if (registration_ == nullptr) {
     fail("cannot register memory", errno);
     return;
@@ -90,7 +89,7 @@ bool RawVerbs::open_link(uint32_t peer) {
   ibv_qp_attr state{};
   state.qp_state = IBV_QPS_INIT;
   state.port_num = port_.number;
-  state.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+  state.qp_access_flags = remote_access();
   const int error = ibv_modify_qp(
       link.pair, &state, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
   if (error != 0) return fail("cannot initialise a queue pair", error);
@@ -210,6 +209,18 @@ bool RawVerbs::write_list(uint32_t peer, size_t here, size_t there, uint32_t byt
   ibv_send_wr* bad = nullptr;
   const int error = ibv_post_send(link.pair, requests, &bad);
   return error == 0 || fail("cannot post a list of requests", error);
+}
+
+bool RawVerbs::fetch_add(uint32_t peer, size_t here, size_t there) {
+  ibv_sge piece{reinterpret_cast<uintptr_t>(memory_ + here), sizeof(uint64_t), registration_->lkey};
+  ibv_send_wr request{};
+  request.sg_list = &piece;
+  request.num_sge = 1;
+  request.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
+  request.wr.atomic.remote_addr = links_[peer].there.memory + there;
+  request.wr.atomic.rkey = links_[peer].there.rkey;
+  request.wr.atomic.compare_add = 1;
+  return post(peer, request, true);
 }
 
 bool RawVerbs::read(uint32_t peer, size_t here, size_t there, uint32_t bytes) {

@@ -69,6 +69,8 @@ class RawVerbs {
   // Posts `count` writes, at most kSignalInterval, as one list whose last entry is signalled.
   bool write_list(uint32_t peer, size_t here, size_t there, uint32_t bytes, uint32_t count);
   bool read(uint32_t peer, size_t here, size_t there, uint32_t bytes);
+  // Adds 1 to a word; for devices with atomics.
+  bool fetch_add(uint32_t peer, size_t here, size_t there);
   bool send(uint32_t peer, uint32_t bytes, bool is_signalled);
   // Polls the peer's queue once, at most 16 entries.
   bool poll(uint32_t peer);
@@ -117,6 +119,11 @@ class RawVerbs {
   bool write_any(uint32_t peer, const std::byte* from, uint32_t lkey, uint64_t to, uint32_t rkey,
                  uint32_t bytes, bool is_signalled);
   bool post(uint32_t peer, ibv_send_wr& request, bool is_signalled);
+  // Rights of peers: IBV_ACCESS_*.
+  unsigned remote_access() const {
+    return IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+           (port_.atomics != IBV_ATOMIC_NONE ? unsigned{IBV_ACCESS_REMOTE_ATOMIC} : 0);
+  }
   bool post_receive(Link& link, uint64_t buffer);
 
   std::string why_;

@@ -13,7 +13,7 @@ namespace hydrant::bench {
 struct VerbsRow {
   std::string name;
   std::string goal_of;   // the baseline of the goal: "raw" or "perftest"
-  double goal = 1.05;    // largest allowed ratio to it
+  double goal = 1.05;    // largest allowed ratio to it; 0: none
   std::string perftest;  // contents of the column, such as "2 x ib_send_lat"
   std::string path;      // path reported by the library
   std::string uct;       // the same for ucx_perftest, such as "2 x am_lat"
@@ -50,7 +50,7 @@ inline nlohmann::json describe(const VerbsRow& row) {
     out["times_uct"] = median_ratio(row.ns, row.uct_ns);
   }
   const char* by = row.goal_of == "perftest" ? "times_perftest" : "times_raw";
-  if (out.contains(by)) out["meets_goal"] = out[by].get<double>() <= row.goal;
+  if (out.contains(by) && row.goal != 0) out["meets_goal"] = out[by].get<double>() <= row.goal;
   return out;
 }
 
@@ -67,7 +67,11 @@ inline void print_row(const VerbsRow& row, const nlohmann::json& line) {
     }
   }
   const char* verdict = line.contains("meets_goal") ? (line["meets_goal"] ? "yes" : "NO") : "-";
-  std::printf("  <= %.2f x %-8s %s\n", row.goal, row.goal_of.c_str(), verdict);
+  if (row.goal == 0) {
+    std::puts("  -");
+  } else {
+    std::printf("  <= %.2f x %-8s %s\n", row.goal, row.goal_of.c_str(), verdict);
+  }
 }
 
 // Prints the table and writes the JSON file if requested; false if the file cannot be written.

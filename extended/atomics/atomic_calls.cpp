@@ -1,5 +1,6 @@
 // Implements the C functions of gasnet_ratomic.h that are not inlined: checks the arguments, and executes
-// operations on memory that is mapped here, or sends them to the owner (atomic_messages.cpp).
+// operations on memory that is mapped here, or sends them to the owner (atomic_messages.cpp) or to its
+// adapter (adapter_atomics.cpp).
 #include "am/job/job.hpp"
 #include "am/progress/hsl.hpp"
 #include "am/progress/in_call.hpp"
@@ -7,6 +8,8 @@
 #include "am/progress/waiting.hpp"
 #include "am/segment/neighbourhood.hpp"
 #include "am/segment/segment_check.hpp"
+#include "extended/atomics/adapter_atomics.hpp"
+#include "extended/atomics/adapter_keys.hpp"
 #include "extended/atomics/atomic_counts.hpp"
 #include "extended/atomics/atomic_domain.hpp"
 #include "extended/atomics/atomic_messages.hpp"
@@ -49,14 +52,21 @@ void check_arguments(gex_AD_t* ad_p, gex_DT_t type, gex_OP_t ops, gex_Flags_t fl
           call, flags);
 }
 
-// True on all members if `mine` is true on each of them. Ends the job if they passed different arguments.
-bool agree(gex_TM_t tm, gex_DT_t type, gex_OP_t ops, gex_Flags_t flags, bool mine,
-           const char* call) noexcept {
+// Facts that hold on every member.
+struct Agreement {
+  bool all_mapped;
+  bool may_use_adapter;
+};
+
+// Ends the job if the members passed different arguments.
+Agreement agree(gex_TM_t tm, gex_DT_t type, gex_OP_t ops, gex_Flags_t flags, const Agreement& mine,
+                const char* call) noexcept {
   constexpr int kTypeShift = 32;
   constexpr int kFlagShift = 48;
   const uint64_t arguments =
       uint64_t{ops} | uint64_t{type} << kTypeShift | uint64_t{flags} << kFlagShift;
-  const uint64_t words[] = {arguments, ~arguments, mine ? 1u : 0u};
+  const uint64_t words[] = {arguments, ~arguments, mine.all_mapped ? 1u : 0u,
+                            mine.may_use_adapter ? 1u : 0u};
   uint64_t least[std::size(words)] = {};
   gex_Event_Wait(gex_Coll_ReduceToAllNB(tm, least, words, GEX_DT_U64, sizeof *words,
                                         std::size(words), GEX_OP_MIN, nullptr, nullptr, 0));
@@ -68,7 +78,7 @@ bool agree(gex_TM_t tm, gex_DT_t type, gex_OP_t ops, gex_Flags_t flags, bool min
         call, type, ops, flags, static_cast<unsigned>(other >> kTypeShift & 0xffff),
         static_cast<unsigned>(other & 0xffffffff), static_cast<unsigned>(other >> kFlagShift));
   }
-  return least[2] != 0;
+  return {.all_mapped = least[2] != 0, .may_use_adapter = least[3] != 0};
 }
 
 // ---- operations ----
@@ -158,11 +168,22 @@ void check(const hydrant_atomic_domain* ad, const AtomicCall& call) noexcept {
     refuse(*ad, call);
 }
 
-// A target: its rank in the job, and its address in this process, if it is mapped.
+// A target: its rank in the job, its address in this process, if a processor may change it here, and its
+// key, if the adapter has to.
 struct Target {
   Rank peer = 0;
   void* here = nullptr;
+  const std::byte* key = nullptr;
 };
+
+// In a domain that uses the adapter.
+const std::byte* find_key(const hydrant_atomic_domain& ad, const AtomicCall& call, Rank member,
+                          Rank peer) noexcept {
+  const auto* const keys = static_cast<const AdapterKeys*>(ad.adapter_keys);
+  const std::byte* const key = keys->find(member, call.target, call.width());
+  if (key == nullptr) refuse_atomic_target(call.type, peer, call.target);
+  return key;
+}
 
 Target find_target(const hydrant_atomic_domain& ad, const AtomicCall& call) noexcept {
   const bool is_jobrank = (call.flags & GEX_FLAG_RANK_IS_JOBRANK) != 0;
@@ -175,6 +196,7 @@ Target find_target(const hydrant_atomic_domain& ad, const AtomicCall& call) noex
   const Rank peer = members_of(ad.tm).jobrank(member);
   if (job().debug) [[unlikely]]
     check_target(call, peer);
+  if (ad.adapter_alone != 0) return {.peer = peer, .key = find_key(ad, call, member, peer)};
   const hydrant_atomic_row* row = find_row(ad, member);
   if (row != nullptr && call.target - row->addr < row->size) [[likely]]
     return {.peer = peer, .here = reinterpret_cast<void*>(call.target + row->shift)};
@@ -184,6 +206,7 @@ Target find_target(const hydrant_atomic_domain& ad, const AtomicCall& call) noex
     return {.peer = peer,
             .here = paths(peer).self ? reinterpret_cast<void*>(call.target) : nullptr};
   }
+  if (ad.adapter_keys != nullptr) return {.peer = peer, .key = find_key(ad, call, member, peer)};
   // Segments that were attached after the domain was made.
   RmaThread* const thread = RmaThread::mine();
   if (!paths(peer).mapped || thread == nullptr || !thread->has_peers()) return {.peer = peer};
@@ -206,67 +229,71 @@ void execute(const hydrant_atomic_domain& ad, const AtomicCall& call,
   if (ad.all_mapped == 0 && !call.is_immediate() && should_poll_anyway()) poll_all();
 }
 
-Status send(const AtomicCall& call, Rank peer, CompletionCounter& counter) noexcept {
+// Sends the operation to the target's adapter or, without a key, in a message to its owner.
+Status send(const AtomicCall& call, const Target& target, CompletionCounter& counter) noexcept {
   RmaThread* const thread = RmaThread::mine();
   if (thread == nullptr)
     return fail(Status::kResource, "no memory for a thread's state of atomic operations");
   // Completions of operations under way read it.
   if (counter.thread != thread) counter.thread = thread;
-  const Status status = send_atomic(*thread,
-                                    {.peer = peer,
-                                     .type = call.type,
-                                     .op = call.op,
-                                     .target = call.target,
-                                     .operand1 = call.operand1,
-                                     .operand2 = call.operand2,
-                                     .result = is_fetching(call.op) ? call.result : nullptr,
-                                     .immediate = call.is_immediate()},
-                                    counter);
-  if (status == Status::kOk) count_atomic(AtomicPath::kMessages);
+  const AtomicRequest request = {.peer = target.peer,
+                                 .type = call.type,
+                                 .op = call.op,
+                                 .target = call.target,
+                                 .operand1 = call.operand1,
+                                 .operand2 = call.operand2,
+                                 .result = is_fetching(call.op) ? call.result : nullptr,
+                                 .immediate = call.is_immediate()};
+  const Status status = target.key != nullptr
+                            ? start_adapter_atomic(*thread, request, target.key, counter)
+                            : send_atomic(*thread, request, counter);
+  if (status == Status::kOk)
+    count_atomic(target.key != nullptr ? AtomicPath::kAdapter : AtomicPath::kMessages);
   return status;
 }
 
 // For callers without memory for an event.
-[[gnu::cold]] Status send_and_wait(const AtomicCall& call, Rank peer) noexcept {
+[[gnu::cold]] Status send_and_wait(const AtomicCall& call, const Target& target) noexcept {
   if (call.is_immediate()) return Status::kNotReady;
   CompletionCounter counter;
-  const Status status = send(call, peer, counter);
+  const Status status = send(call, target, counter);
   const Status waited = wait_for(counter);
   return status == Status::kOk ? waited : status;
 }
 
-[[gnu::noinline]] gex_Event_t send_with_event(const AtomicCall& call, Rank peer) noexcept {
+[[gnu::noinline]] gex_Event_t send_with_event(const AtomicCall& call,
+                                              const Target& target) noexcept {
   hydrant_event* const event = take_counted_event();
   const Status status =
-      event != nullptr ? send(call, peer, event->counter) : send_and_wait(call, peer);
+      event != nullptr ? send(call, target, event->counter) : send_and_wait(call, target);
   if (status == Status::kOk && event != nullptr) return finish_or_return_event(event, call.name);
   if (event != nullptr) release_event(event);
   return return_or_abort(status, call.name) == GASNET_ERR_NOT_READY ? GEX_EVENT_NO_OP
                                                                     : GEX_EVENT_INVALID;
 }
 
-[[gnu::noinline]] int send_implicit(const AtomicCall& call, Rank peer) noexcept {
+[[gnu::noinline]] int send_implicit(const AtomicCall& call, const Target& target) noexcept {
   RmaThread* const thread = RmaThread::mine();
-  if (thread == nullptr) return return_or_abort(send_and_wait(call, peer), call.name);
+  if (thread == nullptr) return return_or_abort(send_and_wait(call, target), call.name);
   CompletionCounter& counter = call.op == GEX_OP_SET   ? thread->implicit(Direction::kPut)
                                : call.op == GEX_OP_GET ? thread->implicit(Direction::kGet)
                                                        : thread->implicit_atomics();
-  return return_or_abort(send(call, peer, counter), call.name);
+  return return_or_abort(send(call, target, counter), call.name);
 }
 
 // How an operation began.
 struct Beginning {
   enum class Kind { kDone, kNotReady, kIsToBeSent } kind;
-  Rank peer;
+  Target target;
 };
 
 Beginning begin(const hydrant_atomic_domain* ad, const AtomicCall& call) noexcept {
   check(ad, call);
   const Target target = find_target(*ad, call);
-  if (!may_signal_others(call)) return {Beginning::Kind::kNotReady, target.peer};
-  if (target.here == nullptr) return {Beginning::Kind::kIsToBeSent, target.peer};
+  if (!may_signal_others(call)) return {Beginning::Kind::kNotReady, target};
+  if (target.here == nullptr) return {Beginning::Kind::kIsToBeSent, target};
   execute(*ad, call, target);
-  return {Beginning::Kind::kDone, target.peer};
+  return {Beginning::Kind::kDone, target};
 }
 
 }  // namespace
@@ -280,7 +307,11 @@ void gex_AD_Create(gex_AD_t* ad_p, gex_TM_t tm, gex_DT_t dt, gex_OP_t ops, gex_F
   check_arguments(ad_p, dt, ops, flags, kCall);
   std::unique_ptr<AtomicDomain> domain = AtomicDomain::make(tm, dt, ops, flags);
   if (domain == nullptr) fatal("%s: no memory for an atomic domain of %u ranks", kCall, tm->size);
-  domain->decide(agree(tm, dt, ops, flags, domain->maps_all_members(), kCall));
+  const Agreement agreed = agree(
+      tm, dt, ops, flags,
+      {.all_mapped = domain->maps_all_members(), .may_use_adapter = domain->may_use_adapter()},
+      kCall);
+  domain->decide(agreed.all_mapped, agreed.may_use_adapter);
   *ad_p = live_domains().add(std::move(domain));
 }
 
@@ -305,7 +336,7 @@ gex_Event_t hydrant_atomic_nb(gex_AD_t ad, gex_DT_t type, void* result, gex_Rank
   if (begun.kind == Beginning::Kind::kDone) [[likely]]
     return GEX_EVENT_INVALID;
   if (begun.kind == Beginning::Kind::kNotReady) return GEX_EVENT_NO_OP;
-  return send_with_event(call, begun.peer);
+  return send_with_event(call, begun.target);
 }
 
 int hydrant_atomic_nbi(gex_AD_t ad, gex_DT_t type, void* result, gex_Rank_t rank, void* target,
@@ -318,7 +349,7 @@ int hydrant_atomic_nbi(gex_AD_t ad, gex_DT_t type, void* result, gex_Rank_t rank
   if (begun.kind == Beginning::Kind::kDone) [[likely]]
     return GASNET_OK;
   if (begun.kind == Beginning::Kind::kNotReady) return GASNET_ERR_NOT_READY;
-  return send_implicit(call, begun.peer);
+  return send_implicit(call, begun.target);
 }
 
 }  // extern "C"

@@ -21,7 +21,7 @@ struct ThreadCounts {
 }  // namespace
 
 const char* atomic_path_name(AtomicPath path) noexcept {
-  constexpr const char* kNames[kAtomicPaths] = {"self", "mapped", "messages"};
+  constexpr const char* kNames[kAtomicPaths] = {"self", "mapped", "messages", "adapter"};
   return kNames[static_cast<size_t>(path)];
 }
 

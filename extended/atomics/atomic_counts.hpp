@@ -13,8 +13,9 @@ enum class AtomicPath : uint32_t {
   kSelf,      // this rank's memory
   kMapped,    // memory of another rank, mapped here
   kMessages,  // executed by a handler of the target
+  kAdapter,   // executed by the target's adapter
 };
-inline constexpr size_t kAtomicPaths = 3;
+inline constexpr size_t kAtomicPaths = 4;
 const char* atomic_path_name(AtomicPath path) noexcept;
 
 void count_atomic(AtomicPath path) noexcept;

@@ -4,8 +4,13 @@
 #include "am/job/job.hpp"
 #include "am/segment/neighbourhood.hpp"
 #include "am/segment/segments.hpp"
+#include "extended/atomics/adapter_atomics.hpp"
+#include "extended/atomics/adapter_trial.hpp"
 #include "extended/atomics/atomic_ops.hpp"
+#include "extended/binding/firehose_binding.hpp"
+#include "extended/rma/bounce_pool.hpp"
 #include "extended/rma/rma_path.hpp"
+#include "extended/team/team.hpp"
 #include "rdma/config/job_knobs.hpp"
 
 #include <algorithm>
@@ -80,8 +85,30 @@ bool AtomicDomain::maps_all_members() const noexcept {
   return true;
 }
 
-void AtomicDomain::decide(bool all_mapped) noexcept {
+bool AtomicDomain::may_use_adapter() const noexcept {
+  const hydrant_atomic_domain& ad = *get();
+  if ((ad.flags & GEX_FLAG_AD_FAVOR_REMOTE) == 0 || ad.tm->ep->index != 0 ||
+      !are_adapter_operations(ad.type, ad.ops) || !is_firehose_enabled() ||
+      (job().transport->capabilities() & Transport::kAtomics) == 0 || maps_all_members() ||
+      bounce_buffer_bytes() == 0)
+    return false;
+  const TeamMembers members = members_of(ad.tm);
+  for (Rank member = 0; member < ad.tm->size; ++member) {
+    const hydrant_atomic_row* row = find_row(ad, member);
+    const bool is_mapped = row != nullptr && row->size != 0;
+    if (!is_mapped && !paths(members.jobrank(member)).pinned) return false;
+  }
+  return do_adapter_atomics_work();
+}
+
+void AtomicDomain::decide(bool all_mapped, bool may_use_adapter) noexcept {
   hydrant_atomic_domain& ad = *get();
+  if (!all_mapped && may_use_adapter) {
+    adapter_keys_ = AdapterKeys::make(ad.tm);
+    ad.adapter_keys = adapter_keys_.get();
+    ad.adapter_alone =
+        (job().transport->capabilities() & Transport::kAtomicWithProcessors) == 0 ? 1 : 0;
+  }
   ad.all_mapped = all_mapped ? 1 : 0;
   const auto index = static_cast<size_t>(std::countr_zero(ad.type));
   // Members that are reached by messages need the polls that the library makes.

@@ -1,15 +1,16 @@
 // Atomic domains: the objects behind gex_AD_t, with a row for each member whose segment is mapped here.
 //
-// How a domain's operations are executed follows from its team, and is constant. There is one way at present,
-// instructions of processors (atomic_ops.hpp): of this one on mapped memory, or of one of the target's in a
-// handler. Both may meet in one word. An adapter's atomics may not: a domain that used them would have to use
-// them alone.
+// A domain's way to execute operations is chosen when it is made, by all members together, and is constant.
+// Instructions of processors (atomic_ops.hpp), of this one on mapped memory or of one of the target's in a
+// handler, may meet in one word. An adapter's operations may meet them only if it says so: else a domain uses
+// the adapter for all of its operations, also on this rank's words, or not at all.
 //
 // Threads: a domain is constant but for the client's pointer.
 #pragma once
 
 #include <hydrant/gasnet/ratomic.h>
 
+#include "extended/atomics/adapter_keys.hpp"
 #include "firehose/base/thread.hpp"
 
 #include <cstddef>
@@ -29,8 +30,11 @@ class AtomicDomain {
   }
   // True if this rank has rows of all members.
   bool maps_all_members() const noexcept;
-  // Call it once, before the client gets the domain. `all_mapped`: true on all members.
-  void decide(bool all_mapped) noexcept;
+  // True if this rank could use its adapter for all of the domain's operations. May poll.
+  bool may_use_adapter() const noexcept;
+  // Call it once, before the client gets the domain. Both are the same on all members: each has mapped the
+  // segments of all; each may use its adapter. Collective if they may.
+  void decide(bool all_mapped, bool may_use_adapter) noexcept;
 
   std::unique_ptr<AtomicDomain> next;  // list of LiveDomains
 
@@ -39,6 +43,7 @@ class AtomicDomain {
   void add_row(gex_Rank_t member, gex_Rank_t jobrank) noexcept;
 
   std::unique_ptr<uint64_t[]> words_;  // a hydrant_atomic_domain and its rows
+  std::unique_ptr<AdapterKeys> adapter_keys_;
 };
 
 // The row of a member; null if the domain has none. Its size may be 0.

@@ -1,5 +1,5 @@
 // Posts one-sided puts and gets to a transport that completes them later, from the caller's memory or through
-// bounce buffers. transfer() (rma_transfer.cpp) calls it.
+// bounce buffers, for transfer() (rma_transfer.cpp); and atomic operations of the adapter.
 #include "extended/rma/rma_posted.hpp"
 
 #include "am/job/exit.hpp"
@@ -66,15 +66,13 @@ PostedPiece* take_piece(RmaThread& thread) noexcept {
   return piece;
 }
 
-// Posts a piece. Polls while the transport has no room, unless `immediate`.
-Status post(const Transfer& part, void* local, PostedPiece& piece) noexcept {
-  Transport& transport = *job().transport;
+// Calls start(), which posts to the transport. Polls while that has no room, unless `immediate`.
+template <typename Start>
+Status post(bool immediate, Start start) noexcept {
   Backoff backoff;
   for (;;) {
-    const Status status = part.is_put()
-                              ? transport.put(part.peer, part.remote, local, part.bytes, &piece)
-                              : transport.get(part.peer, part.remote, local, part.bytes, &piece);
-    if (status != Status::kNotReady || part.immediate) return status;
+    const Status status = start();
+    if (status != Status::kNotReady || immediate) return status;
     if (has_exit_grace_expired()) return fail(Status::kBroken, "the job is ending");
     backoff.polled(poll_all());
   }
@@ -106,7 +104,11 @@ Status start(RmaThread& thread, const Transfer& part, CompletionCounter& counter
     }
   }
   count_start(counter, part.peer);
-  const Status status = post(part, local, *piece);
+  Transport& transport = *job().transport;
+  const Status status = post(part.immediate, [&] {
+    return part.is_put() ? transport.put(part.peer, part.remote, local, part.bytes, piece)
+                         : transport.get(part.peer, part.remote, local, part.bytes, piece);
+  });
   if (status != Status::kOk) {
     uncount_start(counter);
     release_piece(piece);
@@ -150,6 +152,34 @@ Status transfer_bounced(RmaThread& thread, const Transfer& what,
   const size_t most = bounce_buffer_bytes();
   if (most == 0) return fail_literal(Status::kUnsupported, "there is no pool of buffers");
   return start_all(thread, what, counter, true, most);
+}
+
+Status post_atomic(RmaThread& thread, const PostedAtomic& atomic,
+                   CompletionCounter& counter) noexcept {
+  if (const Status room = make_room(thread, counter, atomic.immediate); room != Status::kOk)
+    return room;
+  PostedPiece* piece = take_piece(thread);
+  if (piece == nullptr) return fail(Status::kResource, "no memory for an atomic operation");
+  piece->counter = &counter;
+  piece->peer = atomic.peer;
+  piece->remote = atomic.word.addr;
+  piece->bytes = sizeof(uint64_t);
+  piece->copy_to = atomic.result;
+  Status status = take_bounce_buffer(piece->bytes, atomic.immediate, &piece->buffer);
+  if (status != Status::kOk) {
+    release_piece(piece);
+    return status;
+  }
+  const Transport::Pinned old{reinterpret_cast<uintptr_t>(piece->buffer.addr), piece->buffer.key};
+  count_start(counter, atomic.peer);
+  status = post(atomic.immediate, [&] {
+    return job().transport->start_atomic(atomic.peer, atomic.word, old, atomic.what, piece);
+  });
+  if (status != Status::kOk) {
+    uncount_start(counter);
+    release_piece(piece);
+  }
+  return status;
 }
 
 }  // namespace hydrant

@@ -5,6 +5,7 @@
 
 #include "extended/rma/rma.hpp"
 #include "extended/rma/rma_path.hpp"
+#include "rdma/transport.hpp"
 
 namespace hydrant {
 
@@ -14,5 +15,17 @@ Status transfer_direct(RmaThread& thread, const Transfer& what,
 // In pieces of HYDRANT_BOUNCE_MAX bytes; polls until buffers are free. Also kUnsupported without a pool.
 Status transfer_bounced(RmaThread& thread, const Transfer& what,
                         CompletionCounter& counter) noexcept;
+
+// An atomic operation of the adapter (Transport::start_atomic()) on 8 bytes of a rank, which may be this one.
+struct PostedAtomic {
+  Rank peer = 0;
+  Transport::Pinned word;
+  Transport::Atomic what;
+  void* result = nullptr;  // 8 bytes for the old value, or null
+  bool immediate = false;
+};
+// Errors: kNotReady: immediate, and no room; kBroken: the peer has died or the job is ending; kResource.
+Status post_atomic(RmaThread& thread, const PostedAtomic& atomic,
+                   CompletionCounter& counter) noexcept;
 
 }  // namespace hydrant

@@ -83,7 +83,8 @@ class IbvTransport final : public NetworkTransport {
   Status write(Rank peer, uintptr_t dest, const void* source, size_t bytes) noexcept override;
 
   uint32_t capabilities() const noexcept override {
-    return kPutsBeforeMessages | kPinned | (has_atomics_ ? uint32_t{kAtomics} : 0);
+    return kPutsBeforeMessages | kPinned | (has_atomics_ ? uint32_t{kAtomics} : 0) |
+           (are_with_processors_ ? uint32_t{kAtomicWithProcessors} : 0);
   }
   uint32_t rails() const noexcept override { return rails_.count() + 1; }
   uint32_t rails_with(Rank peer) const noexcept override;
@@ -198,6 +199,7 @@ class IbvTransport final : public NetworkTransport {
   ibv::Ports ports_;  // all, open
   ibv::Port& port_ = ports_.all[0];
   bool has_atomics_ = false;  // every device has them: memory is registered with each device
+  bool are_with_processors_ = false;  // ... and they are atomic with processors' instructions
 
   // ---- parts: each uses only those above it ----
   ibv::Counters counters_;

@@ -80,6 +80,7 @@ Status IbvTransport::open_ports() noexcept {
     return status;
   has_atomics_ = std::all_of(ports_.all, ports_.all + ports_.count,
                              [](const ibv::Port& port) { return port.atomics != IBV_ATOMIC_NONE; });
+  are_with_processors_ = has_atomics_ && port_.atomics == IBV_ATOMIC_GLOB;
   const int events = port_.device.context->async_fd;
   if (fcntl(events, F_SETFL, fcntl(events, F_GETFL) | O_NONBLOCK) == 0) return Status::kOk;
   return fail(Status::kResource, "%s: its events cannot be read without waiting: %s", port_.name,

@@ -18,8 +18,8 @@ constexpr Access remote_access(bool is_put, bool is_atomic) noexcept {
   return is_put ? Access::kRemoteWrite : Access::kRemoteRead;
 }
 
-// Between the load and the store of an atomic operation: long enough for a processor's instruction on the same
-// word to be lost, as it is with some adapters.
+// Pauses between the load and the store of an atomic operation: long enough for a processor's instruction on
+// the same word to be lost, as it is with some adapters.
 constexpr int kPausesBeforeStore = 16;
 
 MemoryRange local_range(const void* local, size_t bytes) noexcept {
@@ -150,7 +150,7 @@ Status InjectedTransport::check_keys(const Operation& operation) noexcept {
 
 // ---- atomic operations ----
 
-// One word of the block that all ranks of the node share, which this network hides from its clients.
+// The lock is in the block that all ranks of the node share, which this network hides from its clients.
 std::atomic<uint32_t>& InjectedTransport::adapter_lock(Rank peer) const noexcept {
   return *static_cast<std::atomic<uint32_t>*>(static_cast<void*>(inside_->shared_block(peer)));
 }

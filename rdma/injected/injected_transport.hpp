@@ -95,8 +95,8 @@ class InjectedTransport final : public Transport {
   Status get_pinned(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
                     Completion* completion) noexcept override;
 
-  // Atomic with each other, for all ranks that change a word, and with nothing else, like an adapter's: a word
-  // is read, and stored some 100 ns later. Errors as get_pinned().
+  // Atomic with each other, for all ranks that change a word, and with nothing else, like an adapter's: a
+  // word is read, and stored some 100 ns later. Errors as get_pinned().
   Status start_atomic(Rank peer, const Pinned& remote, const Pinned& local, const Atomic& what,
                       Completion* completion) noexcept override;
 

@@ -32,6 +32,9 @@ struct hydrant_atomic_domain {
   gex_OP_t inlined[6];
   gex_Flags_t inlined_flags; /* that inlined calls may have */
   uint32_t all_mapped; /* every member has mapped the segments of all: the same on every member */
+  /* The library's: the adapter executes operations, if not null; all of them if adapter_alone. */
+  const void* adapter_keys;
+  uint32_t adapter_alone;
 };
 
 /* The library's functions. Operands are bits, the lower ones for types of 32 bits. */

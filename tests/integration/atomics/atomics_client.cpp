@@ -9,11 +9,17 @@
 #include <csignal>
 #include <ctime>
 #include <immintrin.h>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
 
 namespace {
+
+// An adapter's operations on integers of 64 bits.
+constexpr gex_OP_t kAdapterOps = GEX_OP_GET | GEX_OP_CAS | GEX_OP_FCAS | GEX_OP_ADD | GEX_OP_FADD |
+                                 GEX_OP_SUB | GEX_OP_FSUB | GEX_OP_INC | GEX_OP_FINC | GEX_OP_DEC |
+                                 GEX_OP_FDEC;
 
 // ---- the model: words that only one rank uses ----
 
@@ -46,24 +52,33 @@ gex_Flags_t random_flags(std::mt19937_64& random, gex_TM_t team, gex_Rank_t* ran
   return flags;
 }
 
+// Sets a word before the operations of a domain, which may not have SET.
 template <typename T>
-void compare_with_model(gex_TM_t team, uint32_t rounds) {
+void set_first(gex_AD_t ad, T* word, T value) {
+  if ((gex_AD_QueryOps(ad) & GEX_OP_SET) != 0)
+    run_call(true, ad, static_cast<T*>(nullptr), gex_TM_QueryRank(gex_AD_QueryTM(ad)), word,
+             GEX_OP_SET, value, T{0}, 0);
+  else
+    *word = value;
+}
+
+template <typename T>
+void compare_with_model(gex_TM_t team, uint32_t rounds, gex_OP_t ops = operations_of<T>()) {
   gex_AD_t ad = GEX_AD_INVALID;
-  constexpr gex_OP_t kOps = operations_of<T>();
-  gex_AD_Create(&ad, team, kTypeOf<T>, kOps, GEX_FLAG_AD_FAVOR_REMOTE);
+  gex_AD_Create(&ad, team, kTypeOf<T>, ops, GEX_FLAG_AD_FAVOR_REMOTE);
   check(gex_AD_QueryTM(ad) == team && gex_AD_QueryDT(ad) == kTypeOf<T> &&
-            gex_AD_QueryOps(ad) == kOps && gex_AD_QueryFlags(ad) == GEX_FLAG_AD_FAVOR_REMOTE,
+            gex_AD_QueryOps(ad) == ops && gex_AD_QueryFlags(ad) == GEX_FLAG_AD_FAVOR_REMOTE,
         "what a domain is");
   std::mt19937_64 random(me * 100 + kTypeOf<T>);
   const gex_Rank_t size = gex_TM_QuerySize(team);
   std::vector<T> values(size, T{0});
+  for (gex_Rank_t rank = 0; rank < job_size; ++rank)
+    set_first(ad, word_of<T>(team, gex_TM_QueryRank(team), 1 + rank), T{0});
+  barrier(team);
   for (uint32_t round = 0; round < rounds; ++round) {
-    const auto member = static_cast<gex_Rank_t>(random() % size);
-    gex_Rank_t rank = member;
-    const gex_OP_t op =
-        round < size ? GEX_OP_SET : kAllOperations[random() % kAllOperations.size()];
-    if ((kOps & op) == 0) continue;
-    if (round < size) rank = round;
+    auto rank = static_cast<gex_Rank_t>(random() % size);
+    const gex_OP_t op = kAllOperations[random() % kAllOperations.size()];
+    if ((ops & op) == 0) continue;
     T& value = values[rank];
     T* const target = word_of<T>(team, rank, 1 + me);
     const T operand1 = random() % 4 == 0 ? value : random_value<T>(random);
@@ -83,13 +98,13 @@ void compare_with_model(gex_TM_t team, uint32_t rounds) {
   for (gex_Rank_t rank = 0; rank < size; ++rank) {
     T value{};
     run_call(true, ad, &value, rank, word_of<T>(team, rank, 1 + me), GEX_OP_GET, T{}, T{}, 0);
-    if (rounds > size) check(are_same(value, values[rank]), "the last value of a word");
+    check(are_same(value, values[rank]), "the last value of a word");
   }
   barrier(team);
   gex_AD_Destroy(ad);
 }
 
-void run_model(uint32_t rounds) {
+void run_model(uint32_t rounds, bool by_adapter) {
   gex_TM_t reversed = GEX_TM_INVALID;
   gex_TM_t half = GEX_TM_INVALID;
   (void)gex_TM_Split(&reversed, world, 0, -static_cast<int>(me), nullptr, 0,
@@ -97,6 +112,13 @@ void run_model(uint32_t rounds) {
   (void)gex_TM_Split(&half, world, me % 2, static_cast<int>(me), nullptr, 0,
                      GEX_FLAG_TM_NO_SCRATCH);
   for (const gex_TM_t team : {world, reversed, half}) {
+    if (by_adapter) {
+      compare_with_model<int64_t>(team, rounds, kAdapterOps);
+      compare_with_model<uint64_t>(team, rounds, kAdapterOps);
+      compare_with_model<double>(team, rounds, GEX_OP_GET | GEX_OP_CAS | GEX_OP_FCAS);
+      barrier(world);
+      continue;
+    }
     compare_with_model<int32_t>(team, rounds);
     compare_with_model<uint32_t>(team, rounds);
     compare_with_model<int64_t>(team, rounds);
@@ -119,21 +141,21 @@ void in_threads(uint32_t count, Work work) {
   for (std::thread& each : threads) each.join();
 }
 
-// Each value is returned once, and none is left out: a second domain counts how often.
+// Each value is returned once, and none is left out: a second domain counts how often. `favor` and `set`,
+// GEX_OP_SET or 0, are the counter's.
 template <typename T>
-void count_together(uint32_t rounds, uint32_t threads) {
+void count_together(uint32_t rounds, uint32_t threads, gex_Flags_t favor = 0,
+                    gex_OP_t set = GEX_OP_SET) {
   gex_AD_t counter = GEX_AD_INVALID;
   gex_AD_t marks = GEX_AD_INVALID;
-  gex_AD_Create(&counter, world, kTypeOf<T>, GEX_OP_FADD | GEX_OP_FINC | GEX_OP_GET | GEX_OP_SET,
-                0);
+  gex_AD_Create(&counter, world, kTypeOf<T>, GEX_OP_FADD | GEX_OP_FINC | GEX_OP_GET | set, favor);
   gex_AD_Create(&marks, world, GEX_DT_U32, GEX_OP_FINC | GEX_OP_SET, 0);
   const uint32_t total = rounds * threads * job_size;
   T* const word = word_of<T>(world, 0, 0);
   auto* const mark = word_of<uint32_t>(world, 0, 256);
   if (me == 0) {
-    run_call(true, counter, static_cast<T*>(nullptr), 0, word, GEX_OP_SET, T{0}, T{0}, 0);
-    for (uint32_t i = 0; i < total; ++i)
-      run_call<uint32_t>(true, marks, nullptr, 0, mark + i, GEX_OP_SET, 0, 0, 0);
+    set_first(counter, word, T{0});
+    for (uint32_t i = 0; i < total; ++i) set_first(marks, mark + i, uint32_t{0});
   }
   barrier(world);
   in_threads(threads, [&](uint32_t) {
@@ -175,25 +197,47 @@ uint64_t now() {
 constexpr gex_OP_t kHistoryOps[] = {GEX_OP_SET, GEX_OP_GET,  GEX_OP_SWAP, GEX_OP_FCAS,
                                     GEX_OP_CAS, GEX_OP_FADD, GEX_OP_ADD,  GEX_OP_FMAX,
                                     GEX_OP_MIN, GEX_OP_FXOR, GEX_OP_FMULT};
+constexpr gex_OP_t kAdapterHistoryOps[] = {GEX_OP_GET, GEX_OP_FCAS, GEX_OP_CAS, GEX_OP_FADD,
+                                           GEX_OP_ADD, GEX_OP_FDEC, GEX_OP_SUB};
 
-void run_histories(uint32_t rounds, uint32_t threads) {
+// Updates of the same word by two domains, of which one uses the adapter, the other one processors. Where
+// they are not atomic with each other, some are lost: the other scenarios would find a domain that mixes.
+void run_mixed(uint32_t rounds) {
+  gex_AD_t domains[2] = {};
+  gex_AD_Create(&domains[0], world, GEX_DT_U64, GEX_OP_ADD, GEX_FLAG_AD_FAVOR_REMOTE);
+  gex_AD_Create(&domains[1], world, GEX_DT_U64, GEX_OP_ADD, 0);
+  auto* const word = word_of<uint64_t>(world, 0, 0);
+  if (me == 0) *word = 0;
+  barrier(world);
+  // A processor's take a hundredth of the time.
+  const uint32_t mine = me == 0 ? 200 * rounds : rounds;
+  for (uint32_t i = 0; i < mine; ++i)
+    run_call<uint64_t>(false, domains[me == 0 ? 1 : 0], nullptr, 0, word, GEX_OP_ADD, 1, 0, 0);
+  barrier(world);
+  if (me == 0) check(*word == uint64_t{rounds} * (200 + job_size - 1), "updates were lost");
+  barrier(world);
+  for (const gex_AD_t ad : domains) gex_AD_Destroy(ad);
+}
+
+void run_histories(uint32_t rounds, uint32_t threads, std::span<const gex_OP_t> choice,
+                   gex_Flags_t favor) {
   constexpr uint32_t kEach = 4;
   gex_OP_t ops = 0;
-  for (const gex_OP_t op : kHistoryOps) ops |= op;
+  for (const gex_OP_t op : choice) ops |= op;
   gex_AD_t ad = GEX_AD_INVALID;
-  gex_AD_Create(&ad, world, GEX_DT_U64, ops, 0);
+  gex_AD_Create(&ad, world, GEX_DT_U64, ops, favor);
   const uint32_t all = kEach * threads * job_size;
   std::vector<HistoryEntry> mine(kEach * threads);
   for (uint32_t round = 0; round < rounds; ++round) {
     const gex_Rank_t owner = round % job_size;
     auto* const word = word_of<uint64_t>(world, owner, 2);
-    if (me == owner) run_call<uint64_t>(true, ad, nullptr, me, word, GEX_OP_SET, 1, 0, 0);
+    if (me == owner) set_first(ad, word, uint64_t{1});
     barrier(world);
     in_threads(threads, [&](uint32_t thread) {
       std::mt19937_64 random((round * threads + thread) * job_size + me);
       for (uint32_t i = 0; i < kEach; ++i) {
         HistoryEntry& entry = mine[thread * kEach + i];
-        entry = {.op = kHistoryOps[random() % std::size(kHistoryOps)],
+        entry = {.op = choice[random() % choice.size()],
                  .operand1 = random() % 3,
                  .operand2 = random() % 3};
         entry.called = now();
@@ -271,9 +315,9 @@ void run_starved(uint32_t number) {
 }
 
 // Operations without end; the last rank is killed among them.
-[[noreturn]] void run_killed(uint32_t rounds) {
+[[noreturn]] void run_killed(uint32_t rounds, gex_Flags_t favor) {
   gex_AD_t ad = GEX_AD_INVALID;
-  gex_AD_Create(&ad, world, GEX_DT_U64, GEX_OP_FADD | GEX_OP_FCAS, 0);
+  gex_AD_Create(&ad, world, GEX_DT_U64, GEX_OP_FADD | GEX_OP_FCAS, favor);
   for (uint32_t round = 0;; ++round) {
     if (round == rounds && me == job_size - 1) (void)raise(SIGKILL);
     gex_Event_t events[2] = {};
@@ -295,16 +339,25 @@ int main(int argc, char** argv) {
   if (argc < 3) gasnet_exit(2);
   const std::string what = argv[1];
   const auto rounds = static_cast<uint32_t>(std::atoi(argv[2]));
-  if (what == "model") run_model(rounds);
+  constexpr gex_Flags_t kAdapter = GEX_FLAG_AD_FAVOR_REMOTE;
+  if (what == "model") run_model(rounds, false);
+  if (what == "adapter_model") run_model(rounds, true);
+  if (what == "adapter_counter") {
+    count_together<uint64_t>(rounds, 2, kAdapter, 0);
+    count_together<int64_t>(rounds, 2, kAdapter, 0);
+  }
+  if (what == "adapter_histories") run_histories(rounds, 2, kAdapterHistoryOps, kAdapter);
+  if (what == "adapter_killed") run_killed(rounds, kAdapter);
+  if (what == "mixed") run_mixed(rounds);
   if (what == "counter") {
     count_together<uint64_t>(rounds, 2);
     count_together<int32_t>(rounds, 2);
     count_together<double>(rounds, 2);
   }
-  if (what == "histories") run_histories(rounds, 2);
+  if (what == "histories") run_histories(rounds, 2, kHistoryOps, 0);
   if (what == "calls") run_calls();
   if (what == "starved") run_starved(rounds);
-  if (what == "killed") run_killed(rounds);
+  if (what == "killed") run_killed(rounds, 0);
   make_wrong_call(what);
   barrier(world);
   if (me == 0) std::puts("all held");

@@ -4,6 +4,7 @@
 atomics_jobs_test.py PATH_OF_ATOMICS_CLIENT_PAR PATH_OF_ATOMICS_CLIENT_DEBUG (which has GASNET_DEBUG)
 """
 import json
+import os
 import pathlib
 import re
 import sys
@@ -31,6 +32,8 @@ WRONG_IN_DEBUG = {"destroyed": "is not an atomic domain, or was destroyed",
                   "lock": "lock"}
 WAYS = {"mapped": {}, "messages": {"HYDRANT_PATH": "am"}}
 INJECTED = {"injected": {"HYDRANT_INJECT": "delay=5us"}, "pinned": {"HYDRANT_INJECT": "delay=5us,pins"}}
+# Ways over which domains that favour remote targets use the adapter.
+ADAPTER = [INJECTED["pinned"]]
 
 
 class AtomicsJobs(unittest.TestCase):
@@ -54,17 +57,40 @@ class AtomicsJobs(unittest.TestCase):
     def test_histories_are_linearisable(self):
         self.in_each_way("histories", 40, (3,))
 
+    def in_domains_of_the_adapter(self, what, rounds, ranks):
+        for client in CLIENTS:
+            for number in ranks:
+                self.holds(client, number, what, rounds, **over.ways(ADAPTER)[0])
+
+    def test_operations_of_the_adapter_follow_the_model(self):
+        self.in_domains_of_the_adapter("adapter_model", 400, (1, 3))
+
+    def test_counters_by_the_adapter(self):
+        self.in_domains_of_the_adapter("adapter_counter", 100, (3,))
+
+    def test_histories_of_the_adapter_are_linearisable(self):
+        self.in_domains_of_the_adapter("adapter_histories", 20, (3,))
+
+    @unittest.skipIf(over.OVER, "it takes minutes in a guest")
+    def test_more_ranks_and_rounds_by_the_adapter(self):
+        for what, rounds in (("model", 2000), ("counter", 400), ("histories", 100)):
+            self.in_domains_of_the_adapter(f"adapter_{what}", rounds, (2, 5))
+
     def test_a_rank_that_is_killed_ends_the_job(self):
-        ways = [*WAYS.values(), *INJECTED.values()]
-        for rounds, way in enumerate(over.ways(ways), 1):
+        ways = [("killed", way) for way in (*WAYS.values(), *INJECTED.values())]
+        ways += [("adapter_killed", way) for way in ADAPTER]
+        if over.OVER:
+            ways = [(what, {}) for what in ("killed", "adapter_killed")]
+        for rounds, (what, way) in enumerate(ways, 1):
             ranks = 2 + rounds % 2
-            with self.subTest(ranks=ranks, **way):
-                status, output = run_job(CLIENTS[0], ranks, "killed", str(200 * rounds),
+            with self.subTest(what=what, ranks=ranks, **way):
+                status, output = run_job(CLIENTS[0], ranks, what, str(200 * rounds),
                                          seconds=SECONDS, **way)
                 self.assertNotEqual(status, 0, output)
                 self.assertRegex(output, rf"rank {ranks - 1} .*signal 9")
                 self.assertNotRegex(output, "WRONG|did not end")
 
+    @unittest.skipIf(over.OVER, "it takes minutes in a guest")
     def test_more_ranks_and_rounds(self):
         for what, rounds in (("model", 2000), ("counter", 1000), ("histories", 200)):
             self.in_each_way(what, rounds, (2, 5))
@@ -83,10 +109,10 @@ class AtomicsJobs(unittest.TestCase):
         self.assertGreater(len(names), 55)
         self.assertEqual([name for name in names if not re.search(rf"\b{name}\b", text)], [])
 
-    def counts(self, **extra):
+    def counts(self, what="model", **extra):
         """Operations of rank 0 by path."""
         with tempfile.TemporaryDirectory() as folder:
-            self.holds(CLIENTS[0], 2, "model", 100, HYDRANT_STATS=f"json:{folder}/%r", **extra)
+            self.holds(CLIENTS[0], 2, what, 100, HYDRANT_STATS=f"json:{folder}/%r", **extra)
             return json.loads(pathlib.Path(folder, "0").read_text())["atomics"]
 
     @unittest.skipIf(over.OVER, "shared memory is what it counts")
@@ -97,6 +123,23 @@ class AtomicsJobs(unittest.TestCase):
         self.assertEqual((counts["self"], counts["mapped"], counts["messages"] > 0), (0, 0, True))
         counts = self.counts(HYDRANT_INJECT="delay=5us")
         self.assertEqual((counts["self"] > 0, counts["mapped"], counts["messages"] > 0), (True, 0, True))
+
+    def test_all_operations_of_a_domain_go_through_the_adapter_or_none(self):
+        # A second domain of the counter's job has words of 32 bits, which adapters lack.
+        for what in ("adapter_histories", "adapter_counter"):
+            counts = self.counts(what, **over.ways(ADAPTER)[0])
+            self.assertEqual((counts["adapter"] > 0, counts["mapped"]), (True, 0))
+            self.assertEqual(counts["self"] + counts["messages"] > 0, what == "adapter_counter")
+        for extra in ({}, {"HYDRANT_PATH": "am"}, INJECTED["injected"]):
+            if not over.OVER or extra == {"HYDRANT_PATH": "am"}:
+                self.assertEqual(self.counts("adapter_histories", **extra)["adapter"], 0)
+
+    @unittest.skipIf(over.OVER, "it depends on the adapter how often that happens")
+    @unittest.skipIf(os.cpu_count() < 2, "two ranks have to run at the same time")
+    def test_adapters_and_processors_lose_updates_of_one_word(self):
+        status, output = run_job(CLIENTS[0], 2, "mixed", "5000", seconds=SECONDS, **over.ways(ADAPTER)[0])
+        self.assertIn("updates were lost", output)
+        self.assertNotEqual(status, 0)
 
     def test_wrong_calls_end_the_job_with_a_text(self):
         for what, text in WRONG.items():

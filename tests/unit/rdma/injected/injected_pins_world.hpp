@@ -74,7 +74,8 @@ struct Adapter {
   std::unique_ptr<Registrar> registrar;
 };
 
-// Rank 0 of `ranks` on a network between pinned memory, and rank 1's adapter; one page each, pinned with all rights.
+// Rank 0 of `ranks` on a network between pinned memory, and rank 1's adapter; one page each, pinned with all
+// rights.
 struct PinnedNode : InjectedNode {
   explicit PinnedNode(InjectedNetwork network, bool has_thread = false, uint32_t ranks = 2)
       : InjectedNode(with_pins(network), ranks, has_thread), here(net->make_registrar()) {
