@@ -259,10 +259,14 @@ void print_statistics(char letter, char* text) noexcept {
   std::free(text);
 }
 
-void dump_statistics(bool reset) noexcept {
-  if (!is_tracing() || !g_trace->statistics.is_wanted) return;
+// Lets the client add lines to the statistics that are about to be written.
+void call_at_dump() noexcept {
   const hydrant_tools_stats_callback_t callback = g_trace->at_dump.load(std::memory_order_acquire);
   if (callback != nullptr) callback(hydrant_tools_stats_printf);
+}
+void dump_statistics(bool reset) noexcept {
+  if (!is_tracing() || !g_trace->statistics.is_wanted) return;
+  call_at_dump();
   (void)drain_traces(
       [](void* user) noexcept {
         g_trace->write_statistics();
@@ -271,11 +275,19 @@ void dump_statistics(bool reset) noexcept {
       &reset);
 }
 
-// False: as stop_tracing().
-bool stop() noexcept {
-  const bool is_whole = stop_tracing();
-  job().checks_calls = job().debug;
-  return is_whole;
+// Writes the statistics and the last lines, and closes both files.
+void write_end(void*) noexcept {
+  if (g_trace->statistics.is_wanted) g_trace->write_statistics();
+  TraceFile& file = g_trace->trace.file;
+  if (const uint64_t dropped = dropped_traces(); dropped != 0) {
+    log_warning("trace: %llu events were dropped, for lack of memory or in signal handlers",
+                static_cast<unsigned long long>(dropped));
+    if (g_trace->trace.is_wanted)
+      print_information(file, "%llu events were dropped", static_cast<unsigned long long>(dropped));
+  }
+  if (g_trace->trace.is_wanted) print_information(file, "end of the trace");
+  file.close();
+  g_trace->statistics.file.close();
 }
 
 constexpr ToolsTrace kToolsTrace = {
@@ -356,7 +368,8 @@ void open_job_trace() noexcept {
   // Neither file can be written: what was shut for the trace stays shut, and costs no more.
   if (!g_trace->trace.is_wanted && !g_trace->statistics.is_wanted) {
     register_trace_with_tools(nullptr);
-    (void)stop();
+    (void)stop_tracing();
+    job().checks_calls = job().debug;
   }
 }
 
@@ -372,19 +385,11 @@ void end_job_trace() noexcept {
   }
   if (!is_tracing()) return g_trace->has_ended.store(true, std::memory_order_release);
   trace_pending_polls();
-  dump_statistics(false);
-  if (!stop())
+  if (g_trace->statistics.is_wanted) call_at_dump();
+  // The last lines are written where no other thread can be writing.
+  if (!stop_tracing(write_end))
     log_warning("trace: another thread has been writing events for a second; some are missing");
-  if (const uint64_t dropped = dropped_traces(); dropped != 0) {
-    log_warning("trace: %llu events were dropped, for lack of memory or in signal handlers",
-                static_cast<unsigned long long>(dropped));
-    if (g_trace->trace.is_wanted)
-      print_information(g_trace->trace.file, "%llu events were dropped",
-                        static_cast<unsigned long long>(dropped));
-  }
-  if (g_trace->trace.is_wanted) print_information(g_trace->trace.file, "end of the trace");
-  g_trace->trace.file.close();
-  g_trace->statistics.file.close();
+  job().checks_calls = job().debug;
   g_trace->has_ended.store(true, std::memory_order_release);
 }
 

@@ -223,7 +223,7 @@ void start_tracing(TraceSink& sink, const TraceOptions& options) noexcept {
   if (!options.is_flushed) start_thread();
 }
 
-bool stop_tracing() noexcept {
+bool stop_tracing(void (*last)(void* user) noexcept, void* user) noexcept {
   if (!is_tracing()) return true;
   const CancellationDisabled guard;
   if (!lock_patiently()) {
@@ -233,6 +233,7 @@ bool stop_tracing() noexcept {
   drain_all_locked();
   g_is_tracing.store(false, std::memory_order_relaxed);
   g_state.is_stopping = true;
+  if (last != nullptr) last(user);
   g_state.mu.unlock();
   g_state.wake.notify_all();
   if (g_state.has_thread) pthread_join(g_state.thread, nullptr);
@@ -275,8 +276,11 @@ bool drain_traces(void (*change)(void* user) noexcept, void* user) noexcept {
   if (!is_tracing()) return true;
   const CancellationDisabled guard;
   if (!lock_patiently()) return false;
-  drain_all_locked();
-  if (change != nullptr) change(user);
+  // Checked again: tracing may have stopped while this thread waited.
+  if (is_tracing()) {
+    drain_all_locked();
+    if (change != nullptr) change(user);
+  }
   g_state.mu.unlock();
   return true;
 }

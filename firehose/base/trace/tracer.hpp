@@ -75,9 +75,10 @@ struct TraceOptions {
 // Starts. `sink` must outlive the process. Errors: none; without a thread of its own (logged) threads drain
 // their rings when they are full. No effect if tracing has started.
 void start_tracing(TraceSink& sink, const TraceOptions& options) noexcept;
-// Ends tracing and passes what is left to the sink. False: another thread was draining for a second, so that
-// records were left behind.
-bool stop_tracing() noexcept;
+// Ends tracing: passes what is left to the sink, then calls last(user). From then on no thread calls the
+// sink. False: another thread was draining for a second, so that records were left behind. It may go on,
+// and last() is not called.
+bool stop_tracing(void (*last)(void* user) noexcept = nullptr, void* user = nullptr) noexcept;
 
 // Writes a record. Requires: is_tracing() was true. Frees a kText record's text if it is dropped.
 void trace(const TraceRecord& record) noexcept;
@@ -87,11 +88,13 @@ void trace(TraceThread* thread, const TraceRecord& record) noexcept;
 TraceThread* current_trace_thread() noexcept;
 
 // Passes the published records of all threads to the sink, then calls change(user), before which no record is
-// taken that is published later. False: as stop_tracing().
+// taken that is published later. No effect once tracing has stopped. False: another thread was draining for
+// a second; change() is not called.
 bool drain_traces(void (*change)(void* user) noexcept = nullptr, void* user = nullptr) noexcept;
 
 // Records dropped since start_tracing().
 uint64_t dropped_traces() noexcept;
+// Every drain changes it: for the functions that the tracer calls, and after stop_tracing().
 const TraceClock& trace_clock() noexcept;
 
 }  // namespace hydrant

@@ -125,6 +125,22 @@ void many_threads(uint64_t times) {
   for (std::thread& thread : threads) thread.join();
   GASNET_BLOCKUNTIL(seen(pongs) == 4 * times);
 }
+
+// Threads that write to both files beyond the end of the job.
+void never_quiet(uint64_t times) {
+  static uint64_t rounds = 0;
+  for (int i = 0; i < 4; ++i)
+    std::thread([] {
+      for (;;) {
+        GASNETT_TRACE_PRINTF("from a thread that does not end");
+        GASNETT_STATS_PRINTF("from a thread that does not end");
+        GASNETT_TRACE_SETMASK("HI");
+        GASNETT_STATS_DUMP(0);
+        add(rounds);
+      }
+    }).detach();
+  GASNET_BLOCKUNTIL(seen(rounds) >= times);
+}
 #endif
 
 // Before and after a mask without messages.
@@ -198,6 +214,7 @@ int main(int argc, char** argv) {
   }
 #if GASNET_PAR
   if (what == "threads") many_threads(times);
+  if (what == "never_quiet") never_quiet(times);
 #endif
   if (what == "masks") masks();
   if (what == "source") source_lines();

@@ -46,6 +46,9 @@ class Job:
 
 
 class TraceJobs(unittest.TestCase):
+    STATISTICS_OF_TEXT = re.compile(r"statistics of rank \d of \d after \d+\.\d{6} s|events +count +bytes .*|"
+                                    r"\(H\) text( +\d+){7}|\d> \(H\) from a thread that does not end")
+
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -254,6 +257,20 @@ class TraceJobs(unittest.TestCase):
         self.assertEqual(text.count("1> (H) number 1\n"), 1)
         self.assertEqual(re.findall(r"\(A\) send request, Short +(\d+)", text), ["4", "6"])
         self.assertNotIn("gex_Coll_Barrier", text)
+
+    def test_threads_that_write_while_the_job_ends(self):
+        for _ in range(20):
+            job = Job(self.folder, CLIENTS[1], 1, "never_quiet", "40", GASNET_TRACEFLUSH="y",
+                      GASNET_STATSFILE=f"{self.folder}/s-%", GASNET_STATSMASK="H")
+            self.assertEqual((job.status, job.malformed), (0, []), job.output)
+            if "has been writing events for a second" in job.output:
+                continue  # the other threads have left no room for the end
+            self.assertNotIn("warning", job.output)
+            self.assertEqual(job.lines[0][-1][8], "end of the trace")
+            self.assertEqual(job.count(0, "end of the trace"), 1)
+            lines = pathlib.Path(self.folder, "s-0").read_text().splitlines()
+            self.assertEqual([line for line in lines if not self.STATISTICS_OF_TEXT.fullmatch(line)], [])
+            self.assertRegex(lines[-1], r"\(H\) text", "the last statistics are whole")
 
     def test_the_table_of_counters(self):
         self.run_held(CLIENTS[0], 2, "each", "3", GASNET_TRACEFILE=None,

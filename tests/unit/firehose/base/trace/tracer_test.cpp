@@ -10,9 +10,11 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <set>
 #include <sys/resource.h>
+#include <utility>
 
 namespace hydrant::testing {
 namespace {
@@ -31,7 +33,10 @@ class KeepingSink final : public TraceSink {
     is_later = is_later && clock.ns_of(record.start) <= clock.ns_of(record.end);
     ++taken;
   }
-  void flush() noexcept override { ++flushes; }
+  void flush() noexcept override {
+    ++flushes;
+    if (at_flush) std::exchange(at_flush, nullptr)();
+  }
 
   void clear() {
     of_thread.clear();
@@ -45,6 +50,7 @@ class KeepingSink final : public TraceSink {
   std::vector<uint32_t> lines;
   std::atomic<uint64_t> taken{0};
   uint64_t flushes = 0;
+  std::function<void()> at_flush;  // called once
   std::atomic<bool> slow{false};
   bool is_later = true;
 };
@@ -164,6 +170,70 @@ TEST_F(Tracer, ChangesTakePlaceBetweenRecords) {
   EXPECT_TRUE(sink().slow);
 }
 
+TEST_F(Tracer, LastFunctionFollowsTheLastRecord) {
+  start();
+  write(1);
+  write(2);
+  static uint64_t taken_before = 0;
+  static bool was_tracing = true;
+  EXPECT_TRUE(stop_tracing(
+      [](void* user) noexcept {
+        taken_before = sink().taken;
+        was_tracing = is_tracing();
+        *static_cast<bool*>(user) = true;
+      },
+      &sink().slow));
+  EXPECT_EQ(taken_before, 2u);
+  EXPECT_FALSE(was_tracing);
+  EXPECT_TRUE(sink().slow);
+  sink().slow = false;
+  EXPECT_TRUE(stop_tracing([](void*) noexcept { sink().slow = true; })) << "it has stopped before";
+  EXPECT_FALSE(sink().slow);
+}
+
+// A thread waits for the end of the last drain. The pause lets it arrive there; with a shorter one it would
+// find tracing stopped.
+TEST_F(Tracer, DrainThatWaitsWhileTracingStopsHasNoEffect) {
+  start(true);  // without a thread that drains
+  write(1);
+  static std::atomic<int> changes{0};
+  Threads threads;
+  sink().at_flush = [&] {
+    std::atomic<bool> is_on_its_way{false};
+    threads.start([&] {
+      is_on_its_way = true;
+      (void)drain_traces([](void*) noexcept { ++changes; });
+    });
+    while (!is_on_its_way) sched_yield();
+    const timespec pause = {.tv_sec = 0, .tv_nsec = 50'000'000};
+    nanosleep(&pause, nullptr);
+  };
+  EXPECT_TRUE(stop_tracing());
+  threads.join();
+  EXPECT_EQ(changes, 0);
+  EXPECT_EQ(sink().flushes, 2u) << "of the record, and of the end";
+}
+
+TEST_F(Tracer, NothingIsEndedBesideADrainThatGoesOn) {
+  start(true);
+  static std::atomic<bool> is_inside{false};
+  static std::atomic<bool> may_leave{false};
+  static std::atomic<bool> is_ended{false};
+  Threads threads;
+  threads.start([] {
+    EXPECT_TRUE(drain_traces([](void*) noexcept {
+      is_inside = true;
+      while (!may_leave) sched_yield();
+    }));
+  });
+  while (!is_inside) sched_yield();
+  EXPECT_FALSE(stop_tracing([](void*) noexcept { is_ended = true; }));
+  EXPECT_FALSE(is_ended);
+  EXPECT_FALSE(is_tracing());
+  may_leave = true;
+  threads.join();
+}
+
 void write_in_handler(int) {
   const uint64_t now = TraceClock::ticks();
   trace({.start = now, .end = now, .number = 1'000'000});
@@ -226,7 +296,7 @@ TEST_F(Tracer, TimesGrowWithTheClock) {
   timespec pause = {.tv_sec = 0, .tv_nsec = 20'000'000};
   nanosleep(&pause, nullptr);
   const uint64_t second = TraceClock::ticks();
-  EXPECT_TRUE(drain_traces());
+  EXPECT_TRUE(stop_tracing());
   const TraceClock& clock = trace_clock();
   EXPECT_GE(clock.ns_of(second) - clock.ns_of(first), 19'900'000u);
   EXPECT_EQ(clock.ns_of(0), 0u);
