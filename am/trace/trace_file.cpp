@@ -3,6 +3,7 @@
 
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
+#include "firehose/base/thread.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -10,6 +11,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
+#include <poll.h>
 #include <string_view>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -59,10 +61,21 @@ bool TraceFile::open(const char* variable, const char* pattern, Rank rank, bool 
   return true;
 }
 
+bool TraceFile::wait_for_room(uint64_t* deadline_ns) const noexcept {
+  const uint64_t now = now_ns();
+  if (*deadline_ns == 0) *deadline_ns = now + patience_ns_;
+  if (now >= *deadline_ns) return false;
+  pollfd room = {.fd = fd_, .events = POLLOUT, .revents = 0};
+  (void)::poll(&room, 1, static_cast<int>((*deadline_ns - now) / 1'000'000 + 1));
+  return true;
+}
+
 void TraceFile::write_out(const char* text, size_t bytes) noexcept {
+  uint64_t deadline_ns = 0;
   while (bytes != 0 && !is_broken_ && fd_ >= 0) {
     const ssize_t written = ::write(fd_, text, bytes);
-    if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && (errno == EINTR || (errno == EAGAIN && wait_for_room(&deadline_ns))))
+      continue;
     if (written <= 0) {
       is_broken_ = true;
       log_warning("%s: cannot write %s: %s; what follows is counted and lost", variable_, path_,

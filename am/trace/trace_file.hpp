@@ -13,6 +13,11 @@ namespace hydrant {
 
 class TraceFile {
  public:
+  // Shorter than a thread waits for another one that writes events.
+  static constexpr uint64_t kPatienceNs = 900'000'000;
+  // `patience_ns`: how long a write waits for room where the file has none and does not block, as a pipe
+  // whose reader is slow. Then the file cannot be written.
+  explicit TraceFile(uint64_t patience_ns = kPatienceNs) noexcept : patience_ns_(patience_ns) {}
   // Lines are kept until open(); without it they are dropped at once.
   void expect() noexcept { is_expected_ = true; }
   // Opens the file that `pattern` names: "stdout", "stderr" or "-" (standard error), else a path in which
@@ -33,8 +38,11 @@ class TraceFile {
 
  private:
   void write_out(const char* text, size_t bytes) noexcept;
+  // False: the deadline has passed, which the first call sets (0 before).
+  bool wait_for_room(uint64_t* deadline_ns) const noexcept;
 
   static constexpr size_t kBytes = 65536;
+  const uint64_t patience_ns_;
   int fd_ = -1;
   bool is_expected_ = false;
   bool is_standard_ = false;

@@ -3,13 +3,18 @@
 
 #include "am/trace/trace_file.hpp"
 #include "am/trace/trace_mask.hpp"
+#include "tests/support/patience.hpp"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <ctime>
+#include <fcntl.h>
 #include <fstream>
 #include <memory>
 #include <string>
+#include <thread>
 #include <unistd.h>
 
 namespace hydrant::testing {
@@ -133,6 +138,80 @@ TEST_F(TraceFiles, LinesThatADiskDoesNotTakeAreCounted) {
   ASSERT_TRUE(file_->open("GASNET_TRACEFILE", "/dev/full", 0, false));
   for (int i = 0; i < 10'000; ++i) file_->print("line %d", i);
   file_->close();
+  EXPECT_EQ(file_->lost_lines(), 10'000u);
+}
+
+// Standard output as a full pipe that does not block.
+class FullPipe {
+ public:
+  FullPipe() {
+    std::fflush(stdout);
+    int ends[2] = {-1, -1};
+    EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
+    reads_ = ends[0];
+    EXPECT_EQ(fcntl(ends[1], F_SETFL, O_WRONLY | O_NONBLOCK), 0);
+    EXPECT_EQ(dup2(ends[1], STDOUT_FILENO), STDOUT_FILENO);
+    close(ends[1]);
+    const char filling[4096] = {};
+    for (ssize_t written = 1; written > 0; before_ += written > 0 ? written : 0)
+      written = write(STDOUT_FILENO, filling, sizeof filling);
+  }
+  ~FullPipe() {
+    end_output();
+    close(standard_);
+    close(reads_);
+  }
+  FullPipe(const FullPipe&) = delete;
+  FullPipe& operator=(const FullPipe&) = delete;
+
+  void end_output() const { EXPECT_EQ(dup2(standard_, STDOUT_FILENO), STDOUT_FILENO); }
+  // The bytes behind the filling, up to end_output().
+  std::string read_all() const {
+    std::string all;
+    char part[4096];
+    for (ssize_t got = 0; (got = read(reads_, part, sizeof part)) > 0;)
+      all.append(part, static_cast<size_t>(got));
+    return all.substr(std::min(all.size(), static_cast<size_t>(before_)));
+  }
+
+ private:
+  const int standard_ = dup(STDOUT_FILENO);
+  int reads_ = -1;
+  ssize_t before_ = 0;
+};
+
+TEST_F(TraceFiles, SlowReaderOfAPipeGetsAllLines) {
+  file_ = std::make_unique<TraceFile>(patient_ns(100'000'000'000));
+  std::string expected;
+  std::string seen;
+  {
+    FullPipe pipe;
+    ASSERT_TRUE(file_->open("GASNET_TRACEFILE", "stdout", 0, true));
+    std::thread reader([&] {
+      const timespec pause = {.tv_sec = 0, .tv_nsec = 50'000'000};
+      nanosleep(&pause, nullptr);  // the pipe has no room while the file is written
+      seen = pipe.read_all();
+    });
+    for (int i = 0; i < 10'000; ++i) {
+      file_->print("line %d", i);
+      expected += "line " + std::to_string(i) + "\n";
+    }
+    file_->close();
+    pipe.end_output();
+    reader.join();
+  }
+  EXPECT_EQ(file_->lost_lines(), 0u);
+  EXPECT_TRUE(seen == expected);
+}
+
+TEST_F(TraceFiles, LinesThatNobodyReadsAreCounted) {
+  file_ = std::make_unique<TraceFile>(10'000'000);
+  {
+    const FullPipe pipe;
+    ASSERT_TRUE(file_->open("GASNET_TRACEFILE", "stdout", 0, true));
+    for (int i = 0; i < 10'000; ++i) file_->print("line %d", i);
+    file_->close();
+  }
   EXPECT_EQ(file_->lost_lines(), 10'000u);
 }
 
