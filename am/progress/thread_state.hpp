@@ -76,6 +76,8 @@ class DeferredMessages {
 
 struct ThreadState {
   uint32_t held_interrupts = 0;
+  // The value of polls_with_events() at the last return from hydrant_wait_for_message().
+  uint32_t polls_seen = 0;
   DeferredMessages deferred_messages;
   // Apart, because a request that waits for room runs handlers, which may prepare replies.
   SourceDescriptor prepared_request;

@@ -28,8 +28,15 @@ struct Policy {
 };
 Policy policy;
 std::atomic<uint32_t> poll_max{0};
-// Number of threads that have stopped polling, or are about to.
+// Number of threads that have stopped polling, or are about to; kForHandled more from
+// wake_for_handled_messages() on.
 std::atomic<uint32_t> sleepers{0};
+constexpr uint32_t kForHandled = uint32_t{1} << 31;
+// Polls with events since then. In a line of its own: threads that poll read the other variables.
+struct alignas(64) Handled {
+  std::atomic<uint32_t> polls{0};
+};
+Handled handled;
 
 constexpr uint64_t kSleepNs = 10'000'000;
 constexpr uint64_t kMaxNs = 5'000'000'000;
@@ -68,8 +75,11 @@ bool must_stay_awake(const void* context) noexcept {
 // with events, in threaded modes only.
 void wake_sleepers() noexcept {
   full_fence();
-  if (sleepers.load(std::memory_order_relaxed) != 0 && job().transport != nullptr)
-    job().transport->wake();
+  const uint32_t count = sleepers.load(std::memory_order_relaxed);
+  if (count == 0) return;
+  // Release: a thread that reads it sees what the handlers have done.
+  if (count >= kForHandled) handled.polls.fetch_add(1, std::memory_order_release);
+  if (job().transport != nullptr) job().transport->wake();
 }
 
 }  // namespace
@@ -153,8 +163,10 @@ bool sleep_announced_until(uint64_t deadline_ns) noexcept {
 void wake_for_handled_messages() noexcept {
   static std::atomic<bool> is_called{false};
   if (is_called.load(std::memory_order_relaxed) || job().single_threaded) return;
-  if (!is_called.exchange(true)) sleepers.fetch_add(1, std::memory_order_seq_cst);
+  if (!is_called.exchange(true)) sleepers.fetch_add(kForHandled, std::memory_order_seq_cst);
 }
+
+uint32_t polls_with_events() noexcept { return handled.polls.load(std::memory_order_acquire); }
 
 void sleep_until_event() noexcept {
   const CancellationDisabled guard;

@@ -35,8 +35,12 @@ void sleep_announced(bool needed, const WaitCondition& condition = {}) noexcept;
 // wake it after handlers.
 bool sleep_announced_until(uint64_t deadline_ns) noexcept;
 // From the first call on, every poll with events wakes sleepers, also those that announce a sleep only
-// later: they do not sleep then. No effect in programs of one thread.
+// later: they do not sleep then. Such polls are counted, too, for threads that do not sleep. No effect in
+// programs of one thread.
 void wake_for_handled_messages() noexcept;
+// The polls with events of all threads since then, modulo 2^32. A thread that finds another number than
+// before sees what their handlers have done.
+uint32_t polls_with_events() noexcept;
 
 // For a thread without a condition of its own: sleeps until a message arrives for this process, or some
 // ms. Other threads need not wake it after running handlers.

@@ -6,6 +6,7 @@
 #include "am/progress/event_descriptors.hpp"
 #include "am/progress/hsl.hpp"
 #include "am/progress/in_call.hpp"
+#include "am/progress/thread_state.hpp"
 #include "am/progress/waiting.hpp"
 #include "firehose/base/cancellation.hpp"
 
@@ -13,6 +14,7 @@
 #include <atomic>
 #include <new>
 #include <unistd.h>
+#include <utility>
 
 using namespace hydrant;
 
@@ -55,18 +57,26 @@ void nap_alone(uint64_t ns) noexcept {
   usleep(static_cast<useconds_t>(std::min(ns, kNapNs) / 1000 + 1));
 }
 
+// Whether a poll had events, in this thread or another one, since the last call that found some. So a wait
+// returns at once if another thread has handled a message since the one before.
+bool has_polled() noexcept {
+  const uint32_t events = poll_all();
+  const uint32_t polls = polls_with_events();
+  return std::exchange(own_thread_state().polls_seen, polls) != polls || events != 0;
+}
+
 Status wait_for_message(uint64_t timeout_ns) noexcept {
   const uint64_t begin_ns = now_ns();
   const uint64_t deadline_ns =
       timeout_ns > UINT64_MAX - begin_ns ? UINT64_MAX : begin_ns + timeout_ns;
   for (uint32_t misses = 0;;) {
-    if (poll_all() != 0) return Status::kOk;
+    if (has_polled()) return Status::kOk;
     const uint64_t now = now_ns();
     if (now >= deadline_ns) return Status::kNotReady;
     if (job().transport == nullptr) {
       nap_alone(deadline_ns - now);
     } else if (spin_or_yield(++misses) && sleep_announced_until(deadline_ns)) {
-      (void)poll_all();
+      (void)has_polled();
       return Status::kOk;
     }
   }

@@ -21,6 +21,7 @@
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <unistd.h>
+#include <vector>
 
 namespace {
 
@@ -162,25 +163,24 @@ void edges() {
   gex_Coll_BarrierBlocking(team, 0);
 }
 
-// Threads of rank 1 wait with descriptors of their own, and by hydrant_wait_for_message(); each sees the
-// last message, whichever of them has handled it.
+// Three threads of rank 1 wait for all messages; each sees the last one, whichever of them has handled it.
 constexpr uint64_t kForThreads = 600;
-void* wait_in_thread(void* number) {
-  if (number == nullptr) {
-    while (received() < kForThreads)
-      check(hydrant_wait_for_message(static_cast<uint64_t>(limit_ms) * 1'000'000) == GASNET_OK,
-            "no message");
-    return nullptr;
-  }
+void* wait_by_call(void*) {
+  while (received() < kForThreads)
+    check(hydrant_wait_for_message(static_cast<uint64_t>(limit_ms) * 1'000'000) == GASNET_OK,
+          "no message");
+  return nullptr;
+}
+void* wait_by_descriptor(void*) {
   Descriptor().wait_for(kForThreads);
   return nullptr;
 }
-void threads() {
-  pthread_t all[3];
+void share_messages(std::initializer_list<void* (*)(void*)> waits) {
   if (rank == 1) {
-    for (uintptr_t i = 0; i < 3; ++i)
-      check(pthread_create(&all[i], nullptr, wait_in_thread, reinterpret_cast<void*>(i)) == 0,
-            "thread");
+    std::vector<pthread_t> all(waits.size());
+    size_t started = 0;
+    for (auto* wait : waits)
+      check(pthread_create(&all[started++], nullptr, wait, nullptr) == 0, "thread");
     for (pthread_t thread : all) pthread_join(thread, nullptr);
   } else {
     for (uint64_t i = 0; i < kForThreads; ++i) {
@@ -188,6 +188,11 @@ void threads() {
       send();
     }
   }
+}
+void threads() { share_messages({wait_by_call, wait_by_descriptor, wait_by_descriptor}); }
+void spinning_threads() {
+  gasnet_set_waitmode(GASNET_WAIT_SPIN);
+  share_messages({wait_by_call, wait_by_call, wait_by_call});
 }
 
 // A barrier is no message: its arrivals wake a rank whose descriptor is armed.
@@ -245,9 +250,14 @@ struct Scenario {
   const char* name;
   void (*run)();
 };
-constexpr Scenario kScenarios[] = {
-    {"sleep", sleep_for_message}, {"rounds", rounds}, {"edges", edges},  {"threads", threads},
-    {"barrier", barrier},         {"death", death},   {"errors", errors}};
+constexpr Scenario kScenarios[] = {{"sleep", sleep_for_message},
+                                   {"rounds", rounds},
+                                   {"edges", edges},
+                                   {"threads", threads},
+                                   {"spinning_threads", spinning_threads},
+                                   {"barrier", barrier},
+                                   {"death", death},
+                                   {"errors", errors}};
 
 }  // namespace
 

@@ -46,6 +46,9 @@ class Waiting(unittest.TestCase):
     def test_threads(self):
         self.check("threads", modes=("par",))
 
+    def test_threads_that_never_sleep(self):
+        self.check("spinning_threads", modes=("par",), networks=("",))
+
     def test_barrier(self):
         self.check("barrier", networks=("", "delay=5us,depth=16,pins"))
 
