@@ -194,7 +194,8 @@ HYDRANT_VIS_INLINE int gex_VIS_IndexedGetNBI(gex_TM_t tm, size_t dstcount, void*
                              dstlen, srccount, srclist, srclen, flags);
 }
 
-/* elemsz 0, or a count of 0: nothing is copied. stridelevels 0: one element. */
+/* elemsz 0, or a count of 0: nothing is copied; rank, addresses and strides have no meaning then.
+ * stridelevels 0: one element. */
 HYDRANT_VIS_INLINE int gex_VIS_StridedPutBlocking(gex_TM_t tm, gex_Rank_t dstrank, void* dstaddr,
                                                   const ptrdiff_t dststrides[], void* srcaddr,
                                                   const ptrdiff_t srcstrides[], size_t elemsz,

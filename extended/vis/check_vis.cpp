@@ -113,6 +113,21 @@ Status total_of(void* const* list, size_t count, size_t piece, const char* side,
   return __builtin_mul_overflow(count, piece, bytes) ? too_long(side, count) : Status::kOk;
 }
 
+Status check_strided(const StridedArguments& arguments, const SideNames& names, Direction direction,
+                     GridPair& pair, MemoryRange* peer_box) noexcept {
+  Status status = canonicalise(arguments, pair);
+  if (status != Status::kOk || pair.bytes == 0) return status;
+  if (arguments.dest == nullptr || arguments.source == nullptr)
+    return fail(Status::kBadArg, "%zu bytes, and %s is NULL", pair.bytes,
+                arguments.dest == nullptr ? names.dest : names.source);
+  MemoryRange dest;
+  MemoryRange source;
+  status = dest_box(pair, &dest);
+  if (status == Status::kOk) status = source_box(pair, &source);
+  if (status == Status::kOk) *peer_box = direction == Direction::kPut ? dest : source;
+  return status;
+}
+
 Status check_vis(gex_TM_t tm, gex_Rank_t rank, VisTransfer& what) noexcept {
   if (!is_wired()) return fail(Status::kNotInit, "no client is initialised");
   if (handler_depth != 0) return fail(Status::kBadArg, "a handler must not put or get");

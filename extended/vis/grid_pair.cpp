@@ -94,6 +94,11 @@ void grid_of(uintptr_t base, const GridPair& pair, Grid& grid, StrideOf stride_o
   }
 }
 
+Status null_array(size_t levels) noexcept {
+  return fail(Status::kBadArg, "stridelevels is %zu, and count, dststrides or srcstrides is NULL",
+              levels);
+}
+
 ptrdiff_t dest_stride(const PairDimension& dimension) noexcept { return dimension.dest; }
 ptrdiff_t source_stride(const PairDimension& dimension) noexcept { return dimension.source; }
 
@@ -105,16 +110,15 @@ Status canonicalise(const StridedArguments& arguments, GridPair& pair) noexcept 
   pair.element = pair.bytes = arguments.element;
   pair.count = 0;
   if (arguments.element == 0 || arguments.levels == 0) return Status::kOk;
-  if (arguments.count == nullptr || arguments.dest_strides == nullptr ||
-      arguments.source_strides == nullptr)
-    return fail(Status::kBadArg, "stridelevels is %zu, and count, dststrides or srcstrides is NULL",
-                arguments.levels);
-  // A count of 0 makes the others meaningless.
+  if (arguments.count == nullptr) return null_array(arguments.levels);
+  // A count of 0 makes the others, and the strides, meaningless.
   for (size_t i = 0; i < arguments.levels; ++i) {
     if (arguments.count[i] != 0) continue;
     pair.bytes = 0;
     return Status::kOk;
   }
+  if (arguments.dest_strides == nullptr || arguments.source_strides == nullptr)
+    return null_array(arguments.levels);
   for (size_t i = 0; i < arguments.levels; ++i) {
     PairDimension dimension = {arguments.dest_strides[i], arguments.source_strides[i],
                                arguments.count[i]};

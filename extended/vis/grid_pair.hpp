@@ -43,7 +43,8 @@ struct StridedArguments {
   size_t levels;
 };
 
-// Errors: kBadArg: null arrays, or more bytes than an address space has.
+// Errors: kBadArg: a null array that is needed, or more bytes than an address space has. Strides are needed
+// only if there are bytes, and counts only if the elements have bytes.
 Status canonicalise(const StridedArguments& arguments, GridPair& pair) noexcept;
 
 // The memory between the first and the last byte of one side. Errors: kBadArg: it wraps around the address

@@ -17,16 +17,12 @@ class StridedOperation final : public PreparedTransfer {
   Status prepare(gex_TM_t tm, gex_Rank_t rank, Direction direction,
                  const StridedArguments& arguments) noexcept {
     what_.direction = direction;
-    Status status = canonicalise(arguments, pair_);
+    constexpr const char* kLocal = "the local memory";
+    constexpr const char* kRemote = "the remote memory";
+    const SideNames names =
+        what_.is_put() ? SideNames{kRemote, kLocal} : SideNames{kLocal, kRemote};
+    Status status = check_strided(arguments, names, direction, pair_, &what_.peer_box);
     if (status != Status::kOk || pair_.bytes == 0) return status;
-    if (arguments.dest == nullptr || arguments.source == nullptr)
-      return fail(Status::kBadArg, "%zu bytes, and the %s memory is NULL", pair_.bytes,
-                  (arguments.dest == nullptr) == what_.is_put() ? "remote" : "local");
-    MemoryRange dest_range;
-    MemoryRange source_range;
-    status = dest_box(pair_, &dest_range);
-    if (status == Status::kOk) status = source_box(pair_, &source_range);
-    if (status != Status::kOk) return status;
     dest_grid(pair_, dest_grid_);
     source_grid(pair_, source_grid_);
     dest_ = Side::of(dest_grid_);
@@ -34,7 +30,6 @@ class StridedOperation final : public PreparedTransfer {
     what_.dest = &dest_;
     what_.source = &source_;
     what_.grids = &pair_;
-    what_.peer_box = what_.is_put() ? dest_range : source_range;
     what_.bytes = pair_.bytes;
     status = check_vis(tm, rank, what_);
     if (status == Status::kOk) request_one_firehose(what_);

@@ -205,20 +205,14 @@ template <typename Completion>
     Completion completion, const Call& call, const StridedArguments& arguments) noexcept {
   const InCall in_call(call.name);
   GridPair pair;
-  MemoryRange dest_range;
-  MemoryRange source_range;
-  Status status = canonicalise(arguments, pair);
-  if (status == Status::kOk && pair.bytes == 0) {
+  MemoryRange box;
+  const Status status =
+      check_strided(arguments, {"dstaddr", "srcaddr"}, call.direction, pair, &box);
+  if (status != Status::kOk) return Completion::fail(status, call.name);
+  if (pair.bytes == 0) {
     VisTransfer what;
     return run(completion, call, what);
   }
-  if (status == Status::kOk && (arguments.dest == nullptr || arguments.source == nullptr))
-    status = fail(Status::kBadArg, "%zu bytes, and %s is NULL", pair.bytes,
-                  arguments.dest == nullptr ? "dstaddr" : "srcaddr");
-  if (status == Status::kOk) status = dest_box(pair, &dest_range);
-  if (status == Status::kOk) status = source_box(pair, &source_range);
-  if (status != Status::kOk) return Completion::fail(status, call.name);
-  const MemoryRange& box = call.direction == Direction::kPut ? dest_range : source_range;
   if (is_copied(call, pair, box)) [[likely]]
     return Completion::kComplete;
   return do_grids(completion, call, pair, box);

@@ -42,8 +42,8 @@ int hydrant_get_init(gex_TM_t tm, gex_Rank_t rank, const void* remote, void* loc
 /* The same for a strided transfer, as gex_VIS_StridedPutNB() and gex_VIS_StridedGetNB() describe it:
  * elements of `element` bytes, `count[i]` of them in dimension i of `levels`, whose strides are in bytes.
  * The arrays may be changed after the call. Each start is counted as one of gasnet_vis.h.
- * Errors: as above; GASNET_ERR_BAD_ARG also for null arrays with levels, and for more bytes or longer strides
- * than an address space has. */
+ * Errors: as above; GASNET_ERR_BAD_ARG also for null counts with levels, for null strides of a transfer that
+ * has bytes, and for more bytes or longer strides than an address space has. */
 int hydrant_put_strided_init(gex_TM_t tm, gex_Rank_t rank, void* remote,
                              const ptrdiff_t remote_strides[], const void* local,
                              const ptrdiff_t local_strides[], size_t element, const size_t count[],

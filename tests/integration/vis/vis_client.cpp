@@ -384,14 +384,27 @@ void run_persistent_wrong() {
   check(hydrant_put_strided_init(world, peer, peers, strides, words, strides, 8, nullptr, 0,
                                  nullptr) == GASNET_ERR_BAD_ARG,
         "no place for the operation");
-  const size_t none[1] = {0};
-  hydrant_operation_t empty = nullptr;
-  good(
-      hydrant_put_strided_init(world, peer, nullptr, strides, nullptr, strides, 8, none, 1, &empty),
-      "an operation without bytes");
-  good(hydrant_start(empty), "its start");
-  good(hydrant_wait(empty), "its wait");
-  good(hydrant_operation_free(&empty), "its end");
+}
+
+// Strided transfers without bytes ignore ranks, addresses, strides, and counts beside a 0.
+void run_empty() {
+  constexpr size_t kCounts[2][3] = {{8, 5, 0}, {0, 5, 1}};  // an element's bytes first
+  for (const auto& counts : kCounts) {
+    const Strides nothing = {nullptr, nullptr, nullptr, nullptr, counts, 2};
+    for (int i = 0; i < 12; ++i) {
+      const Manner manner = {
+          .is_get = i % 2 == 1, .how = static_cast<How>(i / 2 % 3), .is_gasnet1 = i >= 6};
+      check(!call(manner, world, job_size, nothing).is_nothing(), "a transfer without bytes");
+    }
+    hydrant_operation_t empty = nullptr;
+    good(hydrant_put_strided_init(world, job_size, nullptr, nullptr, nullptr, nullptr, counts[0],
+                                  counts + 1, 2, &empty),
+         "an operation without bytes");
+    good(hydrant_start(empty), "its start");
+    good(hydrant_wait(empty), "its wait");
+    good(hydrant_operation_free(&empty), "its end");
+  }
+  gex_NBI_Wait(GEX_EC_ALL, 0);
 }
 
 // A put of a column of pieces, whose peer has no firehose yet.
@@ -523,6 +536,8 @@ int main(int argc, char** argv) {
     run_persistent(seed, rounds);
   else if (what == "persistent_wrong")
     run_persistent_wrong();
+  else if (what == "empty")
+    run_empty();
   else if (what == "column")
     run_column();
   else if (what == "killed")

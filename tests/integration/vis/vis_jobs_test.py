@@ -72,6 +72,10 @@ class VisJobs(unittest.TestCase):
                 self.holds(CLIENTS[1], 2, "persistent", 51, ROUNDS // 2, HYDRANT_INJECT=PINS,
                            HYDRANT_VIS_PATH=path)
 
+    def test_strided_transfers_without_bytes(self):
+        for client in CLIENTS:
+            self.holds(client, 2, "empty", 1, 1)
+
     def test_a_rank_that_is_killed_ends_the_job(self):
         pieces = {"HYDRANT_VIS_PATH": "pieces"}
         ways = [{}, {"HYDRANT_PATH": "cma"}, {"HYDRANT_PATH": "am"}, {"HYDRANT_PATH": "am", **pieces},

@@ -112,6 +112,21 @@ TEST(Shapes, GridsThatExceedTheAddressSpaceAreRefused) {
   EXPECT_EQ(canonicalise({&place, nullptr, &place, far, 1, two, 1}, pair), Status::kBadArg);
 }
 
+TEST(Shapes, GridsWithoutBytesNeedNoStrides) {
+  const size_t counts[] = {5, 0};
+  const size_t one[] = {5, 1};
+  const ptrdiff_t strides[] = {8, 40};
+  char place = 0;
+  GridPair pair;
+  EXPECT_EQ(canonicalise({nullptr, nullptr, &place, nullptr, 8, counts, 2}, pair), Status::kOk);
+  EXPECT_EQ(pair.bytes, 0U);
+  EXPECT_EQ(canonicalise({nullptr, nullptr, nullptr, nullptr, 0, nullptr, 2}, pair), Status::kOk);
+  EXPECT_EQ(pair.bytes, 0U);
+  EXPECT_EQ(canonicalise({&place, strides, &place, strides, 8, nullptr, 2}, pair), Status::kBadArg);
+  EXPECT_EQ(canonicalise({&place, nullptr, &place, strides, 8, one, 2}, pair), Status::kBadArg);
+  EXPECT_EQ(canonicalise({&place, strides, &place, nullptr, 8, one, 2}, pair), Status::kBadArg);
+}
+
 TEST(Shapes, WalksSkipEmptyPiecesAndMergeNeighbours) {
   std::mt19937 random(2);
   for (int round = 0; round < 500; ++round) {
