@@ -17,6 +17,10 @@ namespace {
 // The longest wait of the thread for work.
 constexpr uint64_t kRestNs = 3'600'000'000'000;
 
+Status unknown(int descriptor) noexcept {
+  return fail(Status::kBadArg, "%d is no event descriptor", descriptor);
+}
+
 }  // namespace
 
 EventDescriptors::~EventDescriptors() {
@@ -60,7 +64,7 @@ Status EventDescriptors::close(int descriptor) noexcept {
   const CancellationDisabled guard;
   const MutexLock lock(mu_);
   Descriptor* const one = find(descriptor);
-  if (one == nullptr) return fail(Status::kBadArg, "%d is no event descriptor", descriptor);
+  if (one == nullptr) return unknown(descriptor);
   disarm(*one);
   one->fd.close();
   return Status::kOk;
@@ -71,7 +75,7 @@ Status EventDescriptors::arm(int descriptor) noexcept {
   {
     const MutexLock lock(mu_);
     Descriptor* const one = find(descriptor);
-    if (one == nullptr) return fail(Status::kBadArg, "%d is no event descriptor", descriptor);
+    if (one == nullptr) return unknown(descriptor);
     if (one->fd.is_lost())
       return fail(Status::kBadArg, "the program has closed event descriptor %d", descriptor);
     // The announcement is renewed: polls since then may have ended what it has announced.
@@ -83,6 +87,11 @@ Status EventDescriptors::arm(int descriptor) noexcept {
   if (!announce(&announcement)) return Status::kNotReady;
   const MutexLock lock(mu_);
   Descriptor* const one = find(descriptor);
+  if (one == nullptr) {  // another thread has closed it meanwhile
+    if (options_.transport != nullptr) options_.transport->end_sleep();
+    return unknown(descriptor);
+  }
+  disarm(*one);  // another thread may have armed it meanwhile
   const uint64_t now = now_ns();
   if (last_event_ns_ == 0) last_event_ns_ = now;
   one->announcement = announcement;

@@ -9,7 +9,8 @@
 // Invariant: an armed descriptor has an announced sleep that has not ended, and the thread sleeps for the
 // oldest announcement or is about to. An event after the announcement ends that sleep.
 //
-// Threads: any, one at a time per descriptor; in programs of one thread only that thread and the class's own.
+// Threads: any; in programs of one thread only that thread and the class's own. Two threads may arm and close
+// one descriptor at once, but arming takes from it what another thread may not have seen.
 // Cost: arming wakes the class's thread; an event costs two changes of threads.
 #pragma once
 
@@ -44,7 +45,7 @@ class EventDescriptors {
 
   // Errors: kResource.
   Status open(int* descriptor) noexcept HYDRANT_EXCLUDES(mu_);
-  // Errors: kNotReady: poll now; kBadArg: unknown, or closed by the program.
+  // Errors: kNotReady: poll now; kBadArg: unknown, closed meanwhile, or closed by the program.
   Status arm(int descriptor) noexcept HYDRANT_EXCLUDES(mu_);
   // Errors: kBadArg.
   Status close(int descriptor) noexcept HYDRANT_EXCLUDES(mu_);

@@ -52,14 +52,17 @@ int hydrant_event_descriptor_open(int* descriptor);
  * GASNET_ERR_NOT_READY (no text): poll, and arm again. It may be reported without an event, at intervals of
  * a quarter of the time since the last event, between 10 ms and 1 s: the library has work of its own to do
  * then, in the poll that follows.
+ * One thread at a time arms a descriptor and waits for it: arming takes from it what another thread may not
+ * have seen.
  * Arming lasts until the descriptor becomes readable. An event that the program's poll handles in between
  * makes it readable or not.
- * Errors: GASNET_ERR_NOT_READY; GASNET_ERR_NOT_INIT; GASNET_ERR_BAD_ARG: not such a descriptor, or the
- * program has closed it.
+ * Errors: GASNET_ERR_NOT_READY; GASNET_ERR_NOT_INIT; GASNET_ERR_BAD_ARG: not such a descriptor, another
+ * thread has closed it meanwhile, or the program has closed it.
  * Cost: some microseconds: the library's thread is woken, and senders are told to wake this process. */
 int hydrant_event_descriptor_arm(int descriptor);
 
-/* Closes the descriptor, which no thread may be arming.
+/* Closes the descriptor. A thread that is arming it gets GASNET_ERR_BAD_ARG; one that waits for it in
+ * poll(2) is not woken.
  * Errors: GASNET_ERR_NOT_INIT; GASNET_ERR_BAD_ARG: not such a descriptor. */
 int hydrant_event_descriptor_close(int descriptor);
 

@@ -5,12 +5,15 @@
 #include "tests/unit/am/fake_transport.hpp"
 #include "tests/unit/rdma/shm/node_world.hpp"
 
+#include <atomic>
 #include <chrono>
 #include <fcntl.h>
+#include <functional>
 #include <poll.h>
 #include <random>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 
 namespace hydrant::testing {
 namespace {
@@ -124,6 +127,41 @@ TEST_F(EventDescriptorsTest, SixtyFourMayBeOpen) {
   EXPECT_EQ(descriptors.close(opened.back()), Status::kOk);
   EXPECT_EQ(descriptors.open(&one_more), Status::kOk);
   EXPECT_EQ(fcntl(one_more, F_GETFD), FD_CLOEXEC);
+}
+
+// Counts announcements that have not ended.
+class CountingTransport final : public test::FakeTransport {
+ public:
+  bool announce_sleep(Announcement* announcement) noexcept override {
+    ++announced;
+    *announcement = {};  // without a deadline, so that nothing ends it but the test
+    return true;
+  }
+  void end_sleep() noexcept override { --announced; }
+  std::atomic<int> announced{0};
+};
+
+// Called between the two halves of an arming, in place of another thread.
+std::function<void()> meanwhile;
+bool let_others_act() noexcept {
+  if (meanwhile) std::exchange(meanwhile, nullptr)();
+  return false;
+}
+
+TEST(EventDescriptors, ArmedWhileOthersCloseAndArm) {
+  CountingTransport transport;
+  EventDescriptors descriptors({.transport = &transport,
+                                .has_events = let_others_act,
+                                .min_interval_ns = kNever,
+                                .max_interval_ns = kNever});
+  int descriptor = -1;
+  ASSERT_EQ(descriptors.open(&descriptor), Status::kOk);
+  meanwhile = [&] { EXPECT_EQ(descriptors.arm(descriptor), Status::kOk); };
+  EXPECT_EQ(descriptors.arm(descriptor), Status::kOk);
+  EXPECT_EQ(transport.announced, 1) << "one announcement for one armed descriptor";
+  meanwhile = [&] { EXPECT_EQ(descriptors.close(descriptor), Status::kOk); };
+  EXPECT_EQ(descriptors.arm(descriptor), Status::kBadArg);
+  EXPECT_EQ(transport.announced, 0);
 }
 
 // The program's file under that number is left alone.
