@@ -23,7 +23,8 @@ CompletionCounter* LeafEvent::count(Rank peer) noexcept {
   RmaThread* const thread = RmaThread::mine();
   if (thread == nullptr || (leaf_ != GEX_EVENT_GROUP && event_ == nullptr)) return nullptr;
   CompletionCounter& counter = event_ != nullptr ? event_->counter : thread->implicit_longs();
-  counter.thread = thread;
+  // Completions of the thread's implicit operations under way read it.
+  if (counter.thread != thread) counter.thread = thread;
   if (!has_room(*thread, counter)) return nullptr;
   count_start(counter, peer);
   return &counter;
