@@ -3,8 +3,9 @@
 
 knobs   the knob tables (config/*knobs.cpp) and docs/env_vars.md have the same names
 errors  include/gasnet_errors.h and docs/error_codes.md have the same macros
-files   every path in back quotes that begins with a folder of the tree, and every link to a file, exists (a
-        program stands for its source); every page directly in docs/ names the files it is about
+files   every path in back quotes that begins with a folder of the tree, and every link to a file or to a
+        heading of a page, exists (a program stands for its source); every page directly in docs/ names the
+        files it is about
 A page names a knob or error in the first cell of a table row or in a heading, in back quotes. Tables of
 docs/coverage/ also name planned files: check_coverage.py checks them.
 """
@@ -18,9 +19,26 @@ COMMENT = re.compile(r"//.*")
 DOCUMENTED = re.compile(r"^(?:\| *|#+ *)`((?:FIREHOSE|HYDRANT|GASNET)_[A-Z0-9_]+)`", re.MULTILINE)
 
 PATH = re.compile(r"`([A-Za-z]\w*/[\w./*-]*)`")
-LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
+LINK = re.compile(r"\]\(([^)#:\s]*)(?:#([^)\s]*))?\)")
+HEADING = re.compile(r"^#+ +(.*?) *$", re.MULTILINE)
 # Programs whose sources are in another folder than their name suggests.
 PROGRAMS = {"bench/stale_hunt": "tests/stale/hunt"}
+
+
+def anchors(page):
+    """The part of a link after #, for each heading of the page, as GitHub makes it."""
+    titles = [re.sub(r"\[(.*?)\]\(.*?\)", r"\1", title) for title in HEADING.findall(page.read_text())]
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def wrong_link(page, link, anchor):
+    """The fault of a link of a page, or None."""
+    target = page.parent / link if link else page
+    if not target.exists():
+        return f"a link to {link}, which does not exist"
+    if anchor and target.suffix == ".md" and anchor not in anchors(target):
+        return f"a link to {link}#{anchor}, but there is no such heading"
+    return None
 
 
 def missing_files(root):
@@ -41,8 +59,8 @@ def missing_files(root):
             kept = PROGRAMS.get(path, path).rstrip("/")
             if not any(root.glob(kept)) and not any(root.glob(kept + ".c*")):
                 wrong.append(f"{name}: names {path}, which does not exist")
-        wrong += [f"{name}: a link to {link}, which does not exist" for link in links
-                  if not (page.parent / link).exists()]
+        faults = [wrong_link(page, *link) for link in links]
+        wrong += [f"{name}: {fault}" for fault in faults if fault]
         if name.parts[:-1] == ("docs",) and not paths and not links:
             wrong.append(f"{name}: does not name the files that it is about")
     return wrong, count

@@ -456,14 +456,15 @@ class DocumentedFiles(Tree):
 
     def check(self, name="docs/page.md", text=""):
         self.write("bench/hit_bench.cpp", "int main() {}\n")
-        self.write("docs/env_vars.md", "`firehose/base/config/knobs.cpp` has them\n")
+        self.write("docs/env_vars.md",
+                   "## All, [by](page.md) `NAME`\n`firehose/base/config/knobs.cpp` has them\n")
         self.write("docs/error_codes.md", "`include/gasnet_errors.h`\n")
         self.write(name, text)
         return self.run_check("check_documented.py", "files", self.root)
 
     def test_clean_tree_passes(self):
         text = ("`firehose/` `am/wire.hpp` `firehose/*.cpp` `bench/hit_bench` `and/or` `build/x` "
-                "[knobs](env_vars.md#all) [out](https://a.b/c)\n")
+                "[knobs](env_vars.md#all-by-name) [b](#b)\n# B\n[out](https://a.b/c)\n")
         self.assert_clean(self.check(text=text))
 
     def test_files_and_folders_that_are_gone(self):
@@ -476,6 +477,9 @@ class DocumentedFiles(Tree):
 
     def test_links_that_lead_nowhere(self):
         self.assert_finds(self.check(text="[a](gone.md#b) `am/`\n"), "a link to gone.md, which")
+        for link in ("env_vars.md#gone", "#gone"):
+            self.assert_finds(self.check(text=f"# A\n[a]({link}) `am/`\n"),
+                              f"docs/page.md: a link to {link}, but there is no such heading")
 
     def test_a_page_that_names_nothing(self):
         self.assert_finds(self.check(text="All is well.\n"), "docs/page.md: does not name the files")
