@@ -1,11 +1,12 @@
 #!/usr/bin/python3
-"""check_documented.py knobs|errors|files ROOT: documentation and tree agree.
+"""check_documented.py knobs|errors|files|links ROOT: documentation and tree agree.
 
 knobs   the knob tables (config/*knobs.cpp) and docs/env_vars.md have the same names
 errors  include/gasnet_errors.h and docs/error_codes.md have the same macros
 files   every path in back quotes that begins with a folder of the tree, and every link to a file or to a
         heading of a page, exists (a program stands for its source); every page directly in docs/ names the
         files it is about
+links   every link of the pages below ROOT, an installation's, leads to a file or a heading there
 A page names a knob or error in the first cell of a table row or in a heading, in back quotes. Tables of
 docs/coverage/ also name planned files: check_coverage.py checks them.
 """
@@ -39,6 +40,13 @@ def wrong_link(page, link, anchor):
     if anchor and target.suffix == ".md" and anchor not in anchors(target):
         return f"a link to {link}#{anchor}, but there is no such heading"
     return None
+
+
+def wrong_links(root):
+    """(errors, number of links)"""
+    links = [(page, link) for page in sorted(root.rglob("*.md")) for link in LINK.findall(page.read_text())]
+    faults = [(page, wrong_link(page, *link)) for page, link in links]
+    return [f"{page.relative_to(root)}: {fault}" for page, fault in faults if fault], len(links)
 
 
 def missing_files(root):
@@ -77,8 +85,8 @@ def read(root, kind):
 
 def main():
     root = pathlib.Path(sys.argv[2])
-    if sys.argv[1] == "files":
-        wrong, count = missing_files(root)
+    if sys.argv[1] in ("files", "links"):
+        wrong, count = missing_files(root) if sys.argv[1] == "files" else wrong_links(root)
         print("\n".join([*wrong, f"{count} names of files looked at"]))
         return 1 if wrong or not count else 0
     place, pattern, files, page = read(root, sys.argv[1])

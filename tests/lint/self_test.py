@@ -481,6 +481,14 @@ class DocumentedFiles(Tree):
             self.assert_finds(self.check(text=f"# A\n[a]({link}) `am/`\n"),
                               f"docs/page.md: a link to {link}, but there is no such heading")
 
+    def test_links_of_an_installation(self):
+        self.write("doc/docs/a.md", "[b](../README.md#b) `am/gone.cpp`\n")
+        self.write("doc/README.md", "# B\n[a](docs/a.md)\n")
+        self.assert_clean(self.run_check("check_documented.py", "links", self.root / "doc"))
+        self.write("doc/docs/coverage/c.md", "[tests](../../tests/README.md)\n")
+        self.assert_finds(self.run_check("check_documented.py", "links", self.root / "doc"),
+                          "docs/coverage/c.md: a link to ../../tests/README.md, which does not")
+
     def test_a_page_that_names_nothing(self):
         self.assert_finds(self.check(text="All is well.\n"), "docs/page.md: does not name the files")
 
