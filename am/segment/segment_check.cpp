@@ -31,8 +31,8 @@ const char* relate(const SegmentAddress& address, uintptr_t addr, size_t bytes, 
   const uint64_t beyond =
       is_before ? address.addr - addr : last - (address.addr + address.size - 1);
   if (beyond > kFarBytes) return text;
-  (void)snprintf(text, room, "; they %s %llu byte%s %s of its segment [%#llx, +%llu)",
-                 is_before ? "begin" : "reach", static_cast<unsigned long long>(beyond),
+  (void)snprintf(text, room, "; the range %s %llu byte%s %s of its segment [%#llx, +%llu)",
+                 is_before ? "begins" : "reaches", static_cast<unsigned long long>(beyond),
                  beyond == 1 ? "" : "s", is_before ? "before the start" : "past the end",
                  static_cast<unsigned long long>(address.addr),
                  static_cast<unsigned long long>(address.size));

@@ -24,7 +24,7 @@ Status check_in_segment(Rank rank, uint32_t endpoint, uintptr_t addr, size_t byt
 // range is never valid memory.
 bool leaves_segment(Rank rank, uintptr_t addr, size_t bytes) noexcept;
 
-// Formats, for example, "; they reach 4096 bytes past the end of its segment [0x..., +65536)". The
+// Formats, for example, "; the range reaches 4096 bytes past the end of its segment [0x..., +65536)". The
 // result is "" for a range inside the segment or unrelated to it (too far away), and without a segment.
 // Returns `text`.
 inline constexpr size_t kSegmentRelationText = 160;

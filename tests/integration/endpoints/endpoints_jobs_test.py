@@ -17,7 +17,8 @@ SECONDS = 60
 # The text in the output by the wrong use.
 WRONG = {"nowhere": "sent a message to endpoint 20, which does not exist here",
          "handler": "for handler 200, which is not registered here"}
-WRONG_IN_DEBUG = {"beyond": "of rank 0 (endpoint 1) are not in its segment; they reach 8 bytes past the end",
+WRONG_IN_DEBUG = {"beyond": "of rank 0 (endpoint 1) are not in its segment; the range reaches 8 bytes "
+                            "past the end",
                   "primordial": "of rank 0 are not in its segment",
                   "long": "of rank 0 (endpoint 1) are not in its segment",
                   "unpublished": "of rank 1 (endpoint 1), which has no segment that was published"}
