@@ -286,6 +286,28 @@ class TraceJobs(unittest.TestCase):
             for pattern in ("send request", "run request", "send reply", "run reply"):
                 self.assertEqual(job.count(rank, pattern), 30000)
 
+    def convert(self, *arguments, output=subprocess.PIPE):
+        result = subprocess.run([sys.executable, ROOT / "scripts" / "hydrant-trace", *arguments],
+                                stdout=output, stderr=subprocess.PIPE, text=True)
+        return result.returncode, result.stderr
+
+    def test_hydrant_trace_names_what_is_wrong(self):
+        folder = pathlib.Path(self.folder)
+        good, mixed, none = folder / "good", folder / "mixed", folder / "none"
+        good.write_text("0(0) 1.000000001> (H) text\n")
+        mixed.write_text("0(0) 1.000000001> (H) text\nnone\n0(0) 1.000000002> (H) text\n\n")
+        none.write_text("none\n")
+        self.assertEqual(self.convert(good), (0, ""))
+        self.assertEqual(self.convert(good, mixed),
+                         (0, f"hydrant-trace: 2 lines are not of a trace, the first is {mixed}:2\n"))
+        self.assertEqual(self.convert(good, none),
+                         (1, f"hydrant-trace: {none}: no line of a trace is in it\n"))
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            self.assertEqual(self.convert(good, output=full),
+                             (1, "hydrant-trace: standard output: No space left on device\n"))
+        self.assertEqual(self.convert(good, "-o", "/dev/full"),
+                         (1, "hydrant-trace: /dev/full: No space left on device\n"))
+
     def test_an_aborted_job_leaves_its_events(self):
         job = Job(self.folder, CLIENTS[0], 2, "abort")
         self.assertNotEqual(job.status, 0)
