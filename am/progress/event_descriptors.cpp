@@ -99,6 +99,8 @@ Status EventDescriptors::arm(int descriptor) noexcept {
   one->is_armed = true;
   one->armed_as = ++arms_;
   if (is_resting_) changed_.notify_all();
+  if (one->announcement.deadline_ns < sleeps_until_ns_ && options_.transport != nullptr)
+    options_.transport->wake();
   return Status::kOk;
 }
 
@@ -124,8 +126,15 @@ void EventDescriptors::disarm(Descriptor& one) noexcept {
   if (options_.transport != nullptr) options_.transport->end_sleep();
 }
 
-uint64_t EventDescriptors::interval_ns(uint64_t now) const noexcept {
-  return std::clamp((now - last_event_ns_) / 4, options_.min_interval_ns, options_.max_interval_ns);
+uint64_t EventDescriptors::interval_ns(uint64_t now) noexcept {
+  ProgressTable::SilentWork silent;
+  if (options_.progress != nullptr) silent = options_.progress->silent_work();
+  if (silent.added != silent_adds_) last_event_ns_ = now;
+  silent_adds_ = silent.added;
+  const uint64_t quarter = (now - last_event_ns_) / 4;
+  return silent.is_there
+             ? std::clamp(quarter, options_.silent_interval_ns, options_.min_interval_ns)
+             : std::clamp(quarter, options_.min_interval_ns, options_.max_interval_ns);
 }
 
 // ---- the thread ----
@@ -159,9 +168,11 @@ void EventDescriptors::run() noexcept {
       }
       if (ends_) return;
       deadline_ns = next_deadline_ns();
+      sleeps_until_ns_ = deadline_ns;
     }
     const bool has_event = sleep_for(announcement, deadline_ns);
     const MutexLock lock(mu_);
+    sleeps_until_ns_ = 0;
     if (has_event) last_event_ns_ = now_ns();
     report(has_event);
   }

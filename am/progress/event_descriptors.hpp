@@ -14,6 +14,7 @@
 // Cost: arming wakes the class's thread; an event costs two changes of threads.
 #pragma once
 
+#include "am/progress/progress.hpp"
 #include "firehose/base/kept_descriptor.hpp"
 #include "firehose/base/status.hpp"
 #include "firehose/base/thread.hpp"
@@ -32,8 +33,12 @@ class EventDescriptors {
     // True if there is something that the transport does not know of; it may make progress. Called after a
     // sleep was announced. May be null.
     bool (*has_events)() noexcept = nullptr;
+    // Tells whether there is silent work. May be null.
+    const ProgressTable* progress = nullptr;
     // Limits of the interval at which a descriptor becomes readable without an event: a quarter of the time
-    // since the last event. Some conditions, such as words that an adapter writes, notify no process.
+    // since the last event. Silent work has limits of its own, from `silent_interval_ns` to
+    // `min_interval_ns`, and its begin counts as an event.
+    uint64_t silent_interval_ns = 100'000;
     uint64_t min_interval_ns = 10'000'000;
     uint64_t max_interval_ns = 1'000'000'000;
   };
@@ -62,7 +67,7 @@ class EventDescriptors {
   Descriptor* find(int descriptor) noexcept HYDRANT_REQUIRES(mu_);
   void disarm(Descriptor& one) noexcept HYDRANT_REQUIRES(mu_);
   bool announce(Transport::Announcement* announcement) noexcept HYDRANT_EXCLUDES(mu_);
-  uint64_t interval_ns(uint64_t now) const noexcept HYDRANT_REQUIRES(mu_);
+  uint64_t interval_ns(uint64_t now) noexcept HYDRANT_REQUIRES(mu_);
   static void* run_thread(void* self) noexcept;
   void run() noexcept HYDRANT_EXCLUDES(mu_);
   bool sleep_for(const Transport::Announcement& announcement, uint64_t deadline_ns) noexcept
@@ -78,6 +83,8 @@ class EventDescriptors {
   std::array<Descriptor, kMax> descriptors_ HYDRANT_GUARDED_BY(mu_);
   uint64_t arms_ HYDRANT_GUARDED_BY(mu_) = 0;
   uint64_t last_event_ns_ HYDRANT_GUARDED_BY(mu_) = 0;
+  uint64_t silent_adds_ HYDRANT_GUARDED_BY(mu_) = 0;      // as of the last arming
+  uint64_t sleeps_until_ns_ HYDRANT_GUARDED_BY(mu_) = 0;  // the thread; 0: it does not sleep
   bool is_resting_ HYDRANT_GUARDED_BY(mu_) = false;
   bool ends_ HYDRANT_GUARDED_BY(mu_) = false;
   bool has_thread_ HYDRANT_GUARDED_BY(mu_) = false;

@@ -5,7 +5,7 @@
 
 namespace hydrant {
 
-void ProgressTable::add(Function function, void* context) noexcept {
+void ProgressTable::add(Function function, void* context, bool is_silent) noexcept {
   const MutexLock lock(mu_);
   const uint32_t count = count_.load(std::memory_order_relaxed);
   // A row's context never changes, so a poll that still has the old function calls it with the right
@@ -18,6 +18,8 @@ void ProgressTable::add(Function function, void* context) noexcept {
       continue;
     }
     row.context.store(context, std::memory_order_relaxed);
+    row.is_silent.store(is_silent, std::memory_order_relaxed);
+    if (is_silent) silent_adds_.fetch_add(1, std::memory_order_relaxed);
     row.function.store(function, std::memory_order_release);
     if (i >= count) count_.store(i + 1, std::memory_order_release);
     return;
@@ -33,6 +35,16 @@ void ProgressTable::remove(Function function, void* context) noexcept {
       row.function.store(nullptr, std::memory_order_release);
     }
   }
+}
+
+ProgressTable::SilentWork ProgressTable::silent_work() const noexcept {
+  SilentWork work{.added = silent_adds_.load(std::memory_order_relaxed)};
+  const uint32_t count = count_.load(std::memory_order_acquire);
+  for (uint32_t i = 0; i < count; ++i) {
+    work.is_there |= rows_[i].function.load(std::memory_order_acquire) != nullptr &&
+                     rows_[i].is_silent.load(std::memory_order_relaxed);
+  }
+  return work;
 }
 
 }  // namespace hydrant

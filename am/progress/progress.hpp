@@ -21,8 +21,9 @@ class ProgressTable {
   using Function = uint32_t (*)(void* context);
 
   // Registers a pair once, even if added twice. At most kRows different contexts are possible; beyond
-  // that it logs an error and does not register.
-  void add(Function function, void* context) noexcept;
+  // that it logs an error and does not register. `is_silent`: the work continues when words are written that
+  // notify no process, such as those that an adapter writes, so that a sleeper has to look by itself.
+  void add(Function function, void* context, bool is_silent = false) noexcept;
   void remove(Function function, void* context) noexcept;
 
   uint32_t run() noexcept {
@@ -35,14 +36,23 @@ class ProgressTable {
     return events;
   }
 
+  // For sleepers: whether there is silent work now, and how often such work was added.
+  struct SilentWork {
+    bool is_there = false;
+    uint64_t added = 0;
+  };
+  SilentWork silent_work() const noexcept;
+
  private:
   // A row keeps its first context for ever.
   struct Row {
     std::atomic<Function> function{nullptr};
     std::atomic<void*> context{nullptr};
+    std::atomic<bool> is_silent{false};
   };
   Mutex mu_;
   std::atomic<uint32_t> count_{0};  // rows that may be in use; only grows
+  std::atomic<uint64_t> silent_adds_{0};
   std::array<Row, kRows> rows_;
 };
 

@@ -36,8 +36,8 @@ EventDescriptors* make_descriptors() noexcept {
   const MutexLock lock(make_mu);
   EventDescriptors* descriptors = the_descriptors.load(std::memory_order_relaxed);
   if (descriptors != nullptr) return descriptors;
-  descriptors = new (std::nothrow)
-      EventDescriptors({.transport = job().transport.get(), .has_events = has_events});
+  descriptors = new (std::nothrow) EventDescriptors(
+      {.transport = job().transport.get(), .has_events = has_events, .progress = &job().progress});
   the_descriptors.store(descriptors, std::memory_order_release);
   return descriptors;
 }

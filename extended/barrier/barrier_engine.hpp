@@ -37,6 +37,8 @@ class BarrierEngine {
   virtual uint32_t make_progress() noexcept = 0;
   // True if other ranks may depend on make_progress() while this rank computes between start() and finish().
   virtual bool needs_progress() const noexcept = 0;
+  // True if ranks arrive without notifying sleepers (ProgressTable::add()).
+  virtual bool is_silent() const noexcept { return false; }
 
   // True if finish() would succeed or make_progress() would make progress. Checked just before a sleep.
   virtual bool ready() const noexcept = 0;

@@ -95,6 +95,7 @@ class RdmaBarrier final : public BarrierEngine {
   bool finish(BarrierName* all) noexcept override;
   uint32_t make_progress() noexcept override;
   bool needs_progress() const noexcept override { return rounds_ != 0; }
+  bool is_silent() const noexcept override { return rounds_ != 0; }
   bool ready() const noexcept override;
   // Makes this rank the watcher if this epoch has none; only for callers that wait until the barrier is
   // over.

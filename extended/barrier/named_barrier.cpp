@@ -10,7 +10,7 @@ void NamedBarrier::notify(int id, int flags) noexcept {
   open_.store(true, std::memory_order_relaxed);
   engine_->start(mine, no_names);
   if (engine_->needs_progress()) {
-    progress_.add(make_progress, this);
+    progress_.add(make_progress, this, engine_->is_silent());
     registered_ = true;
   }
 }

@@ -84,7 +84,7 @@ uint64_t QueuedBarrier::begin() noexcept {
   begun_.store(number, std::memory_order_relaxed);
   (void)pump();
   if (done_.load(std::memory_order_relaxed) < number && !registered_) {
-    progress_.add(make_progress, this);
+    progress_.add(make_progress, this, engine_->is_silent());
     registered_ = true;
   }
   busy_.store(false, std::memory_order_release);

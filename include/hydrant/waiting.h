@@ -10,6 +10,7 @@
  *       if (!done) poll(...);    (with POLLIN for the descriptor, beside the program's own)
  *     }
  *
+ * The poll is needed in every round: gex_Event_Test() never polls.
  * Arm, then check the condition, then sleep. Events that came before the arming are found by the arming or
  * by the check, later ones make the descriptor readable.
  *
@@ -51,7 +52,8 @@ int hydrant_event_descriptor_open(int* descriptor);
 /* Makes the descriptor unreadable, and readable again at the next event. An event that is there now is
  * GASNET_ERR_NOT_READY (no text): poll, and arm again. It may be reported without an event, at intervals of
  * a quarter of the time since the last event, between 10 ms and 1 s: the library has work of its own to do
- * then, in the poll that follows.
+ * then, in the poll that follows. While a reduction or barrier is under way that words of an adapter
+ * complete, the intervals are between 0.1 and 10 ms, and its begin counts as an event.
  * One thread at a time arms a descriptor and waits for it: arming takes from it what another thread may not
  * have seen.
  * Arming lasts until the descriptor becomes readable. An event that the program's poll handles in between

@@ -46,7 +46,7 @@ class MailboxTeams {
     team.is_active_.store(true, std::memory_order_relaxed);
     team.next_active_ = active_;
     active_ = &team;
-    job().progress.add(make_progress, this);
+    job().progress.add(make_progress, this, true);  // adapters write the mailboxes
   }
   void remove(MailboxTeam& team) noexcept HYDRANT_EXCLUDES(mu_) {
     const MutexLock lock(mu_);

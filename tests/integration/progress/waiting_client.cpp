@@ -14,6 +14,7 @@
 #include <cstring>
 #include <ctime>
 #include <fcntl.h>
+#include <gasnet_coll.h>
 #include <initializer_list>
 #include <poll.h>
 #include <pthread.h>
@@ -210,6 +211,31 @@ void barrier() {
   }
 }
 
+// Barriers and reductions across a network complete by words that adapters write: no event ends the sleep,
+// and the descriptor becomes readable all the same. At growing intervals of up to 1 s this takes minutes.
+void words() {
+  const Descriptor descriptor;
+  constexpr uint32_t kRounds = 2000;
+  for (uint32_t round = 0; round < 2 * kRounds; ++round) {
+    const bool is_barrier = round < kRounds;
+    const uint32_t mine = rank + round;
+    uint32_t sum = 0;
+    const gex_Event_t event =
+        is_barrier ? gex_Coll_BarrierNB(team, 0)
+                   : gex_Coll_ReduceToAllNB(team, &sum, &mine, GEX_DT_U32, sizeof mine, 1,
+                                            GEX_OP_ADD, nullptr, nullptr, 0);
+    for (;;) {
+      gasnet_AMPoll();
+      if (gex_Event_Test(event) == GASNET_OK) break;
+      if (hydrant_event_descriptor_arm(descriptor.fd()) != GASNET_OK) continue;
+      if (gex_Event_Test(event) == GASNET_OK) break;
+      pollfd waits = {descriptor.fd(), POLLIN, 0};
+      check(poll(&waits, 1, limit_ms) == 1, "poll(2) has reached its time limit");
+    }
+    check(is_barrier || sum == 2 * round + 1, "a wrong sum");
+  }
+}
+
 // Rank 0 dies: that wakes rank 1, whose job ends.
 void death() {
   const Descriptor descriptor;
@@ -256,6 +282,7 @@ constexpr Scenario kScenarios[] = {{"sleep", sleep_for_message},
                                    {"threads", threads},
                                    {"spinning_threads", spinning_threads},
                                    {"barrier", barrier},
+                                   {"words", words},
                                    {"death", death},
                                    {"errors", errors}};
 

@@ -52,6 +52,9 @@ class Waiting(unittest.TestCase):
     def test_barrier(self):
         self.check("barrier", networks=("", "delay=5us,depth=16,pins"))
 
+    def test_words_of_adapters(self):
+        self.check("words", networks=("delay=5us,pins",), GASNET_BARRIER="RDMADISSEM")
+
     def test_limits_and_wrong_arguments(self):
         self.check("errors", networks=("",))
         for mode in ("seq", "par"):

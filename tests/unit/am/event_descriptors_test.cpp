@@ -208,6 +208,37 @@ TEST(EventDescriptors, TimeMakesADescriptorReadable) {
   }
 }
 
+uint32_t do_nothing(void*) { return 0; }
+
+TEST(EventDescriptors, SilentWorkMakesADescriptorReadableSoon) {
+  has_something = false;
+  Pair pair;
+  ProgressTable progress;
+  EventDescriptors::Options options = only_events(pair.b.transport.get());
+  options.progress = &progress;
+  options.silent_interval_ns = 1'000'000;
+  EventDescriptors descriptors(options);
+  int first = -1;
+  int second = -1;
+  ASSERT_EQ(descriptors.open(&first), Status::kOk);
+  ASSERT_EQ(descriptors.open(&second), Status::kOk);
+  ASSERT_EQ(arm_at_last(descriptors, first), Status::kOk);
+  EXPECT_FALSE(is_readable(first, 20));
+  // The library's thread sleeps for the first descriptor until an event, and has to look sooner.
+  progress.add(do_nothing, &progress, true);
+  ASSERT_EQ(arm_at_last(descriptors, second), Status::kOk);
+  EXPECT_TRUE(is_readable(second, kLongMs));
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_EQ(arm_at_last(descriptors, first), Status::kOk);
+    EXPECT_TRUE(is_readable(first, kLongMs));
+    // Other work begins: the time since then counts.
+    progress.add(do_nothing, &progress, true);
+  }
+  progress.remove(do_nothing, &progress);
+  ASSERT_EQ(arm_at_last(descriptors, first), Status::kOk);
+  EXPECT_FALSE(is_readable(first, 20));
+}
+
 // ---- rounds: no event is lost ----
 
 // A rank that waits in poll(2) whenever there is nothing to do.

@@ -41,6 +41,22 @@ TEST(Progress, AddingAPairTwiceCountsOnce) {
   EXPECT_EQ(table.run(), 0u);
 }
 
+TEST(Progress, SilentWorkIsToldFromOther) {
+  ProgressTable table;
+  std::atomic<uint32_t> calls{0}, others{0};
+  table.add(count_up, &others);
+  EXPECT_FALSE(table.silent_work().is_there);
+  EXPECT_EQ(table.silent_work().added, 0u);
+  table.add(count_up, &calls, true);
+  EXPECT_TRUE(table.silent_work().is_there);
+  table.remove(count_up, &calls);
+  EXPECT_FALSE(table.silent_work().is_there);
+  table.add(count_up, &calls);
+  EXPECT_FALSE(table.silent_work().is_there) << "the row is of its last use";
+  table.add(count_up, &calls, true);
+  EXPECT_EQ(table.silent_work().added, 2u);
+}
+
 TEST(Progress, TwoFunctionsOfOneContextDoNotReplaceEachOther) {
   ProgressTable table;
   std::atomic<uint32_t> calls{0};

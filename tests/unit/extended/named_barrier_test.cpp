@@ -197,6 +197,8 @@ TEST_P(NamedBarrierTest, OneRankMatchesAtOnce) {
 TEST_P(NamedBarrierTest, PollsDriveTheBarrierOnlyWhileOpen) {
   Ranks ranks(GetParam(), 4, true);
   for (Rank rank = 0; rank < 4; ++rank) ranks.barriers[rank]->notify(0, 0);
+  const bool is_rdma = GetParam().kind == Algorithm::kRdma && GetParam().radix != 0;
+  EXPECT_EQ(ranks.progress[0].silent_work().is_there, is_rdma);
   // No rank calls finish(): polls alone complete the barrier.
   for (int look = 0; look < 20; ++look) {
     for (Rank rank = 0; rank < 4; ++rank) {
@@ -209,6 +211,7 @@ TEST_P(NamedBarrierTest, PollsDriveTheBarrierOnlyWhileOpen) {
     ASSERT_TRUE(ranks.barriers[rank]->finish(0, 0, &matched)) << rank;
     EXPECT_TRUE(matched);
     EXPECT_EQ(ranks.progress[rank].run(), 0u);
+    EXPECT_FALSE(ranks.progress[rank].silent_work().is_there);
   }
 }
 

@@ -111,6 +111,19 @@ TEST_P(TeamBarrierTest, ManyOutstandingCompleteInOrder) {
   }
 }
 
+TEST_P(TeamBarrierTest, WordsOfAdaptersAreSilentWork) {
+  Teams teams(GetParam().counted, GetParam().algorithm, 4);
+  const uint64_t number = teams.of(0).begin();
+  const bool is_rdma = !GetParam().counted && GetParam().algorithm.kind == Algorithm::kRdma;
+  EXPECT_EQ(teams.table(0).silent_work().is_there, is_rdma);
+  for (Rank rank = 1; rank < 4; ++rank) teams.of(rank).begin();
+  for (int look = 0; look < 100; ++look) {
+    for (Rank rank = 0; rank < 4; ++rank) teams.poll(rank);
+  }
+  EXPECT_TRUE(teams.of(0).is_done(number));
+  EXPECT_FALSE(teams.table(0).silent_work().is_there);
+}
+
 TEST_P(TeamBarrierTest, ThreadsBeginAndWaitTogether) {
   constexpr uint32_t kRanks = 2;
   constexpr uint32_t kThreads = 2;  // per rank
