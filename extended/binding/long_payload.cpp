@@ -27,8 +27,6 @@ constexpr uint32_t kAccess = HYDRANT_REMOTE_WRITE | HYDRANT_REMOTE_READ;
 constexpr size_t kMinUncopied = 32768;
 // A put in the background costs about as much as copying this many bytes.
 constexpr size_t kMinInBackground = 8192;
-// A source of this size is pinned for it (as in rma_pinned.cpp); a shorter one only if it is pinned already.
-constexpr size_t kMinPinned = 16384;
 
 // A put under way. It lies at the front of its bounce buffer, on the stack of the waiting caller, or, in the
 // background, on the heap.

@@ -22,9 +22,6 @@ namespace hydrant {
 
 namespace {
 
-// Registering less than this costs more than copying it (decisions 0010, 0016).
-constexpr size_t kMinPinned = 16384;
-
 PinnedPiece* take_piece(RmaThread& thread) noexcept {
   PinnedPiece* piece = thread.pinned.take();
   if (piece == nullptr) piece = new (std::nothrow) PinnedPiece;

@@ -23,6 +23,10 @@
 
 namespace hydrant {
 
+// Own memory of this size is pinned for an operation, less only if it is pinned already: registering less
+// costs more than copying it (decisions 0010, 0016).
+inline constexpr size_t kMinPinned = 16384;
+
 // Errors: as transfer(); kUnsupported: no piece is under way; use messages.
 Status transfer_pinned(RmaThread& thread, const Transfer& what,
                        CompletionCounter& counter) noexcept;
