@@ -5,5 +5,7 @@ namespace hydrant {
 
 // An invalid list contains no rank.
 bool rank_list_contains(const char* list, int rank) noexcept;
+// Whether each piece is a rank or an ascending range.
+bool is_rank_list(const char* list) noexcept;
 
 }  // namespace hydrant

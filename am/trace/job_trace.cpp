@@ -149,14 +149,25 @@ void JobTrace::write_statistics() noexcept {
   file.append(line.text(), line.bytes());
 }
 
-// Whether this rank writes that file. Rank 0 warns of malformed lists, which name no rank.
+// The first rank in the list; the number of ranks if it has none of them.
+Rank first_rank(const char* list) noexcept {
+  Rank first = 0;
+  while (first < job().size() && !rank_list_contains(list, static_cast<int>(first))) ++first;
+  return first;
+}
+
+// Whether this rank writes that file. Rank 0 warns of lists that are malformed or name no rank of the job.
 bool is_wanted(JobKnob file, JobKnob nodes) noexcept {
   if (*knob_text(file) == '\0') return false;
   const char* list = knob_text(nodes);
-  if (*list != '\0' && std::strcmp(list, "*") != 0 &&
-      list[std::strspn(list, "0123456789,- ")] != '\0' && job().rank() == 0)
+  const char* name = knob_info(nodes).name;
+  if (job().rank() == 0 && !is_rank_list(list)) {
     log_warning("%s=%s: invalid value; ranks and ranges with commas between, such as 0,2-4, or *",
-                knob_info(nodes).name, list);
+                name, list);
+  } else if (job().rank() == 0 && first_rank(list) == job().size()) {
+    log_warning("%s=%s: none of the ranks is in the list; the job has %u", name, list,
+                job().size());
+  }
   return rank_list_contains(list, static_cast<int>(job().rank()));
 }
 
@@ -172,10 +183,7 @@ void read_mask(JobKnob knob, Output& output) noexcept {
 
 // Ranks that share a file append to it; the first that writes it empties it.
 bool is_first_writer(JobKnob nodes) noexcept {
-  const char* list = knob_text(nodes);
-  Rank first = 0;
-  while (first < job().rank() && !rank_list_contains(list, static_cast<int>(first))) ++first;
-  return first == job().rank();
+  return first_rank(knob_text(nodes)) == job().rank();
 }
 
 void open_output(Output& output, JobKnob file, JobKnob nodes) noexcept {

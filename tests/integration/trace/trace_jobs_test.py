@@ -138,12 +138,15 @@ class TraceJobs(unittest.TestCase):
             self.assertEqual(job.count(rank, "forced", "U"), 1)
 
     def test_nodes(self):
-        for nodes, ranks in (("0", [0]), ("1-2", [1, 2]), ("*", [0, 1, 2]), ("5", [])):
+        for nodes, ranks in (("0", [0]), ("1-2", [1, 2]), ("*", [0, 1, 2]), ("2,5", [2])):
             with self.subTest(nodes=nodes):
                 job = self.run_held(CLIENTS[1], 3, "each", "2", GASNET_TRACENODES=nodes)
                 self.assertEqual(sorted(job.lines), ranks)
-        job = Job(self.folder, CLIENTS[0], 2, "each", "1", GASNET_TRACENODES="first")
-        self.assertIn("GASNET_TRACENODES=first: invalid value", job.output)
+        for nodes, text in (("first", "invalid value"), ("1-0", "invalid value"), ("0,1x", "invalid value"),
+                            ("7", "none of the ranks is in the list; the job has 2")):
+            with self.subTest(nodes=nodes):
+                job = Job(self.folder, CLIENTS[0], 2, "each", "1", GASNET_TRACENODES=nodes)
+                self.assertEqual(job.output.count(f"GASNET_TRACENODES={nodes}: {text}"), 1, job.output)
 
     def test_local_puts_can_be_left_out(self):
         job = self.run_held(CLIENTS[0], 2, "local")

@@ -235,6 +235,10 @@ TEST(RankList, RangesAndAllRanks) {
   for (const int rank : {1, 5, 7}) EXPECT_FALSE(hydrant::rank_list_contains("0,2-4,6", rank));
   EXPECT_FALSE(hydrant::rank_list_contains("few", 0));
   EXPECT_FALSE(hydrant::rank_list_contains("1-", 1));
+  for (const char* good : {"", "*", "3", "0,2-4,6", "2-2", "0, 2"})
+    EXPECT_TRUE(hydrant::is_rank_list(good)) << good;
+  for (const char* bad : {"few", "1-", "-1", "3-1", "0,4-2", "0;1", "1x", ",1"})
+    EXPECT_FALSE(hydrant::is_rank_list(bad)) << bad;
 }
 
 }  // namespace
