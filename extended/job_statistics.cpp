@@ -25,16 +25,20 @@
 #include <cinttypes>
 #include <cstdarg>
 #include <cstdio>
+#include <fcntl.h>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unistd.h>
 
 namespace hydrant {
 namespace {
 
 constexpr std::string_view kTable = "table:";
+constexpr std::string_view kStandardError = "-";
 
-// The file's name, with %r for the rank and %% for a percent sign. Empty: this rank writes no file.
+// The file's name, with %r for the rank and %% for a percent sign; "-" for standard error. Empty: this rank
+// writes no file.
 std::string file_name() noexcept {
   const char* wish = knob_text(JobKnob::kStats);
   if (*wish == '\0') return "";
@@ -50,6 +54,7 @@ std::string file_name() noexcept {
     return "";
   }
   rest.remove_prefix(format.size());
+  if (rest == kStandardError) return std::string(rest);
   std::string name;
   bool is_of_rank = false;
   for (size_t i = 0; i < rest.size(); ++i) {
@@ -69,6 +74,16 @@ std::string file_name() noexcept {
     log_warning("HYDRANT_STATS=%s: only rank 0 writes it; %%r in FILE makes one for each rank",
                 wish);
   return name;
+}
+
+FILE* open_statistics(const std::string& name) noexcept {
+  if (name != kStandardError) return fopen(name.c_str(), "we");
+  const int copy = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
+  FILE* file = copy >= 0 ? fdopen(copy, "w") : nullptr;
+  // Ranks take turns by whole buffers.
+  if (file != nullptr) (void)setvbuf(file, nullptr, _IOFBF, size_t{1} << 16);
+  if (file == nullptr && copy >= 0) ::close(copy);
+  return file;
 }
 
 // The names are fixed and need no escapes.
@@ -327,7 +342,7 @@ void write_job_statistics() noexcept {
   if (!is_wired()) return;
   const std::string name = file_name();
   if (name.empty()) return;
-  FILE* file = fopen(name.c_str(), "we");
+  FILE* file = open_statistics(name);
   if (file == nullptr) {
     log_warning("HYDRANT_STATS: cannot write %s: %s", name.c_str(), errno_text(errno));
     return;

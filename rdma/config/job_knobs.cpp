@@ -329,7 +329,8 @@ constexpr std::array<KnobInfo, at(JobKnob::kEnd)> kRows = {{
      .effect =
          "At exit each process writes its puts and gets, by path and peer, and counts of other "
          "operations to this file, as JSON or as a table to read; %r in the name is the rank, %% a "
-         "percent sign. Without %r only rank 0 writes. Remote atomics are not inlined then.",
+         "percent sign, and - as the name standard error. A file without %r is written by rank 0 "
+         "only. Remote atomics are not inlined then.",
      .choices = "json:FILE, table:FILE"},
     {.index = at(JobKnob::kTraceFile),
      .name = "GASNET_TRACEFILE",

@@ -214,6 +214,12 @@ class RmaJobs(RmaTestCase):
             self.assertEqual(said.count("only rank 0 writes it"), 1, said)
             self.assertEqual(json.loads(pathlib.Path(folder, "one").read_text())["rank"], 0)
 
+    def test_statistics_on_standard_error_are_of_all_ranks(self):
+        for form, first in (("table", r"^rank [01] of 2 over "), ("json", r'"rank": ?[01],')):
+            said = self.holds("par", 2, "statistics", HYDRANT_STATS=f"{form}:-")
+            self.assertEqual(len(re.findall(first, said, re.MULTILINE)), 2, said)
+            self.assertFalse(pathlib.Path("-").exists())
+
     # ---- limits that are too large ----
 
     def test_limits_name_their_cause(self):
