@@ -5,6 +5,7 @@
 
 #include "am/job/job.hpp"
 #include "firehose/base/cancellation.hpp"
+#include "firehose/base/log.hpp"
 
 #include <algorithm>
 #include <cctype>
@@ -12,6 +13,7 @@
 #include <cstdio>
 #include <cstring>
 #include <gasnet_coll.h>
+#include <iterator>
 
 namespace hydrant::diagnostics {
 
@@ -64,15 +66,37 @@ constexpr Section kSections[] = {
     {'G', "messages, puts and gets of threads", true, check_threads},
 };
 
-bool is_chosen(const char* letters, char letter) noexcept {
+bool is_letter_of(const Section& section, char c) noexcept {
+  return std::toupper(static_cast<unsigned char>(c)) == section.letter;
+}
+
+bool is_chosen(const char* letters, const Section& section) noexcept {
   if (letters == nullptr || *letters == '\0') return true;
   return std::any_of(letters, letters + std::strlen(letters),
-                     [=](char c) { return std::toupper(static_cast<unsigned char>(c)) == letter; });
+                     [&](char c) { return is_letter_of(section, c); });
+}
+
+bool is_any_chosen(const char* letters) noexcept {
+  return std::any_of(std::begin(kSections), std::end(kSections),
+                     [=](const Section& section) { return is_chosen(letters, section); });
+}
+
+// GASNet ignores letters of sections that it does not have.
+void warn_of_unknown(const char* letters) noexcept {
+  const auto is_unknown = [](char c) {
+    return std::none_of(std::begin(kSections), std::end(kSections),
+                        [=](const Section& section) { return is_letter_of(section, c); });
+  };
+  const char* const end = letters + std::strlen(letters);
+  if (std::any_of(letters, end, is_unknown))
+    log_warning(
+        "gasnett_run_diagnostics: \"%.80s\" has other letters than those of sections, A to G",
+        letters);
 }
 
 int run_sections(Run& run, const char* letters) noexcept {
   for (const Section& section : kSections) {
-    if (!is_chosen(letters, section.letter)) continue;
+    if (!is_chosen(letters, section)) continue;
     gex_Event_Wait(gex_Coll_BarrierNB(run.team, 0));
     if (section.needs_handlers && !has_handlers()) {
       if (run.rank == 0)
@@ -88,11 +112,13 @@ int run_sections(Run& run, const char* letters) noexcept {
   return run.errors.load();
 }
 
-const char* mistake_in(int iters, gex_TM_t team, const void* myseg, gex_Rank_t peer,
-                       const void* peerseg) noexcept {
+const char* mistake_in(int iters, int threads, const char* letters, gex_TM_t team,
+                       const void* myseg, gex_Rank_t peer, const void* peerseg) noexcept {
   if (!is_wired()) return "no client is initialised";
   if (team == GEX_TM_INVALID) return "there is no team";
   if (iters < 1) return "the number of iterations is below 1";
+  if (threads < 1) return "the number of threads is below 1";
+  if (!is_any_chosen(letters)) return "no section has any of the letters; sections are A to G";
   if (peer >= gex_TM_QuerySize(team)) return "the peer is no rank of the team";
   if (myseg == nullptr || peerseg == nullptr) return "the memory is null";
   return nullptr;
@@ -108,7 +134,8 @@ extern "C" {
 
 int hydrant_run_diagnostics(int iters, int threadcnt, const char* testsections, gex_TM_t team,
                             void* myseg, gex_Rank_t peer, void* peerseg, unsigned int seed) {
-  if (const char* mistake = mistake_in(iters, team, myseg, peer, peerseg)) {
+  if (const char* mistake =
+          mistake_in(iters, threadcnt, testsections, team, myseg, peer, peerseg)) {
     (void)report(fail(Status::kBadArg, "%s", mistake), "gasnett_run_diagnostics");
     return 1;
   }
@@ -124,6 +151,7 @@ int hydrant_run_diagnostics(int iters, int threadcnt, const char* testsections, 
   if (!job().single_threaded && threadcnt > 1)
     run.threads = std::min(static_cast<uint32_t>(threadcnt), kMaxThreads);
   run.seed = seed;
+  if (run.rank == 0 && testsections != nullptr) warn_of_unknown(testsections);
   return run_sections(run, testsections);
 }
 

@@ -11,8 +11,9 @@
 
 HYDRANT_GASNET_BEGIN
 
-/* Runs the sections that `testsections` names by letters ("ACD"; NULL or "" for all). Rank 0 prints each on
- * standard output. Returns the number of errors of this rank, which are printed on standard error:
+/* Runs the sections that `testsections` names by letters ("ACD", in either case; NULL or "" for all). Rank 0
+ * prints each on standard output, and one warning for letters that no section has. Returns the number of
+ * errors of this rank, which are printed on standard error:
  *   A  collectives: all ranks agree; gathers, reductions, barriers
  *   B  puts and gets, blocking, with events and without, contiguous and strided
  *   C  Mediums with replies
@@ -26,7 +27,8 @@ HYDRANT_GASNET_BEGIN
  * rank has 65536 bytes at `myseg`, in its bound segment, which the call overwrites; `peerseg` is the `myseg`
  * of `peer`. Each rank is the peer of exactly one rank. `iters` and `seed`, which chooses random lengths and
  * values, are the same on all ranks.
- * Errors: 1 with a text, for wrong arguments. Not legal in handlers. */
+ * Errors: 1 with a text, for wrong arguments: a count below 1, no known section, no such rank, null. Not
+ * legal in handlers. */
 int hydrant_run_diagnostics(int iters, int threadcnt, const char* testsections, gex_TM_t team,
                             void* myseg, gex_Rank_t peer, void* peerseg, unsigned int seed);
 #define gasnett_run_diagnostics hydrant_run_diagnostics

@@ -78,6 +78,9 @@ class CoreTest(unittest.TestCase):
         text = self.passes("seq", 1, "diagnostics", "unregistered")
         self.assertEqual(text.count("skipped, because the handlers are not registered"), 2, text)
         self.passes("seq", 2, "diagnostics", "refused")
+        text = self.passes("seq", 2, "diagnostics", "xf?")
+        self.assertEqual(text.count('"xf?" has other letters than those of sections, A to G'), 1, text)
+        self.assertIn("F: locks", text)
 
     def test_payloads_of_all_sizes(self):
         # Includes Longs to memory outside of segments.

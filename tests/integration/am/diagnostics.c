@@ -1,4 +1,6 @@
 /* gasnett_run_diagnostics(): all sections pass, chosen sections, and errors that they find. */
+#include <hydrant/rma.h>
+
 #include "client.h"
 
 static int run(const char* sections, int iters, size_t offset) {
@@ -18,6 +20,10 @@ void test_diagnostics(const char* which) {
   } else if (!strcmp(which, "refused")) {
     gex_System_SetVerboseErrors(0);
     CHECK(run("A", 0, 0) == 1);
+    CHECK(run("xyz", 1, 0) == 1);
+    CHECK(strstr(hydrant_last_error_text(), "sections are A to G") != NULL);
+    CHECK(gasnett_run_diagnostics(1, 0, "A", team, segment[me], me, segment[me], 1) == 1);
+    CHECK(strstr(hydrant_last_error_text(), "threads is below 1") != NULL);
     CHECK(gasnett_run_diagnostics(1, 1, "A", GEX_TM_INVALID, segment[me], 0, segment[0], 1) == 1);
     CHECK(gasnett_run_diagnostics(1, 1, "A", team, segment[me], size, segment[0], 1) == 1);
     CHECK(gasnett_run_diagnostics(1, 1, "A", team, NULL, 0, segment[0], 1) == 1);
