@@ -6,6 +6,7 @@
 #include "am/job/job.hpp"
 #include "am/job/start_extended.hpp"
 #include "am/tools/debugger.hpp"
+#include "am/tools/settings.hpp"
 #include "am/tools/signal_names.hpp"
 #include "am/trace/job_trace.hpp"
 #include "firehose/base/cancellation.hpp"
@@ -172,8 +173,7 @@ void hold_back_signals() noexcept {
 // ---- signals ----
 
 bool is_asked_for(const char* variable) noexcept {
-  const char* text = std::getenv(variable);
-  return text != nullptr && *text != '\0' && std::strchr("nN0", *text) == nullptr;
+  return is_switched_on(std::getenv(variable), false);
 }
 
 // Prints the line that explains the output that follows. Without such output a supervisor reports the

@@ -9,6 +9,7 @@
 #include "am/segment/segment_size.hpp"
 #include "am/tools/debugger.hpp"
 #include "am/tools/job_hooks.hpp"
+#include "am/tools/settings.hpp"
 #include "firehose/base/config/knobs.hpp"
 #include "firehose/base/log.hpp"
 #include "rdma/bootstrap/bootstrap_hints.hpp"
@@ -23,9 +24,8 @@ namespace {
 char* job_setting(const char* name) noexcept { return gasnet_getenv(name); }
 
 int displays() noexcept {
-  const char* text = gasnet_getenv("GASNET_VERBOSEENV");
-  return hydrant_job_info.rank == 0 && text != nullptr && *text != '\0' && *text != '0' &&
-         *text != 'n' && *text != 'N';
+  constexpr char kName[] = "GASNET_VERBOSEENV";
+  return hydrant_job_info.rank == 0 && switch_of(kName, gasnet_getenv(kName), false) ? 1 : 0;
 }
 
 int own_rank() noexcept { return static_cast<int>(hydrant_job_info.rank); }
@@ -59,6 +59,7 @@ void prepare_debugging() noexcept {
   if (wish != nullptr && *wish != '\0') {
     hydrant_tools_backtrace_init("");
   } else {
+    check_backtrace_type();
     install_debugging_signals();
   }
 }

@@ -8,6 +8,7 @@
 #include "am/tools/debugger.hpp"
 #include "am/tools/job_hooks.hpp"
 #include "am/tools/rank_list.hpp"
+#include "am/tools/settings.hpp"
 #include "am/tools/symbolizer.hpp"
 #include "firehose/base/cancellation.hpp"
 
@@ -134,9 +135,7 @@ bool try_listed(const char* list, bool with_threads, int fd) noexcept {
 }
 
 bool is_set(const char* name, bool otherwise) noexcept {
-  const char* const text = hydrant_tools_getenv(name);
-  if (text == nullptr || *text == '\0') return otherwise;
-  return std::strchr("nN0", *text) == nullptr;
+  return is_switched_on(hydrant_tools_getenv(name), otherwise);
 }
 
 int print_if_enabled(int fd) {
@@ -168,6 +167,11 @@ void warn_of_unknown(const char* list) noexcept {
 }
 
 }  // namespace
+
+void check_backtrace_type() noexcept {
+  if (const char* const list = hydrant_tools_getenv("GASNET_BACKTRACE_TYPE")) warn_of_unknown(list);
+}
+
 }  // namespace hydrant
 
 int (*hydrant_tools_print_backtrace_ifenabled)(int fd) = &hydrant::print_if_enabled;
@@ -186,8 +190,8 @@ void hydrant_tools_backtrace_init(const char* exename) {
   (void)exename;  // frames contain their file's name
   char usual[64];
   hydrant::write_default_list(usual, sizeof usual);
-  (void)hydrant_tools_getenv_yesno_withdefault("GASNET_BACKTRACE", 0);
-  (void)hydrant_tools_getenv_yesno_withdefault("GASNET_BACKTRACE_MT", 1);
+  (void)hydrant::read_switch("GASNET_BACKTRACE", false);
+  (void)hydrant::read_switch("GASNET_BACKTRACE_MT", true);
   hydrant::warn_of_unknown(hydrant_tools_getenv_withdefault("GASNET_BACKTRACE_TYPE", usual));
   // The first call loads the unwinder, which allocates. Do it now, because a damaged process may not be
   // able to.

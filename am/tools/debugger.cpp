@@ -7,6 +7,7 @@
 #include <hydrant/gasnet/misc.h>
 
 #include "am/tools/console.hpp"
+#include "am/tools/settings.hpp"
 #include "am/tools/signal_names.hpp"
 #include "firehose/base/errno_text.hpp"
 
@@ -60,10 +61,7 @@ void install(const char* variable, hydrant_tools_sighandlerfn_t handler) noexcep
   const char* const name = hydrant_tools_getenv_withdefault(variable, nullptr);
   if (name == nullptr || *name == '\0') return;
   const int signal = signal_of_name(name);
-  if (signal == 0) {
-    hydrant_tools_fatalerror_nopos("%s=%s: unknown signal name; use, for example, SIGUSR1",
-                                   variable, name);
-  }
+  if (signal == 0) return report_invalid(variable, name, "a signal, such as SIGUSR1");
   (void)hydrant_tools_reghandler(signal, handler);
 }
 
@@ -75,7 +73,7 @@ void install_debugging_signals() noexcept {
 }
 
 void freeze_if_set(const char* variable) noexcept {
-  if (hydrant_tools_getenv_yesno_withdefault(variable, 0) != 0)
+  if (read_switch(variable, false))
     hydrant_tools_freezeForDebuggerNow(&hydrant_tools_frozen, "hydrant_tools_frozen");
 }
 
@@ -132,9 +130,6 @@ void hydrant_tools_freezeForDebuggerNow(volatile int* flag, const char* flagsymn
 }
 
 void hydrant_tools_freezeForDebuggerErr(void) {
-  const char* const text = hydrant_tools_getenv("GASNET_FREEZE_ON_ERROR");
-  // Do not use getenv_yesno here: it ends the program on an invalid value, and this may be part of that
-  // end.
-  if (text == nullptr || (*text != '1' && *text != 'y' && *text != 'Y')) return;
+  if (!hydrant::is_switched_on(hydrant_tools_getenv("GASNET_FREEZE_ON_ERROR"), false)) return;
   hydrant_tools_freezeForDebuggerNow(&hydrant_tools_frozen, "hydrant_tools_frozen");
 }

@@ -5,11 +5,12 @@
 namespace hydrant {
 
 // Installs handlers for the signals in GASNET_BACKTRACE_SIGNAL and GASNET_FREEZE_SIGNAL, if any.
-// Errors: an unknown signal name is fatal.
 void install_debugging_signals() noexcept;
 
-// Waits for a debugger or SIGCONT if the variable is yes. Errors: a value that is neither yes nor no is
-// fatal.
+// Reports names of mechanisms in GASNET_BACKTRACE_TYPE that do not exist, if it is set.
+void check_backtrace_type() noexcept;
+
+// Waits for a debugger or SIGCONT if the variable is yes.
 void freeze_if_set(const char* variable) noexcept;
 
 // Call it before an error ends the process: waits (GASNET_FREEZE_ON_ERROR) and writes a backtrace

@@ -6,6 +6,7 @@
 #include "am/tools/console.hpp"
 #include "am/tools/job_hooks.hpp"
 #include "am/tools/numbers.hpp"
+#include "am/tools/settings.hpp"
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/thread.hpp"
 
@@ -107,7 +108,47 @@ void warn_of_rest(const char* key, const char* text, const ParsedInteger& parsed
                   text, parsed.rest, parsed.value);
 }
 
+// True once per name.
+bool is_first_report(const char* name) noexcept {
+  constinit static Mutex mutex;
+  static char names[16][48];
+  const MutexLock lock(mutex);
+  for (auto& known : names) {
+    if (std::strncmp(known, name, sizeof known - 1) == 0) return false;
+    if (*known != '\0') continue;
+    std::snprintf(known, sizeof known, "%s", name);
+    return true;
+  }
+  return false;
+}
+
 }  // namespace
+
+void report_invalid(const char* name, const char* text, const char* valid) noexcept {
+  if (tools_rank() > 0 || !is_first_report(name)) return;
+  console_message("WARNING", "%s=%s: invalid value; set %s; the default is used", name, text,
+                  valid);
+}
+
+bool is_switched_on(const char* text, bool otherwise) noexcept {
+  const int parsed = text != nullptr ? parse_switch(text) : -1;
+  return parsed < 0 ? otherwise : parsed != 0;
+}
+
+bool switch_of(const char* name, const char* text, bool otherwise) noexcept {
+  if (text != nullptr && *text != '\0' && parse_switch(text) < 0)
+    report_invalid(name, text, "y or n");
+  return is_switched_on(text, otherwise);
+}
+
+bool read_switch(const char* name, bool otherwise) noexcept {
+  const char* const text = hydrant_tools_getenv(name);
+  const bool is_on = switch_of(name, text, otherwise);
+  const bool is_default = text == nullptr || parse_switch(text) < 0;
+  hydrant_tools_envstr_display(name, is_on ? "YES" : "NO", is_default ? 1 : 0);
+  return is_on;
+}
+
 }  // namespace hydrant
 
 char* hydrant_tools_getenv(const char* keyname) {
@@ -128,8 +169,8 @@ void hydrant_tools_unsetenv(const char* key) {
 int hydrant_tools_verboseenv(void) {
   const auto* const job = hydrant::tools_job();
   if (job->displays_environment != nullptr) return job->displays_environment();
-  const char* const text = hydrant_tools_getenv("GASNET_VERBOSEENV");
-  return text != nullptr && *text != '\0' && hydrant::parse_yes_no(text) != 0;
+  // Without a warning: a job's start may display a setting before it knows the rank.
+  return hydrant::is_switched_on(hydrant_tools_getenv("GASNET_VERBOSEENV"), false) ? 1 : 0;
 }
 
 char* hydrant_tools_getenv_withdefault(const char* keyname, const char* defaultval) {

@@ -1,5 +1,7 @@
 // Properties of the machine and the process: processors, memory, names, limits, standard streams.
 // Called by clients through gasnet_tools.h.
+#include "am/tools/settings.hpp"
+
 #include <climits>
 #include <cstdio>
 #include <fcntl.h>
@@ -101,7 +103,7 @@ int hydrant_tools_set_affinity(int rank) {
 int hydrant_tools_maximize_rlimit(int res, const char* lim_desc) {
   char variable[128];
   std::snprintf(variable, sizeof variable, "GASNET_MAXIMIZE_%s", lim_desc);
-  if (!hydrant_tools_getenv_yesno_withdefault(variable, 1)) return 1;
+  if (!hydrant::read_switch(variable, true)) return 1;
   return hydrant::raise_limit(res) ? 1 : 0;
 }
 

@@ -158,6 +158,16 @@ int parse_yes_no(const char* text) noexcept {
   return -1;
 }
 
+int parse_switch(const char* text) noexcept {
+  for (const char* on : {"true", "on"}) {
+    if (strcasecmp(text, on) == 0) return 1;
+  }
+  for (const char* off : {"false", "off"}) {
+    if (strcasecmp(text, off) == 0) return 0;
+  }
+  return parse_yes_no(text);
+}
+
 bool parse_double(const char* text, double* value) noexcept {
   if (text == nullptr) return false;
   double result = 0;

@@ -10,6 +10,7 @@
 #include "am/tools/clock.hpp"
 #include "am/tools/console.hpp"
 #include "am/tools/numbers.hpp"
+#include "am/tools/settings.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -40,10 +41,14 @@ struct Tolerances {
 };
 
 double read_tolerance(const char* variable, double otherwise) noexcept {
-  const double value = hydrant_tools_getenv_dbl_withdefault(variable, otherwise);
-  if (!(value >= 0 && value <= 1)) {
-    hydrant_tools_fatalerror_nopos("%s=%g: the range is 0 (off) to 1", variable, value);
+  const char* const text = hydrant_tools_getenv(variable);
+  double value = otherwise;
+  const bool is_set = text != nullptr && *text != '\0';
+  if (is_set && (!parse_double(text, &value) || !(value >= 0 && value <= 1))) {
+    report_invalid(variable, text, "a number from 0 (off) to 1");
+    value = otherwise;
   }
+  hydrant_tools_envdbl_display(variable, value, is_set ? 0 : 1);
   return value;
 }
 
@@ -138,17 +143,18 @@ RateSetting read_rate_setting() noexcept {
   const ParsedInteger parsed = parse_integer(text, 0);
   const auto hz = static_cast<double>(parsed.value);
   if (*parsed.rest != '\0' || hz < kMinHz || hz > kMaxHz) {
-    hydrant_tools_fatalerror_nopos(
-        "GASNET_TSC_RATE=%s: invalid value; set walltime, cpuinfo, clock, or counts per second "
-        "from 1000000 to "
-        "100000000000 without a unit",
-        text);
+    return {RateSource::kMeasured, 0, *text != '\0' ? text : nullptr};
   }
   return {RateSource::kGiven, hz};
 }
 
 double ns_per_count(const TscSample& first, const RateSetting& setting) noexcept {
-  const bool is_verbose = hydrant_tools_getenv_yesno_withdefault("GASNET_TSC_VERBOSE", 0) != 0;
+  if (setting.invalid != nullptr) {
+    report_invalid("GASNET_TSC_RATE", setting.invalid,
+                   "walltime, cpuinfo, clock, or counts per second from 1000000 to 100000000000 "
+                   "without a unit");
+  }
+  const bool is_verbose = read_switch("GASNET_TSC_VERBOSE", false);
   const Tolerances allowed{read_tolerance("GASNET_TSC_RATE_TOLERANCE", kTolerance),
                            read_tolerance("GASNET_TSC_RATE_HARD_TOLERANCE", kHardTolerance)};
   double result = 0;

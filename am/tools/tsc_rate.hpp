@@ -10,10 +10,11 @@ enum class RateSource { kMeasured, kCpuinfo, kGiven, kNoTsc };
 
 struct RateSetting {
   RateSource source;
-  double hz;  // kGiven only
+  double hz = 0;                  // kGiven only
+  const char* invalid = nullptr;  // the value that is none, in place of which the rate is measured
 };
 
-// Errors: fatal unless the value is walltime, wallclock, cpuinfo, clock or a rate from 10^6 to 10^11 Hz.
+// Values are walltime, wallclock, cpuinfo, clock, and rates from 10^6 to 10^11 Hz.
 RateSetting read_rate_setting() noexcept;
 
 // The counter and CLOCK_MONOTONIC_RAW at one moment.

@@ -26,18 +26,14 @@ inline std::string find_no_signals(std::string_view list) {
 
 // The reason why a value that is not empty is refused, ignored or means something else; "" if it is accepted.
 inline std::string setting_note(std::string_view name, const char* text) {
-  for (const char* yes_or_no :
-       {"GASNET_FREEZE", "GASNET_BACKTRACE", "GASNET_BACKTRACE_MT", "GASNET_TSC_VERBOSE"}) {
-    if (name == yes_or_no && parse_yes_no(text) < 0)
-      return "invalid value, which ends a program that reads it: set Y or N";
-  }
-  if (name == "GASNET_VERBOSEENV" && parse_yes_no(text) < 0) {
-    const bool is_no = *text == '0' || *text == 'n' || *text == 'N';
-    return std::string("neither Y nor N: a job takes it as ") + (is_no ? "N" : "Y");
+  for (const char* yes_or_no : {"GASNET_FREEZE", "GASNET_FREEZE_ON_ERROR", "GASNET_BACKTRACE",
+                                "GASNET_BACKTRACE_MT", "GASNET_TSC_VERBOSE", "GASNET_VERBOSEENV"}) {
+    if (name == yes_or_no && parse_switch(text) < 0)
+      return "invalid value, and the default is used: set y or n";
   }
   for (const char* signal : {"GASNET_BACKTRACE_SIGNAL", "GASNET_FREEZE_SIGNAL"}) {
     if (name == signal && signal_of_name(text) == 0)
-      return "no signal, which ends a program that reads it: set, for example, SIGUSR1";
+      return "no signal, and ignored: set, for example, SIGUSR1";
   }
   if (name == "GASNET_NO_CATCH_SIGNAL") {
     const std::string wrong = find_no_signals(text);

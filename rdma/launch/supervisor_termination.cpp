@@ -1,5 +1,6 @@
 // Ends a job: evaluates how each rank ended, logs the cause, and signals the remaining ranks. Called by the
 // loop in supervisor_loop.cpp; job_termination.cpp decides the times and the exit code.
+#include "firehose/base/config/config_grammar.hpp"
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/thread.hpp"
 #include "rdma/exit/process_exit.hpp"
@@ -7,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -40,8 +42,9 @@ bool is_fault(int signal) noexcept {
 // True if ranks print no backtrace, but would with GASNET_BACKTRACE=1.
 bool hides_backtraces() noexcept {
   const char* setting = std::getenv("GASNET_BACKTRACE");
-  const bool is_wanted = setting != nullptr && std::strchr("nN0", *setting) == nullptr;
-  return !is_wanted && std::getenv("GASNET_NO_CATCH_SIGNAL") == nullptr;
+  uint64_t is_wanted = 0;
+  if (setting != nullptr) (void)parse_boolean(setting, &is_wanted);
+  return is_wanted == 0 && std::getenv("GASNET_NO_CATCH_SIGNAL") == nullptr;
 }
 
 bool ends_a_job(int signal) noexcept { return signal != SIGUSR1 && signal != SIGUSR2; }

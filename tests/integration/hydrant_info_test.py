@@ -354,7 +354,7 @@ class HydrantInfo(unittest.TestCase):
         bad = {"GASNET_BACKTRACE": "foo", "GASNET_FREEZE": "x", "GASNET_NO_CATCH_SIGNAL": "SEGV,SIGFOO",
                "GASNET_VERBOSEENV": "maybe", "GASNET_FREEZE_SIGNAL": "SIGFOO", "HYDRANT_STATS": "foo",
                "HYDRANT_INJECT": "foo", "HYDRANT_TIME_SLICE": "1ns"}
-        good = {"GASNET_BACKTRACE": "YES", "GASNET_FREEZE": "0", "GASNET_NO_CATCH_SIGNAL": "SEGV,11",
+        good = {"GASNET_BACKTRACE": "on", "GASNET_FREEZE": "False", "GASNET_NO_CATCH_SIGNAL": "SEGV,11",
                 "GASNET_VERBOSEENV": "n", "GASNET_FREEZE_SIGNAL": "USR1", "HYDRANT_STATS": "json:/tmp/%r",
                 "HYDRANT_INJECT": "delay=5us", "HYDRANT_TIME_SLICE": "1ms"}
         for values in (bad, good, {"GASNET_NO_CATCH_SIGNAL": "*"}):
@@ -364,7 +364,7 @@ class HydrantInfo(unittest.TestCase):
             for name in values:
                 self.assertEqual(notes[name] is not None, values is bad, f"{name}: {notes[name]}")
         text = " ".join(run(**bad).stdout.split())
-        self.assertIn("foo environment: invalid value, which ends a program that reads it: set Y or N", text)
+        self.assertIn("foo environment: invalid value, and the default is used: set y or n", text)
         self.assertIn('environment: "SIGFOO" is no signal and ignored', text)
         self.assertIn("1ns environment: in force is the kernel's minimum, 100us", text)
 

@@ -5,7 +5,8 @@
  * decides which. Ticks of two processes must not be compared.
  *
  * Units    ticks; the conversions to nanoseconds and microseconds are linear.
- * Errors   none returned; an impossible GASNET_TSC_RATE* ends the program (gasnett_fatalerror).
+ * Errors   none returned; a counter whose rate is further off than GASNET_TSC_RATE_HARD_TOLERANCE ends the
+ *          program (gasnett_fatalerror).
  * Threads  any.
  * Cost     gasnett_ticks_now() one predicted branch and rdtsc (or a vDSO call); the first conversion
  *          calibrates: it sleeps until about 10 ms have passed since the first tick was read. Later

@@ -175,7 +175,9 @@ class Settings(JobCase):
 
     def test_invalid_values_are_reported_once(self):
         variables = {"HYDRANT_TIME_SLICE": "abc", "HYDRANT_POLL_MAX": "0", "GASNET_EXITTIMEOUT": "soon",
-                     "HYDRANT_STATS": "xml:foo", "GASNET_NO_CATCH_SIGNAL": "SIGFOO,SEGV"}
+                     "HYDRANT_STATS": "xml:foo", "GASNET_NO_CATCH_SIGNAL": "SIGFOO,SEGV",
+                     "GASNET_BACKTRACE": "maybe", "GASNET_BACKTRACE_TYPE": "FOO", "GASNET_FREEZE": "maybe",
+                     "GASNET_FREEZE_SIGNAL": "FOO", "GASNET_VERBOSEENV": "maybe"}
         for launcher in self.supervised() + Build(ROOT).foreign_launchers():
             with self.subTest(launcher=launcher):
                 code, _, errors = self.run_job(launcher, "storm", "-", "0", **variables)
@@ -183,6 +185,11 @@ class Settings(JobCase):
                 for name in variables:
                     self.assertEqual(len(re.findall(f" {name}[=:]", errors)), 1, errors)
                 self.assertIn('GASNET_NO_CATCH_SIGNAL: "SIGFOO" is no signal', errors)
+                self.assertNotIn("ENV parameter", errors)
+                code, _, errors = self.run_job(launcher, "storm", "-", "0", GASNET_BACKTRACE="off",
+                                               GASNET_BACKTRACE_TYPE="FOO", GASNET_TSC_RATE_TOLERANCE="foo")
+                self.assertEqual(code, 0, errors)
+                self.assertEqual(len(re.findall(" GASNET_BACKTRACE_TYPE[=:]", errors)), 1, errors)
 
     def test_another_value_on_one_rank_is_reported_by_that_rank(self):
         if not Build(ROOT).has_hydrant_run():

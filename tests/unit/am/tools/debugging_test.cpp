@@ -2,6 +2,7 @@
 #define GASNETT_THREAD_SAFE 1
 #define GASNET_DEBUG 1
 #include "am/tools/rank_list.hpp"
+#include "am/tools/settings.hpp"
 #include "am/tools/signal_names.hpp"
 
 #include <gtest/gtest.h>
@@ -158,8 +159,43 @@ TEST_F(Debugging, SignalPrintsABacktraceAndContinues) {
       },
       ::testing::ExitedWithCode(3), "SIGUSR2: backtrace follows\n.*#0 ");
   setenv("GASNET_BACKTRACE_SIGNAL", "SIGNONE", 1);
-  EXPECT_EXIT(gasnett_backtrace_init(""), ::testing::KilledBySignal(SIGABRT),
-              "GASNET_BACKTRACE_SIGNAL=SIGNONE: unknown signal name");
+  EXPECT_EXIT(
+      {
+        gasnett_backtrace_init("");
+        std::exit(3);
+      },
+      ::testing::ExitedWithCode(3), "GASNET_BACKTRACE_SIGNAL=SIGNONE: invalid value");
+}
+
+TEST_F(Debugging, SwitchesAreThoseOfKnobs) {
+  int answer = -1;
+  for (const char* on : {"y", "Yes", "1", "true", "ON"}) {
+    setenv("GASNET_BACKTRACE", on, 1);
+    EXPECT_TRUE(hydrant::is_switched_on(on, false)) << on;
+    ::testing::internal::CaptureStderr();
+    answer = gasnett_print_backtrace_ifenabled(STDERR_FILENO);
+    EXPECT_NE(::testing::internal::GetCapturedStderr(), "") << on;
+    EXPECT_EQ(answer, 0) << on;
+  }
+  for (const char* off : {"n", "No", "0", "false", "OFF", "", "maybe"}) {
+    setenv("GASNET_BACKTRACE", off, 1);
+    EXPECT_FALSE(hydrant::is_switched_on(off, false)) << off;
+    EXPECT_NE(gasnett_print_backtrace_ifenabled(STDERR_FILENO), 0) << off;
+  }
+}
+
+TEST_F(Debugging, InvalidSwitchesCauseOneWarning) {
+  setenv("GASNET_BACKTRACE", "maybe", 1);
+  setenv("GASNET_BACKTRACE_MT", "", 1);
+  ::testing::internal::CaptureStderr();
+  gasnett_backtrace_init("");
+  gasnett_backtrace_init("");
+  const std::string text = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(
+      text,
+      "*** WARNING: GASNET_BACKTRACE=maybe: invalid value; set y or n; the default is used\n");
+  EXPECT_TRUE(hydrant::switch_of("GASNET_TOOLS_TEST", "", true));
+  EXPECT_TRUE(hydrant::switch_of("GASNET_TOOLS_TEST", nullptr, true));
 }
 
 TEST_F(Debugging, FreezesUntilTheFlagIsCleared) {
