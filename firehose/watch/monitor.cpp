@@ -140,20 +140,6 @@ void Monitor::drop_arena(MemoryRange range) noexcept {
   if (range.valid() && !is_mutant(Mutant::kIgnoreArenas)) clients_.forget_unmapped(range);
 }
 
-void Monitor::note_pinned(MemoryRange range) noexcept {
-  // No memory has been watched so far, so the range lies in an arena, which needs no mark.
-  if (!tables_mapped_.load(std::memory_order_acquire)) return;
-  const size_t most = blocks_.size() * 64 - 1;
-  size_t block = range.addr >> HYDRANT_MONITOR_BLOCK_SHIFT;
-  const size_t last = range.last() >> HYDRANT_MONITOR_BLOCK_SHIFT;
-  for (; block <= last && block <= most; ++block) {
-    const uint64_t bit = uint64_t{1} << block % 64;
-    std::atomic<uint64_t>& word = blocks_[block / 64];
-    if ((word.load(std::memory_order_relaxed) & bit) == 0)
-      word.fetch_or(bit, std::memory_order_seq_cst);
-  }
-}
-
 void Monitor::show_counters(hydrant_monitor_t* shown) noexcept {
   removals_.store(1, std::memory_order_relaxed);
   shown->sequence = reinterpret_cast<const uint64_t*>(&sequence_);

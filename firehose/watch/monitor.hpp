@@ -34,6 +34,7 @@
 #include "firehose/watch/hooks_abi.h"
 #include "firehose/watch/mapping_query.hpp"
 #include "firehose/watch/monitor_clients.hpp"
+#include "firehose/watch/pinned_blocks.hpp"
 #include "firehose/watch/removed_ranges.hpp"
 #include "firehose/watch/userfault.hpp"
 
@@ -63,10 +64,10 @@ class Monitor {
 
   MonitorClients& clients() noexcept { return clients_; }
   ArenaRanges& arenas() noexcept { return arenas_; }
+  PinnedBlocks& pinned_blocks() noexcept { return pinned_blocks_; }
 
   // `flags`: HYDRANT_COVER_ONLY_*.
   uint32_t cover(MemoryRange range, uint32_t flags) noexcept;
-  void note_pinned(MemoryRange range) noexcept;
 
   // False at the deadline.
   bool settle(uint64_t timeout_ns) noexcept;
@@ -181,9 +182,6 @@ class Monitor {
   MappingQuery mappings_;
   MemoryRange statics_{};             // find_static_memory(); set before running_
   hydrant_hooks_t* hooks_ = nullptr;  // set before running_
-  // 1 bit per 2 MiB of user addresses; never cleared.
-  MappedArray<std::atomic<uint64_t>> blocks_;
-  std::atomic<bool> tables_mapped_{false};  // blocks_ is mapped; never reset
 
   // Odd from before changes are read until every cache has forgotten them. Written by the reader only.
   alignas(64) std::atomic<uint64_t> sequence_{0};
@@ -224,6 +222,7 @@ class Monitor {
 
   MonitorClients clients_;
   ArenaRanges arenas_;
+  PinnedBlocks pinned_blocks_;
 };
 
 // The monitor that serves the process: the first that the dynamic linker finds, else this copy's.

@@ -50,7 +50,7 @@ uint32_t cover(uintptr_t addr, size_t len, uint32_t flags) {
   const CancellationDisabled guard;
   return Monitor::own().cover({addr, len}, flags);
 }
-void note_pinned(uintptr_t addr, size_t len) { Monitor::own().note_pinned({addr, len}); }
+void note_pinned(uintptr_t addr, size_t len) { Monitor::own().pinned_blocks().note({addr, len}); }
 int quiet(uint64_t timeout_ns) {
   return Monitor::own().quiet(Monitor::kAllMemory, timeout_ns) ? 0 : -1;
 }
@@ -146,9 +146,7 @@ void complete_interface() {
 
 Monitor& Monitor::own() noexcept { return g_monitor; }
 
-void Monitor::show_blocks() noexcept {
-  g_interface.blocks = reinterpret_cast<const uint64_t*>(blocks_.data());
-}
+void Monitor::show_blocks() noexcept { g_interface.blocks = pinned_blocks_.words(); }
 
 const hydrant_monitor_t* find_monitor() noexcept {
   using Find = const hydrant_monitor_t* (*)(uint32_t);

@@ -21,7 +21,6 @@
 namespace hydrant {
 namespace {
 
-constexpr size_t kBlockWords = (uint64_t{1} << 47 >> HYDRANT_MONITOR_BLOCK_SHIFT) / 64;
 constexpr size_t kReaderStack = 256 << 10;
 constexpr uint64_t kReaderSliceNs = 100'000;
 constexpr uint64_t kBeginDeadlineNs = 5'000'000'000;
@@ -47,11 +46,10 @@ bool drops(MemoryChange::Kind kind) {
 extern "C" __attribute__((weak)) hydrant_hooks_t hydrant_hooks_1;
 
 bool Monitor::map_tables() noexcept {
-  if (tables_mapped_.load(std::memory_order_relaxed)) return true;  // kept over a fork()
+  if (pinned_blocks_.is_mapped()) return true;  // kept over a fork()
   MutexLock lock(ranges_mu_);
   if (watched_.map(kMaxRanges) && removed_.map(kMaxRemoved) && stacks_.map(kMaxStacks) &&
-      blocks_.map(kBlockWords)) {
-    tables_mapped_.store(true, std::memory_order_release);
+      pinned_blocks_.map()) {
     show_blocks();
     return true;
   }
