@@ -1,4 +1,4 @@
-// Implements the monitor's calls for caches, allocators and hooks: settle, sync, announcements, fork. The
+// Implements the monitor's calls for caches, allocators and hooks: waits, sync, announcements, fork. The
 // reader is in monitor_reader.cpp; monitor_cover.cpp decides what may be cached.
 #include "firehose/watch/monitor.hpp"
 
@@ -19,18 +19,6 @@ constexpr uint64_t kSyncDeadlineNs = 1'000'000'000;
 constexpr size_t kPageBytes = 4096;
 }  // namespace
 
-bool Monitor::settle(uint64_t timeout_ns) noexcept {
-  if (is_mutant(Mutant::kNoSettle)) return true;
-  const uint64_t seen = sequence_.load(std::memory_order_acquire);
-  if ((seen & 1) == 0) return true;
-  Pause pause(timeout_ns);
-  // Another odd number belongs to a later reading: the changes that had been read before this call are done.
-  while (sequence_.load(std::memory_order_acquire) == seen) {
-    if (!pause.again()) return false;
-  }
-  return true;
-}
-
 // If many threads release memory, some change is always under way. A grace period waits only for the changes
 // that have begun, by calls that are inside a hook now; its number separates them from calls that begin
 // later. Returns 0 if changes may come from outside all hooks: raw system calls, and pthread_join() of a
@@ -38,13 +26,6 @@ bool Monitor::settle(uint64_t timeout_ns) noexcept {
 uint64_t Monitor::begin_grace_period() noexcept {
   if (!looks_for_raw_changes() || has_stacks_.load(std::memory_order_relaxed)) return 0;
   return removals_.fetch_add(1, std::memory_order_seq_cst) + 1;
-}
-
-// The value of the sequence at which the changes that are pending now, up to kAtOnce of them, have been read
-// and passed to the caches.
-uint64_t Monitor::next_reading_done() const noexcept {
-  // A reading that is under way may have begun before they were pending: this waits for the next one.
-  return (sequence_.load(std::memory_order_seq_cst) + 3) & ~uint64_t{1};
 }
 
 bool Monitor::quiet(MemoryRange range, uint64_t timeout_ns) noexcept {
@@ -59,14 +40,15 @@ bool Monitor::quiet(MemoryRange range, uint64_t timeout_ns) noexcept {
     // of a later call, or is the first raw change, and the next reading gets it.
     uint64_t done = 0;
     do {
-      if (number != 0 && done == 0 && hooked_calls_.have_returned(wait)) done = next_reading_done();
-      if (done != 0 && sequence_.load(std::memory_order_acquire) >= done) return true;
+      if (number != 0 && done == 0 && hooked_calls_.have_returned(wait))
+        done = sequence_.next_reading_done();
+      if (done != 0 && sequence_.has_reached(done)) return true;
       if (!pause.again()) return false;
       // If the descriptor was closed, change_under_way() is true until the reader notices.
     } while (running_.load(std::memory_order_acquire) && userfault_.change_under_way());
   }
   // In this order: a change that is no longer under way has been read, and the sequence was odd at that time.
-  return settle(timeout_ns);
+  return sequence_.settle(timeout_ns);
 }
 
 void Monitor::sync() noexcept {
@@ -88,7 +70,7 @@ void Monitor::sync(MemoryRange range) noexcept {
   if (is_mutant(Mutant::kNoSync)) return;
   if (!range.valid() || range.last() > kAllMemory.last()) return sync();
   const bool waits = running_.load(std::memory_order_acquire) && userfault_.change_under_way();
-  if (!waits && settle(kSyncDeadlineNs)) return;
+  if (!waits && sequence_.settle(kSyncDeadlineNs)) return;
   const CancellationDisabled guard;
   const MemoryRange pages = round_out(range, kPageBytes);
   drop_watched(pages);
@@ -142,7 +124,7 @@ void Monitor::drop_arena(MemoryRange range) noexcept {
 
 void Monitor::show_counters(hydrant_monitor_t* shown) noexcept {
   removals_.store(1, std::memory_order_relaxed);
-  shown->sequence = reinterpret_cast<const uint64_t*>(&sequence_);
+  shown->sequence = sequence_.number();
   shown->removals = reinterpret_cast<const uint64_t*>(&removals_);
   shown->checked = reinterpret_cast<const uint32_t*>(&checked_);
   shown->raw_changes = reinterpret_cast<const uint64_t*>(&raw_changes_);
@@ -166,9 +148,7 @@ void Monitor::reset_in_child() noexcept HYDRANT_NO_TSA {
   g_watch_windows.reset_in_child();
   is_behind_.store(false, std::memory_order_relaxed);
   stacks_.clear();
-  // The reader may have been at work during the fork: an odd sequence becomes even.
-  const uint64_t sequence = sequence_.load(std::memory_order_relaxed);
-  sequence_.store((sequence + 1) & ~uint64_t{1}, std::memory_order_release);
+  sequence_.reset_in_child();
 }
 
 }  // namespace hydrant

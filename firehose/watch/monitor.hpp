@@ -3,10 +3,8 @@
 // the hooks.
 //
 // docs/pin_cache.md, "Coherence", explains layer by layer why its reports can be relied on. In short:
-//  - The reader makes `sequence_` odd before it reads changes, and even when every cache has forgotten them.
-//    A call that released memory returns after its change was read. So a thread that returned from the call,
-//    or was notified by a thread that did, and then sees an even sequence, finds caches that have forgotten
-//    the memory.
+//  - The reader numbers its readings, so that a thread can wait until the caches have forgotten what was read
+//    (reading_sequence.hpp).
 //  - Memory can be mapped again before the change that freed it was read. While such a change is under way
 //    the kernel returns EAGAIN (userfault.hpp): quiet() waits for that to end, and then for the reader.
 //  - The kernel reports a removal before it happens. Removed memory is not cacheable until the call that
@@ -35,6 +33,7 @@
 #include "firehose/watch/mapping_query.hpp"
 #include "firehose/watch/monitor_clients.hpp"
 #include "firehose/watch/pinned_blocks.hpp"
+#include "firehose/watch/reading_sequence.hpp"
 #include "firehose/watch/removed_ranges.hpp"
 #include "firehose/watch/userfault.hpp"
 
@@ -69,8 +68,7 @@ class Monitor {
   // `flags`: HYDRANT_COVER_ONLY_*.
   uint32_t cover(MemoryRange range, uint32_t flags) noexcept;
 
-  // False at the deadline.
-  bool settle(uint64_t timeout_ns) noexcept;
+  ReadingSequence& sequence() noexcept { return sequence_; }
   // Waits for releases that may be of this range.
   bool quiet(MemoryRange range, uint64_t timeout_ns) noexcept;
   // quiet() for all memory; if it fails, the caches forget everything.
@@ -169,7 +167,6 @@ class Monitor {
   bool watches_any(MemoryRange range) noexcept HYDRANT_EXCLUDES(ranges_mu_);
   bool callers_returned(uint64_t removal) const noexcept;
   uint64_t begin_grace_period() noexcept;
-  uint64_t next_reading_done() const noexcept;
   bool hooks_complete() const noexcept;
   bool in_libc_heap(MemoryRange range) const noexcept;
 
@@ -183,8 +180,7 @@ class Monitor {
   MemoryRange statics_{};             // find_static_memory(); set before running_
   hydrant_hooks_t* hooks_ = nullptr;  // set before running_
 
-  // Odd from before changes are read until every cache has forgotten them. Written by the reader only.
-  alignas(64) std::atomic<uint64_t> sequence_{0};
+  ReadingSequence sequence_;
   // Nonzero: each hit on memory that the kernel watches is checked. Never reset.
   std::atomic<uint32_t> checked_{0};
   std::atomic<uint64_t> raw_changes_{0};  // seen while hits were free

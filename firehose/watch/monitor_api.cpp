@@ -31,7 +31,7 @@ void drop_arena(uintptr_t addr, size_t len) {
   Monitor::own().drop_arena({addr, len});
 }
 void settle() {
-  if (!Monitor::own().settle(kSettleDeadlineNs)) Monitor::own().sync();
+  if (!Monitor::own().sequence().settle(kSettleDeadlineNs)) Monitor::own().sync();
 }
 void sync_all() { Monitor::own().sync(); }
 void files_changed() {

@@ -172,8 +172,7 @@ void Monitor::read_forever() noexcept {
 // The kernel's reports have ended. The sequence is odd until every cache has forgotten everything, so that
 // settle() waits for that.
 void Monitor::stop_watching() noexcept {
-  const uint64_t odd = sequence_.load(std::memory_order_relaxed) + 1;
-  sequence_.store(odd, std::memory_order_seq_cst);
+  sequence_.begin();
   {
     MutexLock lock(start_mu_);
     refused_ = true;
@@ -186,7 +185,7 @@ void Monitor::stop_watching() noexcept {
   }
   note_lost_events();
   clients_.forget(kAllMemory);
-  sequence_.store(odd + 1, std::memory_order_release);
+  sequence_.end();
   static RateLimit once(RateLimit::kOnce);
   log_warning(once, "memory is no longer watched: %s", reason());
 }
@@ -200,8 +199,7 @@ void Monitor::take_changes() noexcept {
     n = userfault_.read(changes, Userfault::kAtOnce);
     mutant_delay();
   }
-  const uint64_t odd = sequence_.load(std::memory_order_relaxed) + 1;
-  sequence_.store(odd, std::memory_order_seq_cst);
+  sequence_.begin();
   // A raw change's caller wakes when the change is read, and must not find free hits then.
   const bool looks = looks_for_raw_changes();
   if (looks) hooked_calls_.begin_reading();
@@ -211,7 +209,7 @@ void Monitor::take_changes() noexcept {
   mutant_delay();
   const MemoryChange* raw = looks ? look_for_raw(changes, n, caller_found) : nullptr;
   for (size_t i = 0; i < n; ++i) apply(changes[i]);
-  sequence_.store(odd + 1, std::memory_order_release);
+  sequence_.end();
   if (raw != nullptr) report_raw(*raw);
 }
 
