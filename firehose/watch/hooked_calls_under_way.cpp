@@ -181,6 +181,16 @@ bool HookedCallsUnderWay::name(MemoryRange range) noexcept {
   return false;
 }
 
+bool HookedCallsUnderWay::is_in_libc_heap(MemoryRange range) const noexcept {
+  const uint64_t* heaps = hooks_->heap_blocks;
+  if (heaps == nullptr) return true;
+  for (uintptr_t b = range.addr >> HYDRANT_HOOKS_HEAP_SHIFT;
+       b <= range.last() >> HYDRANT_HOOKS_HEAP_SHIFT; ++b) {
+    if ((load(heaps[b / 64]) >> b % 64 & 1) != 0) return true;
+  }
+  return false;
+}
+
 bool HookedCallsUnderWay::is_heap(MemoryRange range) const noexcept {
   const uintptr_t low = load(*hooks_->main_heap_low);
   if (low != 0 && range.addr >= low / kPageBytes * kPageBytes &&

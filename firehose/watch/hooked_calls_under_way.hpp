@@ -17,6 +17,15 @@ class HookedCallsUnderWay {
  public:
   constexpr HookedCallsUnderWay() noexcept = default;
   void set_hooks(hydrant_hooks_t* hooks) noexcept { hooks_ = hooks; }
+  bool have_hooks() const noexcept { return hooks_ != nullptr; }
+  // True if the hooks see every call that releases memory, and their records prove something.
+  bool are_complete() const noexcept {
+    return hooks_ != nullptr && hooks_->families == HYDRANT_HOOKS_ALL &&
+           __atomic_load_n(&hooks_->overflowed, __ATOMIC_ACQUIRE) == 0;
+  }
+  // True for memory of libc's malloc that libc maps and unmaps without a hook, and that cannot be marked.
+  // Requires: have_hooks().
+  bool is_in_libc_heap(MemoryRange range) const noexcept;
 
   // Called before changes are read: frees the records of threads that have exited. If another record is freed
   // or reused after this, explain() returns true, because its thread may be the caller. Cost: a load and a

@@ -2,7 +2,6 @@
 // reader is in monitor_reader.cpp; monitor_cover.cpp decides what may be cached.
 #include "firehose/watch/monitor.hpp"
 
-#include "firehose/base/brief_lock.hpp"
 #include "firehose/base/cancellation.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/watch_windows.hpp"
@@ -24,7 +23,7 @@ constexpr size_t kPageBytes = 4096;
 // later. Returns 0 if changes may come from outside all hooks: raw system calls, and pthread_join() of a
 // thread whose stack is watched.
 uint64_t Monitor::begin_grace_period() noexcept {
-  if (!looks_for_raw_changes() || has_stacks_.load(std::memory_order_relaxed)) return 0;
+  if (!looks_for_raw_changes() || stacks_.any()) return 0;
   return removals_.fetch_add(1, std::memory_order_seq_cst) + 1;
 }
 
@@ -73,7 +72,7 @@ void Monitor::sync(MemoryRange range) noexcept {
   if (!waits && sequence_.settle(kSyncDeadlineNs)) return;
   const CancellationDisabled guard;
   const MemoryRange pages = round_out(range, kPageBytes);
-  drop_watched(pages);
+  watched_.drop(pages);
   // A range that begins inside a page extends an older mapping: that page was not unmapped.
   const bool is_whole = pages.addr == range.addr;
   if (!is_whole) clients_.forget({pages.addr, kPageBytes});
@@ -87,33 +86,10 @@ void Monitor::invalidate(MemoryRange range) noexcept {
   clients_.forget(range);
 }
 
-// Records that the registrations with the kernel have changed and watched_ could not be updated.
-void Monitor::note_lost_events() noexcept {
-  changes_.fetch_add(1, std::memory_order_seq_cst);
-  events_lost_.store(true, std::memory_order_seq_cst);
-}
-
-void Monitor::drop_watched_after_loss_locked() {
-  if (!events_lost_.load(std::memory_order_seq_cst)) return;  // pairs with sync(): unwatching_
-  if (events_lost_.exchange(false, std::memory_order_seq_cst)) watched_.clear();
-}
-
-// The mutex is only tried: a hook may run in a signal handler that interrupted its holder.
-void Monitor::drop_watched(MemoryRange range) noexcept {
-  if (lock_briefly(ranges_mu_)) {
-    drop_watched_after_loss_locked();
-    changes_.fetch_add(1, std::memory_order_relaxed);
-    if (!watched_.remove(range)) watched_.clear();
-    ranges_mu_.unlock();
-  } else {
-    note_lost_events();
-  }
-}
-
 // A hook reports an unmapping that the kernel did not report.
 void Monitor::replaced(MemoryRange range) noexcept {
   if (!range.valid()) return;
-  drop_watched(range);
+  watched_.drop(range);
   clients_.forget_unmapped(range);
 }
 
@@ -134,20 +110,18 @@ void Monitor::reset_in_child() noexcept HYDRANT_NO_TSA {
   start_mu_.reset_in_child();
   watching_mu_.reset_in_child();
   reading_mu_.reset_in_child();
-  ranges_mu_.reset_in_child();
   clients_.reset_in_child();
   running_.store(false, std::memory_order_relaxed);
   refused_.store(false, std::memory_order_relaxed);
   userfault_.close();  // the parent's
   mappings_.close();
-  watched_.clear();
+  watched_.reset_in_child();
+  stacks_.reset_in_child();
   removed_.clear();
-  events_lost_.store(false, std::memory_order_relaxed);
   deferred_count_ = 0;
   unwatching_.store(false, std::memory_order_relaxed);
   g_watch_windows.reset_in_child();
   is_behind_.store(false, std::memory_order_relaxed);
-  stacks_.clear();
   sequence_.reset_in_child();
 }
 

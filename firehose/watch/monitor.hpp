@@ -17,25 +17,25 @@
 // find held:
 //  - The reader calls the caches without a lock, and they work without their own mutex (the client's
 //    functions, monitor.h).
-//  - The reader tries ranges_mu_ (a leaf) for a short time, and postpones a change that it cannot enter:
-//    `is_behind_` keeps memory from being cached meanwhile, and `events_lost_` makes the next holder clear
-//    `watched_`.
+//  - The reader tries the mutex of the ranges (a leaf) for a short time, and postpones a change that it
+//    cannot enter: `is_behind_` keeps memory from being cached meanwhile, and the change counts as lost
+//    (watched_ranges.hpp).
 //  - start_mu_ and the mutexes of unwatch_unused() are held with all signals blocked.
 #pragma once
 
 #include <hydrant/monitor.h>
 
-#include "firehose/base/range_set.hpp"
 #include "firehose/base/thread.hpp"
 #include "firehose/watch/arena_ranges.hpp"
 #include "firehose/watch/hooked_calls_under_way.hpp"
-#include "firehose/watch/hooks_abi.h"
 #include "firehose/watch/mapping_query.hpp"
 #include "firehose/watch/monitor_clients.hpp"
 #include "firehose/watch/pinned_blocks.hpp"
 #include "firehose/watch/reading_sequence.hpp"
 #include "firehose/watch/removed_ranges.hpp"
+#include "firehose/watch/thread_stacks.hpp"
 #include "firehose/watch/userfault.hpp"
+#include "firehose/watch/watched_ranges.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -75,20 +75,20 @@ class Monitor {
   void sync() noexcept;
   // For a range that the caller has just got from the kernel. Does not wait for calls that release memory: if
   // one is under way, the caches forget the range.
-  void sync(MemoryRange range) noexcept HYDRANT_EXCLUDES(ranges_mu_);
+  void sync(MemoryRange range) noexcept;
 
   void invalidate(MemoryRange range) noexcept;
-  void replaced(MemoryRange range) noexcept HYDRANT_EXCLUDES(ranges_mu_);
+  void replaced(MemoryRange range) noexcept;
   // Stops watching memory that no cache uses any more (monitor_unwatch.cpp).
-  void unwatch_unused() noexcept HYDRANT_EXCLUDES(ranges_mu_);
+  void unwatch_unused() noexcept;
   // The same for memory that the program registers with another userfaultfd; caches forget it first. False if
   // a part of it is still watched at the deadline.
-  bool unwatch_range(MemoryRange range, uint64_t timeout_ns) noexcept HYDRANT_EXCLUDES(ranges_mu_);
+  bool unwatch_range(MemoryRange range, uint64_t timeout_ns) noexcept;
   // The same without a request, so only for small mappings; does nothing if complete hooks make room on
   // demand.
-  void unwatch_idle() noexcept HYDRANT_EXCLUDES(ranges_mu_);
+  void unwatch_idle() noexcept;
   // The kernel's reports on the range may have ended: caches forget it.
-  void not_watched(MemoryRange range) noexcept HYDRANT_EXCLUDES(ranges_mu_);
+  void not_watched(MemoryRange range) noexcept;
   // An allocator drops announced memory: caches forget it.
   void drop_arena(MemoryRange range) noexcept;
 
@@ -100,7 +100,6 @@ class Monitor {
   void show_counters(hydrant_monitor_t* shown) noexcept;
 
  private:
-  static constexpr size_t kMaxRanges = 65536;
   static constexpr size_t kMaxDeferred = 256;
 
   bool map_tables() noexcept;
@@ -110,18 +109,15 @@ class Monitor {
   static void* reader_main(void* self);
   void read_forever() noexcept;
   void stop_watching() noexcept;
-  void take_changes() noexcept HYDRANT_EXCLUDES(ranges_mu_);
-  void apply(const MemoryChange& change) noexcept HYDRANT_EXCLUDES(ranges_mu_);
-  void enter_locked(const MemoryChange& change, uint64_t removal) HYDRANT_REQUIRES(ranges_mu_);
+  void take_changes() noexcept;
+  void apply(const MemoryChange& change) noexcept;
+  void enter(const RangesLock& lock, const MemoryChange& change, uint64_t removal) noexcept;
   void defer_removal(const MemoryChange& change, uint64_t removal) noexcept;
-  bool add_deferred(bool impatient) noexcept HYDRANT_EXCLUDES(ranges_mu_);
-  void drop_watched(MemoryRange range) noexcept HYDRANT_EXCLUDES(ranges_mu_);
+  bool add_deferred(bool impatient) noexcept;
 
   bool looks_for_raw_changes() const noexcept;
-  void note_stacks(MemoryRange mapping) noexcept HYDRANT_REQUIRES(ranges_mu_);
-  bool is_of_stack(const MemoryChange& change) const noexcept HYDRANT_REQUIRES(ranges_mu_);
-  bool may_be_hooked() noexcept HYDRANT_EXCLUDES(ranges_mu_);
-  bool is_explained(const MemoryChange& change) noexcept HYDRANT_EXCLUDES(ranges_mu_);
+  bool may_be_hooked() noexcept;
+  bool is_explained(const MemoryChange& change) noexcept;
   bool knows_caller(const MemoryChange& removal) noexcept;
   void check_all_hits() noexcept;
   static void report_raw(const MemoryChange& change) noexcept;
@@ -140,35 +136,30 @@ class Monitor {
         deadline_ns = std::max(deadline_ns, std::min(latest_ns, now_ns() + patience_ns));
     }
   };
-  bool watch(MemoryRange range) noexcept HYDRANT_EXCLUDES(ranges_mu_);
-  bool watch_mapping(uintptr_t addr, uintptr_t* end) noexcept HYDRANT_EXCLUDES(ranges_mu_);
+  bool watch(MemoryRange range) noexcept;
+  bool watch_mapping(uintptr_t addr, uintptr_t* end) noexcept;
   bool register_mapping(uintptr_t addr, MemoryRange within, Mapping* found, bool* needed) noexcept
       HYDRANT_REQUIRES(watching_mu_);
-  bool enter_watched_locked(MemoryRange range, uint64_t changes_before)
-      HYDRANT_REQUIRES(ranges_mu_);
+  bool enter_watched(const RangesLock& lock, MemoryRange range, uint64_t changes_before) noexcept;
   bool rewatch_mapping_locked(MemoryRange within, uintptr_t* at) noexcept
-      HYDRANT_REQUIRES(watching_mu_) HYDRANT_EXCLUDES(ranges_mu_);
-  void rewatch_lost(const UnwatchRequest& what) noexcept HYDRANT_EXCLUDES(ranges_mu_);
-  bool removal_under_way(MemoryRange range) noexcept HYDRANT_EXCLUDES(ranges_mu_);
+      HYDRANT_REQUIRES(watching_mu_);
+  void rewatch_lost(const UnwatchRequest& what) noexcept;
+  bool removal_under_way(MemoryRange range) noexcept;
   bool is_catching_up() noexcept;
-  void drop_watched_after_loss_locked() HYDRANT_REQUIRES(ranges_mu_);
-  void note_lost_events() noexcept;
-  bool next_to_unwatch_locked(uintptr_t* from, uintptr_t end, MemoryRange* range)
-      HYDRANT_REQUIRES(ranges_mu_);
-  bool unwatch_some(uintptr_t* from, UnwatchRequest& what) noexcept HYDRANT_EXCLUDES(ranges_mu_);
+  bool next_to_unwatch(const RangesLock& lock, uintptr_t* from, uintptr_t end,
+                       MemoryRange* range) noexcept;
+  bool unwatch_some(uintptr_t* from, UnwatchRequest& what) noexcept;
   bool unwatch_some_locked(uintptr_t* from, UnwatchRequest& what) noexcept
-      HYDRANT_REQUIRES(watching_mu_) HYDRANT_EXCLUDES(ranges_mu_);
+      HYDRANT_REQUIRES(watching_mu_);
   bool unwatch_one(MemoryRange range, UnwatchRequest& what) noexcept HYDRANT_REQUIRES(watching_mu_)
-      HYDRANT_REQUIRES(reading_mu_) HYDRANT_EXCLUDES(ranges_mu_);
-  bool unwatch_all(UnwatchRequest& what) noexcept HYDRANT_EXCLUDES(ranges_mu_);
+      HYDRANT_REQUIRES(reading_mu_);
+  bool unwatch_all(UnwatchRequest& what) noexcept;
   bool unwatch(MemoryRange range) noexcept;
   uint64_t pinned_parts(MemoryRange range) noexcept;
-  void forget_ended_removals(MemoryRange range) noexcept HYDRANT_EXCLUDES(ranges_mu_);
-  bool watches_any(MemoryRange range) noexcept HYDRANT_EXCLUDES(ranges_mu_);
+  void forget_ended_removals(MemoryRange range) noexcept;
+  bool watches_any(MemoryRange range) noexcept;
   bool callers_returned(uint64_t removal) const noexcept;
   uint64_t begin_grace_period() noexcept;
-  bool hooks_complete() const noexcept;
-  bool in_libc_heap(MemoryRange range) const noexcept;
 
   Mutex start_mu_;  // outermost: held, with signals blocked, while the reader is started
   std::atomic<bool> running_{false};
@@ -177,33 +168,28 @@ class Monitor {
   std::atomic<const char*> reason_{nullptr};
   Userfault userfault_;
   MappingQuery mappings_;
-  MemoryRange statics_{};             // find_static_memory(); set before running_
-  hydrant_hooks_t* hooks_ = nullptr;  // set before running_
+  MemoryRange statics_{};  // find_static_memory(); set before running_
 
   ReadingSequence sequence_;
   // Nonzero: each hit on memory that the kernel watches is checked. Never reset.
   std::atomic<uint32_t> checked_{0};
   std::atomic<uint64_t> raw_changes_{0};  // seen while hits were free
-  HookedCallsUnderWay hooked_calls_;      // used by the reader only, except next_stack()
+  // The hooks are set before running_; used by the reader only, except const functions.
+  HookedCallsUnderWay hooked_calls_;
 
   // Number of the newest removal read, or of the newest grace period; counted from 1.
   alignas(64) std::atomic<uint64_t> removals_{0};
 
   // Guard registering and unregistering with the userfaultfd (monitor_unwatch.cpp). Order: watching_mu_,
-  // reading_mu_, ranges_mu_. Of the first two, the reader takes only reading_mu_, to read and apply; other
-  // threads take them with signals blocked.
+  // reading_mu_, that of the ranges. Of the first two, the reader takes only reading_mu_, to read and apply;
+  // other threads take them with signals blocked.
   Mutex watching_mu_, reading_mu_;
 
-  alignas(64) Mutex ranges_mu_;
-  RangeSet watched_ HYDRANT_GUARDED_BY(ranges_mu_);  // registered with the userfaultfd
-  RemovedRanges removed_ HYDRANT_GUARDED_BY(ranges_mu_);
-  // Number of changes applied. If the reader cannot take the mutex, it increments this first and sets
-  // events_lost_ second, so that a miss that has cleared the set sees that its earlier queries may be
-  // outdated.
-  std::atomic<uint64_t> changes_{0};
+  WatchedRanges watched_;
+  RemovedRanges removed_;  // guarded by the mutex of watched_
+  ThreadStacks stacks_;
   // Set while unwatch_unused() is at work: it may stop watching ranges that it found in watched_ before.
   std::atomic<bool> unwatching_{false};
-  std::atomic<bool> events_lost_{false};  // watched_ is outdated: the next holder clears it
   // Changes that the reader could not enter yet; used by the reader only. is_behind_: there are some.
   struct DeferredRemoval {
     MemoryChange change;
@@ -212,9 +198,6 @@ class Monitor {
   DeferredRemoval deferred_[kMaxDeferred] = {};
   size_t deferred_count_ = 0;
   std::atomic<bool> is_behind_{false};
-  // Thread descriptors in watched memory. libc unmaps their stacks in any thread that calls pthread_join().
-  RangeSet stacks_ HYDRANT_GUARDED_BY(ranges_mu_);
-  std::atomic<bool> has_stacks_{false};
 
   MonitorClients clients_;
   ArenaRanges arenas_;

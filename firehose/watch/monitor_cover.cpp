@@ -53,7 +53,7 @@ bool Monitor::watch_mapping(uintptr_t addr, uintptr_t* end) noexcept {
   // Keeps unwatch_unused() from unregistering the mapping before watched_ has it.
   const MutexLock watching(watching_mu_);
   for (int tries = 0; tries < kTries; ++tries) {
-    const uint64_t changes_before = changes_.load(std::memory_order_seq_cst);
+    const uint64_t changes_before = watched_.changes();
     Mapping before{};
     bool needed = false;
     if (!register_mapping(addr, kWhole, &before, &needed)) return false;
@@ -62,50 +62,47 @@ bool Monitor::watch_mapping(uintptr_t addr, uintptr_t* end) noexcept {
     // Changes are reported only after the registration: the mapping found before may have been replaced.
     Mapping after{};
     if (!mappings_.find(addr, &after) || !after.anonymous_private) return false;
-    MutexLock lock(ranges_mu_);
-    if (after.range.covers(before.range) && enter_watched_locked(before.range, changes_before))
+    const RangesLock lock(watched_.mutex());
+    if (after.range.covers(before.range) && enter_watched(lock, before.range, changes_before))
       return true;
   }
   return false;
 }
 
 // Enters a registered range. False if the mappings have changed since `changes_before` was read.
-bool Monitor::enter_watched_locked(MemoryRange range, uint64_t changes_before) {
-  drop_watched_after_loss_locked();
-  if (changes_.load(std::memory_order_seq_cst) != changes_before) return false;
-  note_stacks(range);
-  if (watched_.add(range)) return true;
-  watched_.clear();  // full of fragments: ranges in use will be entered again
-  // The set only saves registrations: without an entry they are repeated.
-  if (!watched_.add(range)) watched_.clear();
+bool Monitor::enter_watched(const RangesLock& lock, MemoryRange range,
+                            uint64_t changes_before) noexcept {
+  if (!watched_.is_current(lock, changes_before)) return false;
+  stacks_.note(lock, range, hooked_calls_);
+  watched_.add(lock, range);
   return true;
 }
 
-// Registers and enters the part `within` of the mapping at *at, and moves *at to its end. ranges_mu_ is only
-// tried: a signal handler may have interrupted its holder. False: a mapping has changed, or it is held.
+// Registers and enters the part `within` of the mapping at *at, and moves *at to its end. The ranges' mutex
+// is only tried: a signal handler may have interrupted its holder. False: a mapping has changed, or it is
+// held.
 bool Monitor::rewatch_mapping_locked(MemoryRange within, uintptr_t* at) noexcept {
-  const uint64_t changes_before = changes_.load(std::memory_order_seq_cst);
+  const uint64_t changes_before = watched_.changes();
   Mapping before{};
   Mapping after{};
   bool needed = false;
   const bool is_registered = register_mapping(*at, within, &before, &needed) && needed;
   if (is_registered) {
     if (!mappings_.find(*at, &after) || !after.anonymous_private ||
-        !after.range.covers(before.range) || !lock_briefly(ranges_mu_)) {
+        !after.range.covers(before.range) || !lock_briefly(watched_.mutex())) {
       return false;
     }
-    const bool is_entered = enter_watched_locked(before.range, changes_before);
-    ranges_mu_.unlock();
-    if (!is_entered) return false;
+    const RangesLock lock(watched_.mutex(), RangesLock::Adopt::kLocked);
+    if (!enter_watched(lock, before.range, changes_before)) return false;
   }
   // Otherwise another userfaultfd has it, its kind cannot be watched, or it is unmapped.
   *at = before.range.len != 0 ? before.range.end() : within.end();
   return true;
 }
 
-// watched_ may lack registered memory: where reports could not be entered (note_lost_events()), or after a
-// miss during not_watched(). Nothing else would unwatch it. The kernel refuses the mappings of another
-// userfaultfd and registers the others, or has done so before.
+// watched_ may lack registered memory: where reports could not be entered (WatchedRanges::note_lost()), or
+// after a miss during not_watched(). Nothing else would unwatch it. The kernel refuses the mappings of
+// another userfaultfd and registers the others, or has done so before.
 void Monitor::rewatch_lost(const UnwatchRequest& what) noexcept {
   const auto each = [](void* context, MemoryRange run) {
     auto& [self, deadline_ns] = *static_cast<std::pair<Monitor*, uint64_t>*>(context);
@@ -125,9 +122,9 @@ void Monitor::rewatch_lost(const UnwatchRequest& what) noexcept {
 
 bool Monitor::watch(MemoryRange range) noexcept {
   {
-    MutexLock lock(ranges_mu_);
-    drop_watched_after_loss_locked();
-    if (watched_.covers(range)) return true;
+    const RangesLock lock(watched_.mutex());
+    watched_.forget_after_loss(lock);
+    if (watched_.ranges(lock).covers(range)) return true;
   }
   // A buffer of the program may span several adjacent mappings.
   for (uintptr_t at = range.addr; at <= range.last();) {
@@ -140,7 +137,7 @@ bool Monitor::watch(MemoryRange range) noexcept {
 
 // True when every call that was under way when this removal was reported has returned.
 bool Monitor::callers_returned(uint64_t removal) const noexcept {
-  if (hooks_ == nullptr || !hooks_complete()) return false;
+  if (!hooked_calls_.are_complete()) return false;
   HookedCallsUnderWay::Wait wait{removal, kAllMemory, 0, false};
   return hooked_calls_.have_returned(wait);
 }
@@ -160,31 +157,15 @@ bool Monitor::removal_under_way(MemoryRange range) noexcept {
   if (!is_catching_up()) return true;
   uint64_t newest = 0;
   {
-    MutexLock lock(ranges_mu_);
+    const RangesLock lock(watched_.mutex());
     if (is_mutant(Mutant::kNone)) mutant_delay();  // a handler may come here
     newest = removed_.newest(range);
   }
   if (newest == 0) return false;
   if (newest == RemovedRanges::kCallerUnknown) return true;
   if (!callers_returned(newest)) return true;
-  MutexLock lock(ranges_mu_);
+  const RangesLock lock(watched_.mutex());
   removed_.forget_up_to(newest);
-  return false;
-}
-
-bool Monitor::hooks_complete() const noexcept {
-  return hooks_ != nullptr && hooks_->families == HYDRANT_HOOKS_ALL &&
-         __atomic_load_n(&hooks_->overflowed, __ATOMIC_ACQUIRE) == 0;
-}
-
-// True for memory of libc's malloc that libc maps and unmaps without a hook, and that cannot be marked.
-bool Monitor::in_libc_heap(MemoryRange range) const noexcept {
-  const uint64_t* heaps = hooks_->heap_blocks;
-  if (heaps == nullptr) return true;
-  for (uintptr_t b = range.addr >> HYDRANT_HOOKS_HEAP_SHIFT;
-       b <= range.last() >> HYDRANT_HOOKS_HEAP_SHIFT; ++b) {
-    if ((__atomic_load_n(&heaps[b / 64], __ATOMIC_ACQUIRE) >> b % 64 & 1) != 0) return true;
-  }
   return false;
 }
 
@@ -201,8 +182,10 @@ uint32_t Monitor::cover(MemoryRange range, uint32_t flags) noexcept {
   if (is_mutant(Mutant::kUnwatched)) return HYDRANT_COVER_WATCHED;
   if (!start() || !watch(range)) return HYDRANT_COVER_NONE;
   if (removal_under_way(range)) return HYDRANT_COVER_NONE;
-  const bool is_free = hooks_complete() && checked_.load(std::memory_order_relaxed) == 0;
-  return is_free && !in_libc_heap(range) ? HYDRANT_COVER_WATCHED : HYDRANT_COVER_CHECKED;
+  const bool is_free =
+      hooked_calls_.are_complete() && checked_.load(std::memory_order_relaxed) == 0;
+  return is_free && !hooked_calls_.is_in_libc_heap(range) ? HYDRANT_COVER_WATCHED
+                                                          : HYDRANT_COVER_CHECKED;
 }
 
 }  // namespace hydrant

@@ -12,11 +12,8 @@
 #include "firehose/watch/monitor.hpp"
 #include "firehose/watch/mutant.hpp"
 
-#include <cerrno>
 #include <cinttypes>
 #include <sched.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 namespace hydrant {
 namespace {
@@ -33,59 +30,23 @@ const char* text_of(MemoryChange::Kind kind) {
   return "changed";
 }
 
-// True if a thread's descriptor may be at addr. On x86-64 libc keeps a descriptor's address in its first
-// word, also after the thread's end.
-bool may_be_descriptor(uintptr_t addr) {
-#ifdef __x86_64__
-  uintptr_t found = 0;
-  const iovec here{&found, sizeof found};
-  const iovec there{reinterpret_cast<void*>(addr), sizeof found};
-  const ssize_t n = process_vm_readv(getpid(), &here, 1, &there, 1, 0);
-  if (n >= 0 || errno == EFAULT) return found == addr;
-#endif
-  (void)addr;
-  return true;
-}
-
 }  // namespace
 
 // False if the hooks are incomplete or have too few records for all threads: hits are checked anyway.
 bool Monitor::looks_for_raw_changes() const noexcept {
-  return checked_.load(std::memory_order_relaxed) == 0 && hooks_complete();
-}
-
-// Notes the thread stacks in a mapping that is watched from now on. libc unmaps stacks inside calls without
-// hooks, such as pthread_join(), and empties them when their threads end. Only the thread's descriptor is
-// noted, because the mapping may contain memory of the program, too. If the set is full a stack is not noted,
-// and its end counts as a raw release.
-void Monitor::note_stacks(MemoryRange mapping) noexcept {
-  if (hooks_ == nullptr) return;
-  uint32_t position = 0;
-  while (const uintptr_t stack = hooked_calls_.next_stack(mapping, &position)) {
-    if (may_be_descriptor(stack) && stacks_.add({stack, 1}))
-      has_stacks_.store(true, std::memory_order_relaxed);
-  }
-}
-
-// A descriptor lies at the end of its stack. libc empties a stack from its start almost to the frame of the
-// function that its thread ends in, and unmaps it as a whole.
-bool Monitor::is_of_stack(const MemoryChange& change) const noexcept {
-  constexpr size_t kMaxKept = size_t{64} << 10;
-  switch (change.kind) {
-    case MemoryChange::Kind::kUnmapped: return stacks_.has_any_inside(change.range);
-    case MemoryChange::Kind::kRemoved: return stacks_.overlaps({change.range.end(), kMaxKept});
-    case MemoryChange::Kind::kMoved: return false;
-  }
-  return false;
+  return checked_.load(std::memory_order_relaxed) == 0 && hooked_calls_.are_complete();
 }
 
 // Called before a change is read. Returns true in doubt: if the mutex is held, its holder may wait for the
 // reader in a signal handler. Free hits end for good, so one look is not enough: the caller's thread may be
 // between two states, and a change whose caller has just been woken is still reported as pending.
 bool Monitor::may_be_hooked() noexcept {
-  if (has_stacks_.load(std::memory_order_relaxed) || !ranges_mu_.try_lock()) return true;
-  bool may_be = hooked_calls_.may_have_caller(watched_);
-  ranges_mu_.unlock();
+  if (stacks_.any() || !watched_.mutex().try_lock()) return true;
+  bool may_be = true;
+  {
+    const RangesLock lock(watched_.mutex(), RangesLock::Adopt::kLocked);
+    may_be = hooked_calls_.may_have_caller(watched_.ranges(lock));
+  }
   for (int look = 1; !may_be && look < kLooksForCaller; ++look) {
     if (!userfault_.has_reports()) return true;
     sched_yield();
@@ -96,17 +57,16 @@ bool Monitor::may_be_hooked() noexcept {
 
 bool Monitor::is_explained(const MemoryChange& change) noexcept {
   if (hooked_calls_.explain(change.range)) return true;
-  if (!has_stacks_.load(std::memory_order_relaxed)) return false;
-  if (!ranges_mu_.try_lock()) return true;
-  const bool is_stack = is_of_stack(change);
-  ranges_mu_.unlock();
-  return is_stack;
+  if (!stacks_.any()) return false;
+  if (!watched_.mutex().try_lock()) return true;
+  const RangesLock lock(watched_.mutex(), RangesLock::Adopt::kLocked);
+  return stacks_.are_changed(lock, change);
 }
 
 // True if the hooks will show when the caller of this removal, which was just read, has returned. After the
 // first raw release doubtful cases count as raw.
 bool Monitor::knows_caller(const MemoryChange& removal) noexcept {
-  return hooks_ == nullptr || checked_.load(std::memory_order_relaxed) == 0 ||
+  return !hooked_calls_.have_hooks() || checked_.load(std::memory_order_relaxed) == 0 ||
          hooked_calls_.name(removal.range);
 }
 

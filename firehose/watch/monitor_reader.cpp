@@ -25,7 +25,6 @@ constexpr size_t kReaderStack = 256 << 10;
 constexpr uint64_t kReaderSliceNs = 100'000;
 constexpr uint64_t kBeginDeadlineNs = 5'000'000'000;
 constexpr size_t kMaxRemoved = 16384;
-constexpr size_t kMaxStacks = 4096;
 // A release waits at most this long after the program closed the descriptor and opened an idle file under its
 // number: the reader checks the number only when poll() returns.
 constexpr int kMaxPollMs = 200;
@@ -47,8 +46,8 @@ extern "C" __attribute__((weak)) hydrant_hooks_t hydrant_hooks_1;
 
 bool Monitor::map_tables() noexcept {
   if (pinned_blocks_.is_mapped()) return true;  // kept over a fork()
-  MutexLock lock(ranges_mu_);
-  if (watched_.map(kMaxRanges) && removed_.map(kMaxRemoved) && stacks_.map(kMaxStacks) &&
+  const RangesLock lock(watched_.mutex());
+  if (watched_.map(lock) && removed_.map(kMaxRemoved) && stacks_.map(lock) &&
       pinned_blocks_.map()) {
     show_blocks();
     return true;
@@ -103,7 +102,6 @@ bool Monitor::start() noexcept {
     if (__atomic_compare_exchange_n(&hooks->monitor, &expected, own, false, __ATOMIC_ACQ_REL,
                                     __ATOMIC_ACQUIRE) ||
         expected == own) {
-      hooks_ = hooks;
       hooked_calls_.set_hooks(hooks);
     }
   }
@@ -111,8 +109,8 @@ bool Monitor::start() noexcept {
   const bool wants_checks = knob_choice(Knob::kHits) == "checked";
   if (wants_checks) checked_.store(1, std::memory_order_seq_cst);
   running_.store(true, std::memory_order_release);
-  const char* why =
-      wants_checks ? "FIREHOSE_HITS is checked" : hit_check_reason(hooks, hooks_ != nullptr);
+  const char* why = wants_checks ? "FIREHOSE_HITS is checked"
+                                 : hit_check_reason(hooks, hooked_calls_.have_hooks());
   log_info("watching memory with userfaultfd, one reader thread; %s%s",
            why == nullptr ? "the hooks are in force: hits are free of checks"
                           : "each use of cached memory asks the kernel (0.3 us): ",
@@ -183,7 +181,7 @@ void Monitor::stop_watching() noexcept {
     userfault_.abandon();
     running_.store(false, std::memory_order_release);
   }
-  note_lost_events();
+  watched_.note_lost();
   clients_.forget(kAllMemory);
   sequence_.end();
   static RateLimit once(RateLimit::kOnce);
@@ -192,7 +190,7 @@ void Monitor::stop_watching() noexcept {
 
 void Monitor::take_changes() noexcept {
   const MutexLock reading(reading_mu_);
-  (void)running_.load(std::memory_order_acquire);  // pairs with start(): shows hooks_
+  (void)running_.load(std::memory_order_acquire);  // pairs with start(): shows the hooks
   MemoryChange changes[Userfault::kAtOnce];
   size_t n = 0;
   if (is_mutant(Mutant::kDelayedReader)) {
@@ -213,20 +211,20 @@ void Monitor::take_changes() noexcept {
   if (raw != nullptr) report_raw(*raw);
 }
 
-void Monitor::enter_locked(const MemoryChange& change, uint64_t removal) {
+void Monitor::enter(const RangesLock& lock, const MemoryChange& change, uint64_t removal) noexcept {
   if (change.kind == MemoryChange::Kind::kRemoved) return removed_.add(change.range, removal);
-  // The set only saves registrations: without it they are repeated.
-  if (!watched_.remove(change.range)) watched_.clear();
+  watched_.remove(lock, change.range);
   // The addresses may have a new owner: a removal in its memory is over when its caller has returned, which
   // the hooks show.
-  hooks_complete() ? removed_.forget_unknown(change.range) : removed_.forget(change.range);
-  if (!stacks_.remove(change.range)) stacks_.clear();
-  if (change.kind == MemoryChange::Kind::kMoved && !watched_.remove(change.to)) watched_.clear();
+  hooked_calls_.are_complete() ? removed_.forget_unknown(change.range)
+                               : removed_.forget(change.range);
+  stacks_.remove(lock, change.range);
+  if (change.kind == MemoryChange::Kind::kMoved) watched_.remove(lock, change.to);
 }
 
 // Postpones a change: a signal handler may have interrupted the mutex's holder and wait for this thread.
 void Monitor::defer_removal(const MemoryChange& change, uint64_t removal) noexcept {
-  if (change.kind != MemoryChange::Kind::kRemoved) note_lost_events();
+  if (change.kind != MemoryChange::Kind::kRemoved) watched_.note_lost();
   if (deferred_count_ < kMaxDeferred) {
     deferred_[deferred_count_++] = {change, removal};
   } else if (change.kind == MemoryChange::Kind::kRemoved) {
@@ -247,12 +245,12 @@ void Monitor::defer_removal(const MemoryChange& change, uint64_t removal) noexce
 
 // Enters the postponed changes, in the order in which they were reported.
 bool Monitor::add_deferred(bool impatient) noexcept {
-  if (!lock_briefly(ranges_mu_, impatient)) return false;
+  if (!lock_briefly(watched_.mutex(), impatient)) return false;
+  const RangesLock lock(watched_.mutex(), RangesLock::Adopt::kLocked);
   for (size_t i = 0; i < deferred_count_; ++i)
-    enter_locked(deferred_[i].change, deferred_[i].removal);
+    enter(lock, deferred_[i].change, deferred_[i].removal);
   deferred_count_ = 0;
   is_behind_.store(false, std::memory_order_release);
-  ranges_mu_.unlock();
   return true;
 }
 
@@ -264,11 +262,10 @@ void Monitor::apply(const MemoryChange& change) noexcept {
     if (!knows_caller(change)) removal = RemovedRanges::kCallerUnknown;
   }
   const bool caught_up = deferred_count_ == 0 || add_deferred(true);
-  if (caught_up && lock_briefly(ranges_mu_)) {
-    drop_watched_after_loss_locked();
-    changes_.fetch_add(1, std::memory_order_relaxed);
-    enter_locked(change, removal);
-    ranges_mu_.unlock();
+  if (caught_up && lock_briefly(watched_.mutex())) {
+    const RangesLock lock(watched_.mutex(), RangesLock::Adopt::kLocked);
+    watched_.begin_change(lock);
+    enter(lock, change, removal);
   } else {
     defer_removal(change, removal);
   }

@@ -54,8 +54,9 @@ void nap() noexcept {
 // Finds the next watched range between *from and `end` that contains no removal, and moves *from behind it.
 // The range is empty if a removal was skipped instead. Without the hooks a removal ends when its memory is
 // unmapped, which the kernel must report: that memory stays watched.
-bool Monitor::next_to_unwatch_locked(uintptr_t* from, uintptr_t end, MemoryRange* range) {
-  if (!watched_.next(*from, range) || range->addr >= end) return false;
+bool Monitor::next_to_unwatch(const RangesLock& lock, uintptr_t* from, uintptr_t end,
+                              MemoryRange* range) noexcept {
+  if (!watched_.ranges(lock).next(*from, range) || range->addr >= end) return false;
   const uintptr_t range_end = std::min(range->end(), end);
   range->addr = std::max(range->addr, *from);
   range->len = range_end - range->addr;
@@ -73,21 +74,22 @@ bool Monitor::unwatch(MemoryRange range) noexcept {
 }
 
 // Stops watching a range of watched_. The set forgets it first; if the kernel refuses, the range is entered
-// again unless `changes_` shows changes meanwhile. False: try again.
+// again unless there were changes meanwhile. False: try again.
 bool Monitor::unwatch_one(MemoryRange range, UnwatchRequest& what) noexcept {
   if (clients_.have_pinned(range)) return true;  // first: editing a large set is costly
-  if (!lock_briefly(ranges_mu_)) return false;
-  const bool taken = watched_.covers(range) && watched_.remove(range);
-  const uint64_t changes = changes_.fetch_add(1, std::memory_order_seq_cst) + 1;
-  ranges_mu_.unlock();
-  if (!taken) return true;
+  if (!lock_briefly(watched_.mutex())) return false;
+  uint64_t changes = 0;
+  {
+    const RangesLock lock(watched_.mutex(), RangesLock::Adopt::kLocked);
+    if (!watched_.take(lock, range, &changes)) return true;
+  }
   if (!clients_.have_pinned(range) && unwatch(range)) {
     what.note_progress();
     return true;
   }
-  if (!lock_briefly(ranges_mu_)) return false;  // the next miss registers it again
-  if (changes_.load(std::memory_order_seq_cst) == changes) (void)watched_.add(range);
-  ranges_mu_.unlock();
+  if (!lock_briefly(watched_.mutex())) return false;  // the next miss registers it again
+  const RangesLock lock(watched_.mutex(), RangesLock::Adopt::kLocked);
+  watched_.put_back(lock, range, changes);
   return true;
 }
 
@@ -98,12 +100,13 @@ bool Monitor::unwatch_some_locked(uintptr_t* from, UnwatchRequest& what) noexcep
   if (is_behind_.load(std::memory_order_acquire)) return true;
   const UnwatchScope scope(unwatching_);
   for (int i = 0; i < kBatch; ++i) {
-    if (!lock_briefly(ranges_mu_)) return true;
-    drop_watched_after_loss_locked();
+    if (!lock_briefly(watched_.mutex())) return true;
     MemoryRange range{};
-    const bool found = next_to_unwatch_locked(from, what.range.end(), &range);
-    ranges_mu_.unlock();
-    if (!found) return false;
+    {
+      const RangesLock lock(watched_.mutex(), RangesLock::Adopt::kLocked);
+      watched_.forget_after_loss(lock);
+      if (!next_to_unwatch(lock, from, what.range.end(), &range)) return false;
+    }
     if (range.len != 0 && range.len <= what.max_bytes && !unwatch_one(range, what)) return true;
   }
   return true;
@@ -121,13 +124,16 @@ bool Monitor::unwatch_some(uintptr_t* from, UnwatchRequest& what) noexcept {
 // With the hooks: drops the removals whose callers have returned. The mutex is only tried: this may run in a
 // signal handler that interrupted its holder.
 void Monitor::forget_ended_removals(MemoryRange range) noexcept {
-  if (is_behind_.load(std::memory_order_acquire) || !lock_briefly(ranges_mu_)) return;
-  const uint64_t newest = removed_.newest(range);
-  ranges_mu_.unlock();
+  if (is_behind_.load(std::memory_order_acquire) || !lock_briefly(watched_.mutex())) return;
+  uint64_t newest = 0;
+  {
+    const RangesLock lock(watched_.mutex(), RangesLock::Adopt::kLocked);
+    newest = removed_.newest(range);
+  }
   if (newest == 0 || newest == RemovedRanges::kCallerUnknown || !callers_returned(newest)) return;
-  if (!lock_briefly(ranges_mu_)) return;
+  if (!lock_briefly(watched_.mutex())) return;
+  const RangesLock lock(watched_.mutex(), RangesLock::Adopt::kLocked);
   removed_.forget_up_to(newest);
-  ranges_mu_.unlock();
 }
 
 // Makes one pass over the range. False if it ended at the deadline or after too many failures.
@@ -146,11 +152,10 @@ bool Monitor::unwatch_all(UnwatchRequest& what) noexcept {
 }
 
 bool Monitor::watches_any(MemoryRange range) noexcept {
-  if (!lock_briefly(ranges_mu_)) return true;
-  drop_watched_after_loss_locked();
-  const bool any = watched_.overlaps(range);
-  ranges_mu_.unlock();
-  return any;
+  if (!lock_briefly(watched_.mutex())) return true;
+  const RangesLock lock(watched_.mutex(), RangesLock::Adopt::kLocked);
+  watched_.forget_after_loss(lock);
+  return watched_.ranges(lock).overlaps(range);
 }
 
 void Monitor::unwatch_unused() noexcept {
@@ -160,7 +165,7 @@ void Monitor::unwatch_unused() noexcept {
 
 // Complete hooks make room when another userfaultfd needs it; then this does nothing.
 void Monitor::unwatch_idle() noexcept {
-  if (!running_.load(std::memory_order_acquire) || hooks_complete()) return;
+  if (!running_.load(std::memory_order_acquire) || hooked_calls_.are_complete()) return;
   UnwatchRequest what{kAllMemory, kMaxIdleBytes};
   (void)unwatch_all(what);
 }
@@ -204,7 +209,7 @@ bool Monitor::unwatch_range(MemoryRange range, uint64_t timeout_ns) noexcept {
 // registrations, too.
 void Monitor::not_watched(MemoryRange range) noexcept {
   if (!range.valid()) return;
-  drop_watched(range);
+  watched_.drop(range);
   invalidate(range);
 }
 
