@@ -24,7 +24,7 @@ constexpr size_t kPageBytes = 4096;
 // thread whose stack is watched.
 uint64_t Monitor::begin_grace_period() noexcept {
   if (!looks_for_raw_changes() || stacks_.any()) return 0;
-  return removals_.fetch_add(1, std::memory_order_seq_cst) + 1;
+  return removals_.begin_grace_period();
 }
 
 bool Monitor::quiet(MemoryRange range, uint64_t timeout_ns) noexcept {
@@ -99,9 +99,8 @@ void Monitor::drop_arena(MemoryRange range) noexcept {
 }
 
 void Monitor::show_counters(hydrant_monitor_t* shown) noexcept {
-  removals_.store(1, std::memory_order_relaxed);
   shown->sequence = sequence_.number();
-  shown->removals = reinterpret_cast<const uint64_t*>(&removals_);
+  shown->removals = removals_.show_newest();
   shown->checked = reinterpret_cast<const uint32_t*>(&checked_);
   shown->raw_changes = reinterpret_cast<const uint64_t*>(&raw_changes_);
 }
@@ -117,11 +116,10 @@ void Monitor::reset_in_child() noexcept HYDRANT_NO_TSA {
   mappings_.close();
   watched_.reset_in_child();
   stacks_.reset_in_child();
-  removed_.clear();
-  deferred_count_ = 0;
+  removals_.reset_in_child();
+  deferred_.clear();
   unwatching_.store(false, std::memory_order_relaxed);
   g_watch_windows.reset_in_child();
-  is_behind_.store(false, std::memory_order_relaxed);
   sequence_.reset_in_child();
 }
 

@@ -18,7 +18,7 @@
 //  - The reader calls the caches without a lock, and they work without their own mutex (the client's
 //    functions, monitor.h).
 //  - The reader tries the mutex of the ranges (a leaf) for a short time, and postpones a change that it
-//    cannot enter: `is_behind_` keeps memory from being cached meanwhile, and the change counts as lost
+//    cannot enter: `deferred_` keeps memory from being cached meanwhile, and the change counts as lost
 //    (watched_ranges.hpp).
 //  - start_mu_ and the mutexes of unwatch_unused() are held with all signals blocked.
 #pragma once
@@ -27,12 +27,13 @@
 
 #include "firehose/base/thread.hpp"
 #include "firehose/watch/arena_ranges.hpp"
+#include "firehose/watch/deferred_changes.hpp"
 #include "firehose/watch/hooked_calls_under_way.hpp"
 #include "firehose/watch/mapping_query.hpp"
 #include "firehose/watch/monitor_clients.hpp"
 #include "firehose/watch/pinned_blocks.hpp"
 #include "firehose/watch/reading_sequence.hpp"
-#include "firehose/watch/removed_ranges.hpp"
+#include "firehose/watch/removals_under_way.hpp"
 #include "firehose/watch/thread_stacks.hpp"
 #include "firehose/watch/userfault.hpp"
 #include "firehose/watch/watched_ranges.hpp"
@@ -100,8 +101,6 @@ class Monitor {
   void show_counters(hydrant_monitor_t* shown) noexcept;
 
  private:
-  static constexpr size_t kMaxDeferred = 256;
-
   bool map_tables() noexcept;
   void show_blocks() noexcept;
   bool start_reader() noexcept;
@@ -112,7 +111,6 @@ class Monitor {
   void take_changes() noexcept;
   void apply(const MemoryChange& change) noexcept;
   void enter(const RangesLock& lock, const MemoryChange& change, uint64_t removal) noexcept;
-  void defer_removal(const MemoryChange& change, uint64_t removal) noexcept;
   bool add_deferred(bool impatient) noexcept;
 
   bool looks_for_raw_changes() const noexcept;
@@ -144,8 +142,6 @@ class Monitor {
   bool rewatch_mapping_locked(MemoryRange within, uintptr_t* at) noexcept
       HYDRANT_REQUIRES(watching_mu_);
   void rewatch_lost(const UnwatchRequest& what) noexcept;
-  bool removal_under_way(MemoryRange range) noexcept;
-  bool is_catching_up() noexcept;
   bool next_to_unwatch(const RangesLock& lock, uintptr_t* from, uintptr_t end,
                        MemoryRange* range) noexcept;
   bool unwatch_some(uintptr_t* from, UnwatchRequest& what) noexcept;
@@ -156,9 +152,7 @@ class Monitor {
   bool unwatch_all(UnwatchRequest& what) noexcept;
   bool unwatch(MemoryRange range) noexcept;
   uint64_t pinned_parts(MemoryRange range) noexcept;
-  void forget_ended_removals(MemoryRange range) noexcept;
   bool watches_any(MemoryRange range) noexcept;
-  bool callers_returned(uint64_t removal) const noexcept;
   uint64_t begin_grace_period() noexcept;
 
   Mutex start_mu_;  // outermost: held, with signals blocked, while the reader is started
@@ -177,27 +171,17 @@ class Monitor {
   // The hooks are set before running_; used by the reader only, except const functions.
   HookedCallsUnderWay hooked_calls_;
 
-  // Number of the newest removal read, or of the newest grace period; counted from 1.
-  alignas(64) std::atomic<uint64_t> removals_{0};
-
   // Guard registering and unregistering with the userfaultfd (monitor_unwatch.cpp). Order: watching_mu_,
   // reading_mu_, that of the ranges. Of the first two, the reader takes only reading_mu_, to read and apply;
   // other threads take them with signals blocked.
   Mutex watching_mu_, reading_mu_;
 
   WatchedRanges watched_;
-  RemovedRanges removed_;  // guarded by the mutex of watched_
+  DeferredChanges deferred_;
+  RemovalsUnderWay removals_{watched_, deferred_, hooked_calls_};
   ThreadStacks stacks_;
   // Set while unwatch_unused() is at work: it may stop watching ranges that it found in watched_ before.
   std::atomic<bool> unwatching_{false};
-  // Changes that the reader could not enter yet; used by the reader only. is_behind_: there are some.
-  struct DeferredRemoval {
-    MemoryChange change;
-    uint64_t removal;
-  };
-  DeferredRemoval deferred_[kMaxDeferred] = {};
-  size_t deferred_count_ = 0;
-  std::atomic<bool> is_behind_{false};
 
   MonitorClients clients_;
   ArenaRanges arenas_;

@@ -15,9 +15,6 @@ namespace {
 
 constexpr int kTries = 8;
 constexpr MemoryRange kWhole{0, SIZE_MAX};
-// A miss waits this long for the reader to enter postponed changes: several of the reader's polls.
-constexpr int kCatchUpNaps = 100;
-constexpr long kCatchUpNapNs = 50'000;
 
 // The time between looking a mapping up and registering it. The library must not map its own tables into that
 // mapping meanwhile (watch_windows.hpp).
@@ -135,40 +132,6 @@ bool Monitor::watch(MemoryRange range) noexcept {
   return true;
 }
 
-// True when every call that was under way when this removal was reported has returned.
-bool Monitor::callers_returned(uint64_t removal) const noexcept {
-  if (!hooked_calls_.are_complete()) return false;
-  HookedCallsUnderWay::Wait wait{removal, kAllMemory, 0, false};
-  return hooked_calls_.have_returned(wait);
-}
-
-// Waits until the reader has entered the changes it had postponed; false if it does not in time.
-bool Monitor::is_catching_up() noexcept {
-  for (int naps = 0; is_behind_.load(std::memory_order_acquire); ++naps) {
-    if (naps == kCatchUpNaps) return false;
-    const timespec nap{0, kCatchUpNapNs};
-    nanosleep(&nap, nullptr);
-  }
-  return true;
-}
-
-bool Monitor::removal_under_way(MemoryRange range) noexcept {
-  if (is_mutant(Mutant::kRemovedCacheable)) return false;
-  if (!is_catching_up()) return true;
-  uint64_t newest = 0;
-  {
-    const RangesLock lock(watched_.mutex());
-    if (is_mutant(Mutant::kNone)) mutant_delay();  // a handler may come here
-    newest = removed_.newest(range);
-  }
-  if (newest == 0) return false;
-  if (newest == RemovedRanges::kCallerUnknown) return true;
-  if (!callers_returned(newest)) return true;
-  const RangesLock lock(watched_.mutex());
-  removed_.forget_up_to(newest);
-  return false;
-}
-
 uint32_t Monitor::cover(MemoryRange range, uint32_t flags) noexcept {
   if (!range.valid() || range.last() >> 47 != 0) return HYDRANT_COVER_NONE;
   const bool only_kept = (flags & HYDRANT_COVER_ONLY_KEPT_ARENAS) != 0;
@@ -181,7 +144,7 @@ uint32_t Monitor::cover(MemoryRange range, uint32_t flags) noexcept {
   if (only_arenas) return HYDRANT_COVER_NONE;
   if (is_mutant(Mutant::kUnwatched)) return HYDRANT_COVER_WATCHED;
   if (!start() || !watch(range)) return HYDRANT_COVER_NONE;
-  if (removal_under_way(range)) return HYDRANT_COVER_NONE;
+  if (removals_.under_way(range)) return HYDRANT_COVER_NONE;
   const bool is_free =
       hooked_calls_.are_complete() && checked_.load(std::memory_order_relaxed) == 0;
   return is_free && !hooked_calls_.is_in_libc_heap(range) ? HYDRANT_COVER_WATCHED

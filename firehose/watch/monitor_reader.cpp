@@ -24,7 +24,6 @@ namespace {
 constexpr size_t kReaderStack = 256 << 10;
 constexpr uint64_t kReaderSliceNs = 100'000;
 constexpr uint64_t kBeginDeadlineNs = 5'000'000'000;
-constexpr size_t kMaxRemoved = 16384;
 // A release waits at most this long after the program closed the descriptor and opened an idle file under its
 // number: the reader checks the number only when poll() returns.
 constexpr int kMaxPollMs = 200;
@@ -47,8 +46,7 @@ extern "C" __attribute__((weak)) hydrant_hooks_t hydrant_hooks_1;
 bool Monitor::map_tables() noexcept {
   if (pinned_blocks_.is_mapped()) return true;  // kept over a fork()
   const RangesLock lock(watched_.mutex());
-  if (watched_.map(lock) && removed_.map(kMaxRemoved) && stacks_.map(lock) &&
-      pinned_blocks_.map()) {
+  if (watched_.map(lock) && removals_.map(lock) && stacks_.map(lock) && pinned_blocks_.map()) {
     show_blocks();
     return true;
   }
@@ -158,11 +156,11 @@ void* Monitor::reader_main(void* self) {
 void Monitor::read_forever() noexcept {
   for (;;) {
     pollfd reports{userfault_.descriptor(), POLLIN, 0};
-    const int ready = ::poll(&reports, 1, deferred_count_ != 0 ? kBehindPollMs : kMaxPollMs);
+    const int ready = ::poll(&reports, 1, deferred_.any() ? kBehindPollMs : kMaxPollMs);
     if (ready < 0 && errno != EINTR) return;
     // Checked before the reading: the number may be another file's by now.
     if (!userfault_.usable()) return stop_watching();
-    if (deferred_count_ != 0) (void)add_deferred(false);
+    if (deferred_.any()) (void)add_deferred(false);
     if (ready > 0) take_changes();
   }
 }
@@ -212,45 +210,20 @@ void Monitor::take_changes() noexcept {
 }
 
 void Monitor::enter(const RangesLock& lock, const MemoryChange& change, uint64_t removal) noexcept {
-  if (change.kind == MemoryChange::Kind::kRemoved) return removed_.add(change.range, removal);
+  if (change.kind == MemoryChange::Kind::kRemoved)
+    return removals_.add(lock, change.range, removal);
   watched_.remove(lock, change.range);
-  // The addresses may have a new owner: a removal in its memory is over when its caller has returned, which
-  // the hooks show.
-  hooked_calls_.are_complete() ? removed_.forget_unknown(change.range)
-                               : removed_.forget(change.range);
+  removals_.replace(lock, change.range);
   stacks_.remove(lock, change.range);
   if (change.kind == MemoryChange::Kind::kMoved) watched_.remove(lock, change.to);
-}
-
-// Postpones a change: a signal handler may have interrupted the mutex's holder and wait for this thread.
-void Monitor::defer_removal(const MemoryChange& change, uint64_t removal) noexcept {
-  if (change.kind != MemoryChange::Kind::kRemoved) watched_.note_lost();
-  if (deferred_count_ < kMaxDeferred) {
-    deferred_[deferred_count_++] = {change, removal};
-  } else if (change.kind == MemoryChange::Kind::kRemoved) {
-    // The last removal grows to cover both, which keeps more memory from being cached. An unmapping is left
-    // out: its memory stays removed.
-    DeferredRemoval& last = deferred_[kMaxDeferred - 1];
-    if (last.change.kind == MemoryChange::Kind::kRemoved) {
-      const uintptr_t first = std::min(last.change.range.addr, change.range.addr);
-      const uintptr_t end = std::max(last.change.range.end(), change.range.end());
-      last = {{MemoryChange::Kind::kRemoved, {first, end - first}, {}}, removal};
-    } else {
-      last = {change, removal};
-    }
-  }
-  // Before any cache forgets the range: a later miss must not rely on the sets.
-  is_behind_.store(true, std::memory_order_release);
 }
 
 // Enters the postponed changes, in the order in which they were reported.
 bool Monitor::add_deferred(bool impatient) noexcept {
   if (!lock_briefly(watched_.mutex(), impatient)) return false;
   const RangesLock lock(watched_.mutex(), RangesLock::Adopt::kLocked);
-  for (size_t i = 0; i < deferred_count_; ++i)
-    enter(lock, deferred_[i].change, deferred_[i].removal);
-  deferred_count_ = 0;
-  is_behind_.store(false, std::memory_order_release);
+  deferred_.take_all(
+      [&](const MemoryChange& change, uint64_t removal) { enter(lock, change, removal); });
   return true;
 }
 
@@ -258,16 +231,17 @@ void Monitor::apply(const MemoryChange& change) noexcept {
   if (drops(change.kind)) return;
   uint64_t removal = 0;
   if (change.kind == MemoryChange::Kind::kRemoved) {
-    removal = removals_.fetch_add(1, std::memory_order_release) + 1;
+    removal = removals_.next_number();
     if (!knows_caller(change)) removal = RemovedRanges::kCallerUnknown;
   }
-  const bool caught_up = deferred_count_ == 0 || add_deferred(true);
+  const bool caught_up = !deferred_.any() || add_deferred(true);
   if (caught_up && lock_briefly(watched_.mutex())) {
     const RangesLock lock(watched_.mutex(), RangesLock::Adopt::kLocked);
     watched_.begin_change(lock);
     enter(lock, change, removal);
   } else {
-    defer_removal(change, removal);
+    if (change.kind != MemoryChange::Kind::kRemoved) watched_.note_lost();
+    deferred_.push(change, removal);
   }
   change.kind == MemoryChange::Kind::kRemoved ? clients_.forget(change.range)
                                               : clients_.forget_unmapped(change.range);

@@ -60,7 +60,7 @@ bool Monitor::next_to_unwatch(const RangesLock& lock, uintptr_t* from, uintptr_t
   const uintptr_t range_end = std::min(range->end(), end);
   range->addr = std::max(range->addr, *from);
   range->len = range_end - range->addr;
-  const MemoryRange removed = removed_.first_in(*range);
+  const MemoryRange removed = removals_.first_in(lock, *range);
   if (removed.len != 0) range->len = removed.addr - range->addr;
   *from = range->len != 0 ? range->end() : removed.end();
   return true;
@@ -97,7 +97,7 @@ bool Monitor::unwatch_one(MemoryRange range, UnwatchRequest& what) noexcept {
 bool Monitor::unwatch_some_locked(uintptr_t* from, UnwatchRequest& what) noexcept {
   const MutexLock reading(reading_mu_);
   if (!userfault_.usable()) return false;
-  if (is_behind_.load(std::memory_order_acquire)) return true;
+  if (deferred_.any()) return true;
   const UnwatchScope scope(unwatching_);
   for (int i = 0; i < kBatch; ++i) {
     if (!lock_briefly(watched_.mutex())) return true;
@@ -121,24 +121,9 @@ bool Monitor::unwatch_some(uintptr_t* from, UnwatchRequest& what) noexcept {
   return goes_on;
 }
 
-// With the hooks: drops the removals whose callers have returned. The mutex is only tried: this may run in a
-// signal handler that interrupted its holder.
-void Monitor::forget_ended_removals(MemoryRange range) noexcept {
-  if (is_behind_.load(std::memory_order_acquire) || !lock_briefly(watched_.mutex())) return;
-  uint64_t newest = 0;
-  {
-    const RangesLock lock(watched_.mutex(), RangesLock::Adopt::kLocked);
-    newest = removed_.newest(range);
-  }
-  if (newest == 0 || newest == RemovedRanges::kCallerUnknown || !callers_returned(newest)) return;
-  if (!lock_briefly(watched_.mutex())) return;
-  const RangesLock lock(watched_.mutex(), RangesLock::Adopt::kLocked);
-  removed_.forget_up_to(newest);
-}
-
 // Makes one pass over the range. False if it ended at the deadline or after too many failures.
 bool Monitor::unwatch_all(UnwatchRequest& what) noexcept {
-  forget_ended_removals(what.range);
+  removals_.forget_ended(what.range);
   uintptr_t from = what.range.addr;
   for (int failures = 0; failures < kMaxFailures;) {
     const uintptr_t before = from;

@@ -1,5 +1,5 @@
 // Keeps a bounded, sorted array of removed ranges, and merges the closest two when it is full. The reader
-// thread adds removals; monitor_cover.cpp queries them before a miss may cache memory.
+// thread adds removals; RemovalsUnderWay queries them before a miss may cache memory.
 #include "firehose/watch/removed_ranges.hpp"
 
 #include <algorithm>

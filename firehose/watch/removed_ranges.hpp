@@ -3,7 +3,7 @@
 // may be of old pages.
 //
 // Disjoint ranges in order, each with the number of the newest removal in it. Bounded: when it is full,
-// neighbours become one, which is safe and only keeps more memory uncached. Guarded by the monitor.
+// neighbours become one, which is safe and only keeps more memory uncached. Guarded by its owner.
 #pragma once
 
 #include "firehose/base/mapped_array.hpp"
