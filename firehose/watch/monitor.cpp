@@ -23,7 +23,7 @@ constexpr size_t kPageBytes = 4096;
 // later. Returns 0 if changes may come from outside all hooks: raw system calls, and pthread_join() of a
 // thread whose stack is watched.
 uint64_t Monitor::begin_grace_period() noexcept {
-  if (!looks_for_raw_changes() || stacks_.any()) return 0;
+  if (!raw_releases_.are_looked_for() || stacks_.any()) return 0;
   return removals_.begin_grace_period();
 }
 
@@ -101,8 +101,7 @@ void Monitor::drop_arena(MemoryRange range) noexcept {
 void Monitor::show_counters(hydrant_monitor_t* shown) noexcept {
   shown->sequence = sequence_.number();
   shown->removals = removals_.show_newest();
-  shown->checked = reinterpret_cast<const uint32_t*>(&checked_);
-  shown->raw_changes = reinterpret_cast<const uint64_t*>(&raw_changes_);
+  raw_releases_.show(shown);
 }
 
 void Monitor::reset_in_child() noexcept HYDRANT_NO_TSA {

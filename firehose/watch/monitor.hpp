@@ -10,7 +10,7 @@
 //  - The kernel reports a removal before it happens. Removed memory is not cacheable until the call that
 //    removed it has returned, which only the hooks can see (removed_ranges.hpp).
 //  - Free hits require that every acquisition of memory passes a hook. A change that no hooked call explains
-//    proves that some do not: from then on hits are checked (monitor_raw.cpp).
+//    proves that some do not: from then on hits are checked (raw_releases.hpp).
 //
 // Locks: a thread that releases memory sleeps in the kernel until the reader has read, and may do so in a
 // signal handler, whatever the interrupted code holds. So the reader waits for no mutex that a handler can
@@ -32,6 +32,7 @@
 #include "firehose/watch/mapping_query.hpp"
 #include "firehose/watch/monitor_clients.hpp"
 #include "firehose/watch/pinned_blocks.hpp"
+#include "firehose/watch/raw_releases.hpp"
 #include "firehose/watch/reading_sequence.hpp"
 #include "firehose/watch/removals_under_way.hpp"
 #include "firehose/watch/thread_stacks.hpp"
@@ -113,15 +114,6 @@ class Monitor {
   void enter(const RangesLock& lock, const MemoryChange& change, uint64_t removal) noexcept;
   bool add_deferred(bool impatient) noexcept;
 
-  bool looks_for_raw_changes() const noexcept;
-  bool may_be_hooked() noexcept;
-  bool is_explained(const MemoryChange& change) noexcept;
-  bool knows_caller(const MemoryChange& removal) noexcept;
-  void check_all_hits() noexcept;
-  static void report_raw(const MemoryChange& change) noexcept;
-  const MemoryChange* look_for_raw(const MemoryChange* changes, size_t n,
-                                   bool caller_found) noexcept;
-
   struct UnwatchRequest {
     MemoryRange range;
     size_t max_bytes = SIZE_MAX;  // larger ranges stay watched
@@ -165,9 +157,6 @@ class Monitor {
   MemoryRange statics_{};  // find_static_memory(); set before running_
 
   ReadingSequence sequence_;
-  // Nonzero: each hit on memory that the kernel watches is checked. Never reset.
-  std::atomic<uint32_t> checked_{0};
-  std::atomic<uint64_t> raw_changes_{0};  // seen while hits were free
   // The hooks are set before running_; used by the reader only, except const functions.
   HookedCallsUnderWay hooked_calls_;
 
@@ -180,6 +169,7 @@ class Monitor {
   DeferredChanges deferred_;
   RemovalsUnderWay removals_{watched_, deferred_, hooked_calls_};
   ThreadStacks stacks_;
+  RawReleases raw_releases_{userfault_, watched_, stacks_, hooked_calls_, clients_};
   // Set while unwatch_unused() is at work: it may stop watching ranges that it found in watched_ before.
   std::atomic<bool> unwatching_{false};
 

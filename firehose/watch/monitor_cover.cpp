@@ -145,8 +145,7 @@ uint32_t Monitor::cover(MemoryRange range, uint32_t flags) noexcept {
   if (is_mutant(Mutant::kUnwatched)) return HYDRANT_COVER_WATCHED;
   if (!start() || !watch(range)) return HYDRANT_COVER_NONE;
   if (removals_.under_way(range)) return HYDRANT_COVER_NONE;
-  const bool is_free =
-      hooked_calls_.are_complete() && checked_.load(std::memory_order_relaxed) == 0;
+  const bool is_free = hooked_calls_.are_complete() && !raw_releases_.are_hits_checked();
   return is_free && !hooked_calls_.is_in_libc_heap(range) ? HYDRANT_COVER_WATCHED
                                                           : HYDRANT_COVER_CHECKED;
 }

@@ -105,7 +105,7 @@ bool Monitor::start() noexcept {
   }
   statics_ = find_static_memory();
   const bool wants_checks = knob_choice(Knob::kHits) == "checked";
-  if (wants_checks) checked_.store(1, std::memory_order_seq_cst);
+  if (wants_checks) raw_releases_.check_hits_from_the_start();
   running_.store(true, std::memory_order_release);
   const char* why = wants_checks ? "FIREHOSE_HITS is checked"
                                  : hit_check_reason(hooks, hooked_calls_.have_hooks());
@@ -196,17 +196,13 @@ void Monitor::take_changes() noexcept {
     mutant_delay();
   }
   sequence_.begin();
-  // A raw change's caller wakes when the change is read, and must not find free hits then.
-  const bool looks = looks_for_raw_changes();
-  if (looks) hooked_calls_.begin_reading();
-  const bool caller_found = !looks || is_mutant(Mutant::kReadFirst) || may_be_hooked();
-  if (!caller_found) check_all_hits();
+  const RawReleases::Look look = raw_releases_.begin_reading();
   if (n == 0) n = userfault_.read(changes, Userfault::kAtOnce);
   mutant_delay();
-  const MemoryChange* raw = looks ? look_for_raw(changes, n, caller_found) : nullptr;
+  const MemoryChange* raw = raw_releases_.find(look, changes, n);
   for (size_t i = 0; i < n; ++i) apply(changes[i]);
   sequence_.end();
-  if (raw != nullptr) report_raw(*raw);
+  if (raw != nullptr) RawReleases::report(*raw);
 }
 
 void Monitor::enter(const RangesLock& lock, const MemoryChange& change, uint64_t removal) noexcept {
@@ -232,7 +228,7 @@ void Monitor::apply(const MemoryChange& change) noexcept {
   uint64_t removal = 0;
   if (change.kind == MemoryChange::Kind::kRemoved) {
     removal = removals_.next_number();
-    if (!knows_caller(change)) removal = RemovedRanges::kCallerUnknown;
+    if (!raw_releases_.knows_caller(change)) removal = RemovedRanges::kCallerUnknown;
   }
   const bool caught_up = !deferred_.any() || add_deferred(true);
   if (caught_up && lock_briefly(watched_.mutex())) {
