@@ -1,4 +1,4 @@
-// Keeps what the reader could not enter (monitor_reader.cpp), without losing a removal when it is full.
+// Keeps what the reader could not enter (change_reader.cpp), without losing a removal when it is full.
 #include "firehose/watch/deferred_changes.hpp"
 
 #include <algorithm>

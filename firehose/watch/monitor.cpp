@@ -1,5 +1,5 @@
-// Implements the monitor's calls for caches, allocators and hooks: waits, sync, announcements, fork. The
-// reader is in monitor_reader.cpp; monitor_cover.cpp decides what may be cached.
+// Implements the monitor's calls for caches, allocators and hooks: waits, sync, announcements, fork.
+// monitor_start.cpp starts it; monitor_cover.cpp decides what may be cached.
 #include "firehose/watch/monitor.hpp"
 
 #include "firehose/base/cancellation.hpp"
@@ -28,7 +28,7 @@ uint64_t Monitor::begin_grace_period() noexcept {
 }
 
 bool Monitor::quiet(MemoryRange range, uint64_t timeout_ns) noexcept {
-  if (running_.load(std::memory_order_acquire) && userfault_.change_under_way()) {
+  if (state_.is_running() && userfault_.change_under_way()) {
     Pause pause(timeout_ns);
     const uint64_t number = begin_grace_period();
     // The own thread is left out: in a signal handler, the interrupted call has no change pending in the
@@ -44,7 +44,7 @@ bool Monitor::quiet(MemoryRange range, uint64_t timeout_ns) noexcept {
       if (done != 0 && sequence_.has_reached(done)) return true;
       if (!pause.again()) return false;
       // If the descriptor was closed, change_under_way() is true until the reader notices.
-    } while (running_.load(std::memory_order_acquire) && userfault_.change_under_way());
+    } while (state_.is_running() && userfault_.change_under_way());
   }
   // In this order: a change that is no longer under way has been read, and the sequence was odd at that time.
   return sequence_.settle(timeout_ns);
@@ -68,7 +68,7 @@ void Monitor::sync() noexcept {
 void Monitor::sync(MemoryRange range) noexcept {
   if (is_mutant(Mutant::kNoSync)) return;
   if (!range.valid() || range.last() > kAllMemory.last()) return sync();
-  const bool waits = running_.load(std::memory_order_acquire) && userfault_.change_under_way();
+  const bool waits = state_.is_running() && userfault_.change_under_way();
   if (!waits && sequence_.settle(kSyncDeadlineNs)) return;
   const CancellationDisabled guard;
   const MemoryRange pages = round_out(range, kPageBytes);
@@ -105,12 +105,10 @@ void Monitor::show_counters(hydrant_monitor_t* shown) noexcept {
 }
 
 void Monitor::reset_in_child() noexcept HYDRANT_NO_TSA {
-  start_mu_.reset_in_child();
+  state_.reset_in_child();
   watching_mu_.reset_in_child();
-  reading_mu_.reset_in_child();
+  changes_.reset_in_child();
   clients_.reset_in_child();
-  running_.store(false, std::memory_order_relaxed);
-  refused_.store(false, std::memory_order_relaxed);
   userfault_.close();  // the parent's
   mappings_.close();
   watched_.reset_in_child();

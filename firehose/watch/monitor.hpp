@@ -20,23 +20,26 @@
 //  - The reader tries the mutex of the ranges (a leaf) for a short time, and postpones a change that it
 //    cannot enter: `deferred_` keeps memory from being cached meanwhile, and the change counts as lost
 //    (watched_ranges.hpp).
-//  - start_mu_ and the mutexes of unwatch_unused() are held with all signals blocked.
+//  - The mutexes of the start and of unwatch_unused() are held with all signals blocked.
 #pragma once
 
 #include <hydrant/monitor.h>
 
 #include "firehose/base/thread.hpp"
 #include "firehose/watch/arena_ranges.hpp"
+#include "firehose/watch/change_reader.hpp"
 #include "firehose/watch/deferred_changes.hpp"
 #include "firehose/watch/hooked_calls_under_way.hpp"
 #include "firehose/watch/mapping_query.hpp"
 #include "firehose/watch/monitor_clients.hpp"
 #include "firehose/watch/pinned_blocks.hpp"
 #include "firehose/watch/raw_releases.hpp"
+#include "firehose/watch/reader_thread.hpp"
 #include "firehose/watch/reading_sequence.hpp"
 #include "firehose/watch/removals_under_way.hpp"
 #include "firehose/watch/thread_stacks.hpp"
 #include "firehose/watch/userfault.hpp"
+#include "firehose/watch/watch_state.hpp"
 #include "firehose/watch/watched_ranges.hpp"
 
 #include <algorithm>
@@ -57,11 +60,8 @@ class Monitor {
   static Monitor& own() noexcept;
 
   // Starts the reader, once. False if the kernel's reports are not available; reason() then holds the cause.
-  bool start() noexcept HYDRANT_EXCLUDES(start_mu_);
-  const char* reason() const noexcept {
-    const char* reason = reason_.load(std::memory_order_acquire);
-    return reason != nullptr ? reason : "";
-  }
+  bool start() noexcept;
+  const char* reason() const noexcept { return state_.reason(); }
 
   MonitorClients& clients() noexcept { return clients_; }
   ArenaRanges& arenas() noexcept { return arenas_; }
@@ -104,15 +104,8 @@ class Monitor {
  private:
   bool map_tables() noexcept;
   void show_blocks() noexcept;
-  bool start_reader() noexcept;
-  bool start_parts(const char** reason) noexcept HYDRANT_REQUIRES(start_mu_);
-  static void* reader_main(void* self);
-  void read_forever() noexcept;
-  void stop_watching() noexcept;
-  void take_changes() noexcept;
-  void apply(const MemoryChange& change) noexcept;
-  void enter(const RangesLock& lock, const MemoryChange& change, uint64_t removal) noexcept;
-  bool add_deferred(bool impatient) noexcept;
+  bool start_parts(const char** reason) noexcept;
+  bool begin_watching(const char** reason) noexcept;
 
   struct UnwatchRequest {
     MemoryRange range;
@@ -140,18 +133,14 @@ class Monitor {
   bool unwatch_some_locked(uintptr_t* from, UnwatchRequest& what) noexcept
       HYDRANT_REQUIRES(watching_mu_);
   bool unwatch_one(MemoryRange range, UnwatchRequest& what) noexcept HYDRANT_REQUIRES(watching_mu_)
-      HYDRANT_REQUIRES(reading_mu_);
+      HYDRANT_REQUIRES(changes_.mutex());
   bool unwatch_all(UnwatchRequest& what) noexcept;
   bool unwatch(MemoryRange range) noexcept;
   uint64_t pinned_parts(MemoryRange range) noexcept;
   bool watches_any(MemoryRange range) noexcept;
   uint64_t begin_grace_period() noexcept;
 
-  Mutex start_mu_;  // outermost: held, with signals blocked, while the reader is started
-  std::atomic<bool> running_{false};
-  std::atomic<bool> reader_begun_{false};
-  std::atomic<bool> refused_{false};  // written under start_mu_
-  std::atomic<const char*> reason_{nullptr};
+  WatchState state_;
   Userfault userfault_;
   MappingQuery mappings_;
   MemoryRange statics_{};  // find_static_memory(); set before running_
@@ -160,16 +149,18 @@ class Monitor {
   // The hooks are set before running_; used by the reader only, except const functions.
   HookedCallsUnderWay hooked_calls_;
 
-  // Guard registering and unregistering with the userfaultfd (monitor_unwatch.cpp). Order: watching_mu_,
-  // reading_mu_, that of the ranges. Of the first two, the reader takes only reading_mu_, to read and apply;
-  // other threads take them with signals blocked.
-  Mutex watching_mu_, reading_mu_;
+  // Guards registering and unregistering with the userfaultfd (monitor_unwatch.cpp). Taken before that of
+  // changes_, with signals blocked, and not by the reader.
+  Mutex watching_mu_;
 
   WatchedRanges watched_;
   DeferredChanges deferred_;
   RemovalsUnderWay removals_{watched_, deferred_, hooked_calls_};
   ThreadStacks stacks_;
   RawReleases raw_releases_{userfault_, watched_, stacks_, hooked_calls_, clients_};
+  ChangeReader changes_{
+      userfault_, sequence_, raw_releases_, {watched_, stacks_, removals_, deferred_}, clients_};
+  ReaderThread reader_{userfault_, state_, sequence_, changes_, deferred_, watched_, clients_};
   // Set while unwatch_unused() is at work: it may stop watching ranges that it found in watched_ before.
   std::atomic<bool> unwatching_{false};
 

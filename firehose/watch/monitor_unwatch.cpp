@@ -3,13 +3,12 @@
 //
 // Three things must not come between the decision and the kernel's call:
 //  - A miss that registers the range again: watch_mapping() holds watching_mu_ as this does.
-//  - A miss that finds the range watched: the set forgets it first. A miss that came before has its
-//    region listed as pending, and the range counts as pinned.
-//  - Another owner of the addresses, which may have registered them: munmap() of watched memory returns
-//    when the reader has read, and the reader does not read meanwhile (reading_mu_). Hooks that hand out the
-//    addresses earlier wait beside it (unwatching_).
-// Signals are blocked, since the reader waits for reading_mu_. Mutexes that an interrupted thread may hold
-// are only tried.
+//  - A miss that finds the range watched: the set forgets it first. A miss that came before has its region
+//    listed as pending, and the range counts as pinned.
+//  - Another owner of the addresses, which may have registered them: munmap() of watched memory returns when
+//    the reader has read, and the reader does not read meanwhile (the mutex of ChangeReader). Hooks that hand
+//    out the addresses earlier wait beside it (unwatching_). Signals are blocked, since the reader waits for
+//    that mutex. Mutexes that an interrupted thread may hold are only tried.
 #include "firehose/base/brief_lock.hpp"
 #include "firehose/base/signals_blocked.hpp"
 #include "firehose/watch/monitor.hpp"
@@ -95,7 +94,7 @@ bool Monitor::unwatch_one(MemoryRange range, UnwatchRequest& what) noexcept {
 
 // Handles the next watched ranges from *from on. True if there may be more, or a range has to be tried again.
 bool Monitor::unwatch_some_locked(uintptr_t* from, UnwatchRequest& what) noexcept {
-  const MutexLock reading(reading_mu_);
+  const MutexLock reading(changes_.mutex());
   if (!userfault_.usable()) return false;
   if (deferred_.any()) return true;
   const UnwatchScope scope(unwatching_);
@@ -145,12 +144,12 @@ bool Monitor::watches_any(MemoryRange range) noexcept {
 
 void Monitor::unwatch_unused() noexcept {
   UnwatchRequest what{kAllMemory};
-  if (running_.load(std::memory_order_acquire)) (void)unwatch_all(what);
+  if (state_.is_running()) (void)unwatch_all(what);
 }
 
 // Complete hooks make room when another userfaultfd needs it; then this does nothing.
 void Monitor::unwatch_idle() noexcept {
-  if (!running_.load(std::memory_order_acquire) || hooked_calls_.are_complete()) return;
+  if (!state_.is_running() || hooked_calls_.are_complete()) return;
   UnwatchRequest what{kAllMemory, kMaxIdleBytes};
   (void)unwatch_all(what);
 }
@@ -167,7 +166,7 @@ uint64_t Monitor::pinned_parts(MemoryRange range) noexcept {
 }
 
 bool Monitor::unwatch_range(MemoryRange range, uint64_t timeout_ns) noexcept {
-  if (!range.valid() || !running_.load(std::memory_order_acquire)) return false;
+  if (!range.valid() || !state_.is_running()) return false;
   const uint64_t begun = now_ns();
   UnwatchRequest what{range, SIZE_MAX, begun + timeout_ns};
   what.patience_ns = timeout_ns;

@@ -1,4 +1,4 @@
-// Compares changes with the hooks' records. The reader calls it around each reading (monitor_reader.cpp).
+// Compares changes with the hooks' records. The reader calls it around each reading (change_reader.cpp).
 #include "firehose/watch/raw_releases.hpp"
 
 #include "firehose/base/log.hpp"

@@ -12,13 +12,14 @@
 namespace hydrant::testing {
 namespace {
 
+using Kind = MemoryChange::Kind;
+
 struct DeferredChange {
   MemoryChange change;
   uint64_t removal;
 };
 
 TEST(DeferredChanges, AreTakenInOrderAndCoverAllRemovals) {
-  using Kind = MemoryChange::Kind;
   DeferredChanges deferred;
   std::vector<DeferredChange> pushed;
   Random random(test_seed());

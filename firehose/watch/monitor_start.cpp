@@ -1,0 +1,81 @@
+// Starts the monitor: its tables, the userfaultfd and the reader, and finds the hooks.
+#include "firehose/base/config/knobs.hpp"
+#include "firehose/base/log.hpp"
+#include "firehose/watch/hooks_state.hpp"
+#include "firehose/watch/monitor.hpp"
+#include "firehose/watch/static_memory.hpp"
+
+#include <cerrno>
+
+extern "C" __attribute__((weak)) hydrant_hooks_t hydrant_hooks_1;
+
+namespace hydrant {
+
+bool Monitor::map_tables() noexcept {
+  if (pinned_blocks_.is_mapped()) return true;  // kept over a fork()
+  const RangesLock lock(watched_.mutex());
+  if (watched_.map(lock) && removals_.map(lock) && stacks_.map(lock) && pinned_blocks_.map()) {
+    show_blocks();
+    return true;
+  }
+  return false;
+}
+
+// Creates tables, userfaultfd, mapping query and reader, in that order. On failure sets *reason to a static
+// text and returns false.
+bool Monitor::start_parts(const char** reason) noexcept {
+  if (!map_tables()) {
+    *reason = "no address space was left for the monitor's tables: raise ulimit -v";
+    return false;
+  }
+  if (userfault_.open(reason) != Status::kOk) return false;
+  if (!mappings_.open()) {
+    *reason = errno == EMFILE || errno == ENFILE
+                  ? "no file descriptor was left for /proc/self/maps: raise ulimit -n"
+                  : "/proc/self/maps cannot be opened, and nothing else tells what is mapped: "
+                    "mount /proc";
+    return false;
+  }
+  if (reader_.start()) return true;
+  *reason = "no thread could be started to read the kernel's reports: raise ulimit -u or ulimit -v";
+  return false;
+}
+
+// Under the mutex of the start, with signals blocked.
+bool Monitor::begin_watching(const char** reason) noexcept {
+  if (!start_parts(reason)) {
+    userfault_.close();
+    mappings_.close();
+    log_info(
+        "memory cannot be watched, so only memory of libhydrant_alloc and what the program vouches "
+        "for is cached: %s",
+        *reason);
+    return false;
+  }
+  hydrant_hooks_t* hooks = &hydrant_hooks_1;
+  if (hooks != nullptr && hooks->version == HYDRANT_HOOKS_VERSION && hooks->size >= sizeof *hooks) {
+    const hydrant_monitor_t* expected = nullptr;
+    const hydrant_monitor_t* own = hydrant_monitor(HYDRANT_MONITOR_VERSION);
+    if (__atomic_compare_exchange_n(&hooks->monitor, &expected, own, false, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_ACQUIRE) ||
+        expected == own) {
+      hooked_calls_.set_hooks(hooks);
+    }
+  }
+  statics_ = find_static_memory();
+  const bool wants_checks = knob_choice(Knob::kHits) == "checked";
+  if (wants_checks) raw_releases_.check_hits_from_the_start();
+  const char* why = wants_checks ? "FIREHOSE_HITS is checked"
+                                 : hit_check_reason(hooks, hooked_calls_.have_hooks());
+  log_info("watching memory with userfaultfd, one reader thread; %s%s",
+           why == nullptr ? "the hooks are in force: hits are free of checks"
+                          : "each use of cached memory asks the kernel (0.3 us): ",
+           why == nullptr ? "" : why);
+  return true;
+}
+
+bool Monitor::start() noexcept {
+  return state_.start_once([this](const char** reason) { return begin_watching(reason); });
+}
+
+}  // namespace hydrant

@@ -1,0 +1,94 @@
+// Runs the thread that reads the kernel's reports, and ends watching when the program closes the userfaultfd.
+// Monitor::start() starts it.
+#include "firehose/watch/reader_thread.hpp"
+
+#include "firehose/base/log.hpp"
+#include "firehose/base/machine/time_slice.hpp"
+#include "firehose/base/thread.hpp"
+
+#include <cerrno>
+#include <csignal>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+
+namespace hydrant {
+namespace {
+
+constexpr size_t kReaderStack = 256 << 10;
+constexpr uint64_t kReaderSliceNs = 100'000;
+constexpr uint64_t kBeginDeadlineNs = 5'000'000'000;
+// A release waits at most this long after the program closed the descriptor and opened an idle file under its
+// number: the reader checks the number only when poll() returns.
+constexpr int kMaxPollMs = 200;
+// The same while deferred changes wait to be entered.
+constexpr int kBehindPollMs = 1;
+
+}  // namespace
+
+bool ReaderThread::start() noexcept {
+  begun_.store(false, std::memory_order_relaxed);
+  pthread_attr_t attributes;
+  if (pthread_attr_init(&attributes) != 0) return false;
+  (void)pthread_attr_setstacksize(&attributes, kReaderStack);
+  (void)pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  // The program's signal handlers must run in its own threads.
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  pthread_t thread;
+  const bool started = pthread_create(&thread, &attributes, &main, this) == 0;
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_attr_destroy(&attributes);
+  if (!started) return false;
+  (void)pthread_setname_np(thread, "hydrant-watch");
+  // The hook of pthread_create() makes each new thread sync first. Memory must not be watched before that is
+  // over: the sync would wait for this reader.
+  const uint64_t deadline = now_ns() + kBeginDeadlineNs;
+  while (!begun_.load(std::memory_order_acquire)) {
+    if (now_ns() > deadline) return false;
+    sched_yield();
+  }
+  return true;
+}
+
+void* ReaderThread::main(void* self) {
+  auto* reader = static_cast<ReaderThread*>(self);
+  // Callers of munmap() sleep until the reader has read. A short time slice lets it run before other threads'
+  // slices end.
+  shorten_time_slice(kReaderSliceNs);
+  reader->begun_.store(true, std::memory_order_release);
+  reader->read_forever();
+  return nullptr;
+}
+
+void ReaderThread::read_forever() noexcept {
+  for (;;) {
+    pollfd reports{userfault_.descriptor(), POLLIN, 0};
+    const int ready = ::poll(&reports, 1, deferred_.any() ? kBehindPollMs : kMaxPollMs);
+    if (ready < 0 && errno != EINTR) return;
+    // Checked before the reading: the number may be another file's by now.
+    if (!userfault_.usable()) return stop();
+    if (deferred_.any()) (void)changes_.enter_deferred(false);
+    if (ready <= 0) continue;
+    (void)state_.is_running();  // shows the hooks that the start has found
+    changes_.read();
+  }
+}
+
+// The kernel's reports have ended. The sequence is odd until every cache has forgotten everything, so that
+// settle() waits for that.
+void ReaderThread::stop() noexcept {
+  sequence_.begin();
+  state_.end(userfault_,
+             "the program closed the userfaultfd, perhaps with all its descriptors: create domains "
+             "after that");
+  watched_.note_lost();
+  clients_.forget(MonitorClients::kAllMemory);
+  sequence_.end();
+  static RateLimit once(RateLimit::kOnce);
+  log_warning(once, "memory is no longer watched: %s", state_.reason());
+}
+
+}  // namespace hydrant
