@@ -81,23 +81,6 @@ void Monitor::sync(MemoryRange range) noexcept {
   if (unwatching_.load(std::memory_order_seq_cst)) sync();
 }
 
-void Monitor::invalidate(MemoryRange range) noexcept {
-  if (!range.valid() || is_mutant(Mutant::kIgnoreArenas)) return;
-  clients_.forget(range);
-}
-
-// A hook reports an unmapping that the kernel did not report.
-void Monitor::replaced(MemoryRange range) noexcept {
-  if (!range.valid()) return;
-  watched_.drop(range);
-  clients_.forget_unmapped(range);
-}
-
-void Monitor::drop_arena(MemoryRange range) noexcept {
-  arenas_.remove(range);
-  if (range.valid() && !is_mutant(Mutant::kIgnoreArenas)) clients_.forget_unmapped(range);
-}
-
 void Monitor::show_counters(hydrant_monitor_t* shown) noexcept {
   shown->sequence = sequence_.number();
   shown->removals = removals_.show_newest();

@@ -26,6 +26,7 @@
 #include <hydrant/monitor.h>
 
 #include "firehose/base/thread.hpp"
+#include "firehose/watch/announced_releases.hpp"
 #include "firehose/watch/arena_ranges.hpp"
 #include "firehose/watch/change_reader.hpp"
 #include "firehose/watch/deferred_changes.hpp"
@@ -66,6 +67,7 @@ class Monitor {
   MonitorClients& clients() noexcept { return clients_; }
   ArenaRanges& arenas() noexcept { return arenas_; }
   PinnedBlocks& pinned_blocks() noexcept { return pinned_blocks_; }
+  AnnouncedReleases& announced_releases() noexcept { return announced_releases_; }
 
   // `flags`: HYDRANT_COVER_ONLY_*.
   uint32_t cover(MemoryRange range, uint32_t flags) noexcept;
@@ -79,8 +81,6 @@ class Monitor {
   // one is under way, the caches forget the range.
   void sync(MemoryRange range) noexcept;
 
-  void invalidate(MemoryRange range) noexcept;
-  void replaced(MemoryRange range) noexcept;
   // Stops watching memory that no cache uses any more (monitor_unwatch.cpp).
   void unwatch_unused() noexcept;
   // The same for memory that the program registers with another userfaultfd; caches forget it first. False if
@@ -89,10 +89,6 @@ class Monitor {
   // The same without a request, so only for small mappings; does nothing if complete hooks make room on
   // demand.
   void unwatch_idle() noexcept;
-  // The kernel's reports on the range may have ended: caches forget it.
-  void not_watched(MemoryRange range) noexcept;
-  // An allocator drops announced memory: caches forget it.
-  void drop_arena(MemoryRange range) noexcept;
 
   // For the child of a fork(): no reader runs and nothing is watched; arenas and clients stay.
   void reset_in_child() noexcept;
@@ -166,6 +162,7 @@ class Monitor {
 
   MonitorClients clients_;
   ArenaRanges arenas_;
+  AnnouncedReleases announced_releases_{watched_, arenas_, clients_};
   PinnedBlocks pinned_blocks_;
 };
 

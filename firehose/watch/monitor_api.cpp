@@ -14,7 +14,7 @@ constexpr uint64_t kSettleDeadlineNs = 1'000'000'000;
 
 void invalidate(uintptr_t addr, size_t len) {
   const CancellationDisabled guard;
-  Monitor::own().invalidate({addr, len});
+  Monitor::own().announced_releases().invalidate({addr, len});
 }
 int pinned(uintptr_t addr, size_t len) {
   const CancellationDisabled guard;
@@ -28,7 +28,7 @@ int add_kept_arena(uintptr_t addr, size_t len) {
 }
 void drop_arena(uintptr_t addr, size_t len) {
   const CancellationDisabled guard;
-  Monitor::own().drop_arena({addr, len});
+  Monitor::own().announced_releases().drop_arena({addr, len});
 }
 void settle() {
   if (!Monitor::own().sequence().settle(kSettleDeadlineNs)) Monitor::own().sync();
@@ -61,7 +61,7 @@ int start() {
 const char* reason() { return Monitor::own().reason(); }
 void replaced(uintptr_t addr, size_t len) {
   const CancellationDisabled guard;
-  Monitor::own().replaced({addr, len});
+  Monitor::own().announced_releases().replaced({addr, len});
 }
 void unwatch_unused() {
   const CancellationDisabled guard;
@@ -77,7 +77,7 @@ void unwatch_idle() {
 }
 void not_watched(uintptr_t addr, size_t len) {
   const CancellationDisabled guard;
-  Monitor::own().not_watched({addr, len});
+  Monitor::own().announced_releases().not_watched({addr, len});
 }
 int quiet_range(uintptr_t addr, size_t len, uint64_t timeout_ns) {
   return Monitor::own().quiet({addr, len}, timeout_ns) ? 0 : -1;

@@ -174,7 +174,8 @@ bool Monitor::unwatch_range(MemoryRange range, uint64_t timeout_ns) noexcept {
   if (!watches_any(range)) rewatch_lost(what);
   uint64_t parts = UINT64_MAX;  // pinned at the last look
   for (;;) {
-    invalidate(range);  // each time: another thread may have pinned it meanwhile
+    announced_releases_.invalidate(
+        range);  // each time: another thread may have pinned it meanwhile
     const bool is_pinned = clients_.have_pinned(range);
     // While a part is pinned the call fails, so the rest is not unwatched for nothing.
     if (!is_pinned && unwatch_all(what) && !watches_any(range)) return true;
@@ -187,14 +188,6 @@ bool Monitor::unwatch_range(MemoryRange range, uint64_t timeout_ns) noexcept {
     clients_.notify_wanted();
     nap();
   }
-}
-
-// The program has unregistered the range from another userfaultfd. Kernels before 6.17 then end the monitor's
-// registrations, too.
-void Monitor::not_watched(MemoryRange range) noexcept {
-  if (!range.valid()) return;
-  watched_.drop(range);
-  invalidate(range);
 }
 
 }  // namespace hydrant
