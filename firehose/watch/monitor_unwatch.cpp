@@ -55,7 +55,8 @@ void nap() noexcept {
 // unmapped, which the kernel must report: that memory stays watched.
 bool Monitor::next_to_unwatch(const RangesLock& lock, uintptr_t* from, uintptr_t end,
                               MemoryRange* range) noexcept {
-  if (!watched_.ranges(lock).next(*from, range) || range->addr >= end) return false;
+  // A watched range may go on behind the end.
+  if (*from >= end || !watched_.ranges(lock).next(*from, range) || range->addr >= end) return false;
   const uintptr_t range_end = std::min(range->end(), end);
   range->addr = std::max(range->addr, *from);
   range->len = range_end - range->addr;
