@@ -4,7 +4,6 @@
 
 #include "firehose/base/cancellation.hpp"
 #include "firehose/base/log.hpp"
-#include "firehose/base/watch_windows.hpp"
 #include "firehose/watch/mutant.hpp"
 #include "firehose/watch/pause.hpp"
 
@@ -64,7 +63,7 @@ void Monitor::sync() noexcept {
 // Cached regions at these addresses belong to an earlier mapping, whose release has begun: it is under way,
 // or has been read, or the caches have forgotten it. In the first two cases the range is removed from
 // watched_ and then forgotten. So the caller need not wait for the report, which does no harm when it comes.
-// unwatch_unused() relies on watched_ and keeps the reader from reading: while it runs, the caller waits.
+// The unwatcher relies on watched_ and keeps the reader from reading: while it runs, the caller waits.
 void Monitor::sync(MemoryRange range) noexcept {
   if (is_mutant(Mutant::kNoSync)) return;
   if (!range.valid() || range.last() > kAllMemory.last()) return sync();
@@ -78,7 +77,7 @@ void Monitor::sync(MemoryRange range) noexcept {
   if (!is_whole) clients_.forget({pages.addr, kPageBytes});
   const uintptr_t first = is_whole ? pages.addr : pages.addr + kPageBytes;
   if (first < pages.end()) clients_.forget_unmapped({first, pages.end() - first});
-  if (unwatching_.load(std::memory_order_seq_cst)) sync();
+  if (unwatcher_.is_at_work()) sync();
 }
 
 void Monitor::show_counters(hydrant_monitor_t* shown) noexcept {
@@ -89,17 +88,15 @@ void Monitor::show_counters(hydrant_monitor_t* shown) noexcept {
 
 void Monitor::reset_in_child() noexcept HYDRANT_NO_TSA {
   state_.reset_in_child();
-  watching_mu_.reset_in_child();
   changes_.reset_in_child();
   clients_.reset_in_child();
   userfault_.close();  // the parent's
-  mappings_.close();
+  mappings_.reset_in_child();
   watched_.reset_in_child();
   stacks_.reset_in_child();
   removals_.reset_in_child();
   deferred_.clear();
-  unwatching_.store(false, std::memory_order_relaxed);
-  g_watch_windows.reset_in_child();
+  unwatcher_.reset_in_child();
   sequence_.reset_in_child();
 }
 

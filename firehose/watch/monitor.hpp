@@ -8,7 +8,7 @@
 //  - Memory can be mapped again before the change that freed it was read. While such a change is under way
 //    the kernel returns EAGAIN (userfault.hpp): quiet() waits for that to end, and then for the reader.
 //  - The kernel reports a removal before it happens. Removed memory is not cacheable until the call that
-//    removed it has returned, which only the hooks can see (removed_ranges.hpp).
+//    removed it has returned, which only the hooks can see (removals_under_way.hpp).
 //  - Free hits require that every acquisition of memory passes a hook. A change that no hooked call explains
 //    proves that some do not: from then on hits are checked (raw_releases.hpp).
 //
@@ -18,20 +18,20 @@
 //  - The reader calls the caches without a lock, and they work without their own mutex (the client's
 //    functions, monitor.h).
 //  - The reader tries the mutex of the ranges (a leaf) for a short time, and postpones a change that it
-//    cannot enter: `deferred_` keeps memory from being cached meanwhile, and the change counts as lost
+//    cannot enter: DeferredChanges keeps memory from being cached meanwhile, and the change counts as lost
 //    (watched_ranges.hpp).
-//  - The mutexes of the start and of unwatch_unused() are held with all signals blocked.
+//  - The mutexes of the start and of the unwatcher are held with all signals blocked.
 #pragma once
 
 #include <hydrant/monitor.h>
 
-#include "firehose/base/thread.hpp"
+#include "firehose/base/memory_range.hpp"
 #include "firehose/watch/announced_releases.hpp"
 #include "firehose/watch/arena_ranges.hpp"
 #include "firehose/watch/change_reader.hpp"
 #include "firehose/watch/deferred_changes.hpp"
 #include "firehose/watch/hooked_calls_under_way.hpp"
-#include "firehose/watch/mapping_query.hpp"
+#include "firehose/watch/mapping_watcher.hpp"
 #include "firehose/watch/monitor_clients.hpp"
 #include "firehose/watch/pinned_blocks.hpp"
 #include "firehose/watch/raw_releases.hpp"
@@ -39,14 +39,12 @@
 #include "firehose/watch/reading_sequence.hpp"
 #include "firehose/watch/removals_under_way.hpp"
 #include "firehose/watch/thread_stacks.hpp"
+#include "firehose/watch/unwatcher.hpp"
 #include "firehose/watch/userfault.hpp"
 #include "firehose/watch/watch_state.hpp"
 #include "firehose/watch/watched_ranges.hpp"
 
-#include <algorithm>
-#include <atomic>
 #include <cstdint>
-#include <sys/types.h>
 
 namespace hydrant {
 
@@ -68,6 +66,7 @@ class Monitor {
   ArenaRanges& arenas() noexcept { return arenas_; }
   PinnedBlocks& pinned_blocks() noexcept { return pinned_blocks_; }
   AnnouncedReleases& announced_releases() noexcept { return announced_releases_; }
+  Unwatcher& unwatcher() noexcept { return unwatcher_; }
 
   // `flags`: HYDRANT_COVER_ONLY_*.
   uint32_t cover(MemoryRange range, uint32_t flags) noexcept;
@@ -80,15 +79,6 @@ class Monitor {
   // For a range that the caller has just got from the kernel. Does not wait for calls that release memory: if
   // one is under way, the caches forget the range.
   void sync(MemoryRange range) noexcept;
-
-  // Stops watching memory that no cache uses any more (monitor_unwatch.cpp).
-  void unwatch_unused() noexcept;
-  // The same for memory that the program registers with another userfaultfd; caches forget it first. False if
-  // a part of it is still watched at the deadline.
-  bool unwatch_range(MemoryRange range, uint64_t timeout_ns) noexcept;
-  // The same without a request, so only for small mappings; does nothing if complete hooks make room on
-  // demand.
-  void unwatch_idle() noexcept;
 
   // For the child of a fork(): no reader runs and nothing is watched; arenas and clients stay.
   void reset_in_child() noexcept;
@@ -103,51 +93,14 @@ class Monitor {
   bool start_parts(const char** reason) noexcept;
   bool begin_watching(const char** reason) noexcept;
 
-  struct UnwatchRequest {
-    MemoryRange range;
-    size_t max_bytes = SIZE_MAX;  // larger ranges stay watched
-    uint64_t deadline_ns = UINT64_MAX;
-    uint64_t patience_ns = 0;  // progress moves the deadline so far away, to latest_ns at most
-    uint64_t latest_ns = 0;
-
-    void note_progress() noexcept {
-      if (patience_ns != 0)
-        deadline_ns = std::max(deadline_ns, std::min(latest_ns, now_ns() + patience_ns));
-    }
-  };
-  bool watch(MemoryRange range) noexcept;
-  bool watch_mapping(uintptr_t addr, uintptr_t* end) noexcept;
-  bool register_mapping(uintptr_t addr, MemoryRange within, Mapping* found, bool* needed) noexcept
-      HYDRANT_REQUIRES(watching_mu_);
-  bool enter_watched(const RangesLock& lock, MemoryRange range, uint64_t changes_before) noexcept;
-  bool rewatch_mapping_locked(MemoryRange within, uintptr_t* at) noexcept
-      HYDRANT_REQUIRES(watching_mu_);
-  void rewatch_lost(const UnwatchRequest& what) noexcept;
-  bool next_to_unwatch(const RangesLock& lock, uintptr_t* from, uintptr_t end,
-                       MemoryRange* range) noexcept;
-  bool unwatch_some(uintptr_t* from, UnwatchRequest& what) noexcept;
-  bool unwatch_some_locked(uintptr_t* from, UnwatchRequest& what) noexcept
-      HYDRANT_REQUIRES(watching_mu_);
-  bool unwatch_one(MemoryRange range, UnwatchRequest& what) noexcept HYDRANT_REQUIRES(watching_mu_)
-      HYDRANT_REQUIRES(changes_.mutex());
-  bool unwatch_all(UnwatchRequest& what) noexcept;
-  bool unwatch(MemoryRange range) noexcept;
-  uint64_t pinned_parts(MemoryRange range) noexcept;
-  bool watches_any(MemoryRange range) noexcept;
   uint64_t begin_grace_period() noexcept;
 
   WatchState state_;
   Userfault userfault_;
-  MappingQuery mappings_;
-  MemoryRange statics_{};  // find_static_memory(); set before running_
 
   ReadingSequence sequence_;
-  // The hooks are set before running_; used by the reader only, except const functions.
+  // The hooks are set by the start; used by the reader only, except const functions.
   HookedCallsUnderWay hooked_calls_;
-
-  // Guards registering and unregistering with the userfaultfd (monitor_unwatch.cpp). Taken before that of
-  // changes_, with signals blocked, and not by the reader.
-  Mutex watching_mu_;
 
   WatchedRanges watched_;
   DeferredChanges deferred_;
@@ -157,12 +110,13 @@ class Monitor {
   ChangeReader changes_{
       userfault_, sequence_, raw_releases_, {watched_, stacks_, removals_, deferred_}, clients_};
   ReaderThread reader_{userfault_, state_, sequence_, changes_, deferred_, watched_, clients_};
-  // Set while unwatch_unused() is at work: it may stop watching ranges that it found in watched_ before.
-  std::atomic<bool> unwatching_{false};
+  MappingWatcher mappings_{userfault_, watched_, stacks_, hooked_calls_};
 
   MonitorClients clients_;
   ArenaRanges arenas_;
   AnnouncedReleases announced_releases_{watched_, arenas_, clients_};
+  Unwatcher unwatcher_{state_,    userfault_,    mappings_,           changes_, watched_, removals_,
+                       deferred_, hooked_calls_, announced_releases_, clients_};
   PinnedBlocks pinned_blocks_;
 };
 

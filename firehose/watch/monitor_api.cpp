@@ -65,15 +65,15 @@ void replaced(uintptr_t addr, size_t len) {
 }
 void unwatch_unused() {
   const CancellationDisabled guard;
-  Monitor::own().unwatch_unused();
+  Monitor::own().unwatcher().unwatch_unused();
 }
 int unwatch_range(uintptr_t addr, size_t len, uint64_t timeout_ns) {
   const CancellationDisabled guard;
-  return Monitor::own().unwatch_range({addr, len}, timeout_ns) ? 0 : -1;
+  return Monitor::own().unwatcher().unwatch_range({addr, len}, timeout_ns) ? 0 : -1;
 }
 void unwatch_idle() {
   const CancellationDisabled guard;
-  Monitor::own().unwatch_idle();
+  Monitor::own().unwatcher().unwatch_idle();
 }
 void not_watched(uintptr_t addr, size_t len) {
   const CancellationDisabled guard;

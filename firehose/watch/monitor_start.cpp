@@ -62,7 +62,7 @@ bool Monitor::begin_watching(const char** reason) noexcept {
       hooked_calls_.set_hooks(hooks);
     }
   }
-  statics_ = find_static_memory();
+  mappings_.set_statics(find_static_memory());
   const bool wants_checks = knob_choice(Knob::kHits) == "checked";
   if (wants_checks) raw_releases_.check_hits_from_the_start();
   const char* why = wants_checks ? "FIREHOSE_HITS is checked"

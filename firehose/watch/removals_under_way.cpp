@@ -1,5 +1,5 @@
 // Decides when a removal is over: a miss asks before its memory may be cached (monitor_cover.cpp), and
-// unwatching before it drops what needs the reports (monitor_unwatch.cpp).
+// unwatching before it drops what needs the reports (unwatcher.cpp).
 #include "firehose/watch/removals_under_way.hpp"
 
 #include "firehose/base/brief_lock.hpp"

@@ -1,5 +1,5 @@
-// Notes the stacks in memory that misses register (monitor_cover.cpp), and tells the reader which changes are
-// those of a stack (raw_releases.cpp).
+// Notes the stacks in memory that misses register (mapping_watcher.cpp), and tells the reader which changes
+// are those of a stack (raw_releases.cpp).
 #include "firehose/watch/thread_stacks.hpp"
 
 #include <cerrno>

@@ -1,5 +1,5 @@
 // Opens a userfaultfd, registers and unregisters ranges with it, and decodes its events. Only the monitor
-// calls it: the reader thread reads, misses register memory (monitor_cover.cpp).
+// calls it: the reader thread reads, misses register memory (mapping_watcher.cpp).
 #include "firehose/watch/userfault.hpp"
 
 #include <algorithm>

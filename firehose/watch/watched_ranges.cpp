@@ -1,5 +1,5 @@
 // Enters in the set of watched memory what misses register, what the reader and the hooks report, and what is
-// unwatched (monitor_cover.cpp, change_reader.cpp, monitor_unwatch.cpp).
+// unwatched (mapping_watcher.cpp, change_reader.cpp, unwatcher.cpp).
 #include "firehose/watch/watched_ranges.hpp"
 
 #include "firehose/base/brief_lock.hpp"

@@ -69,7 +69,7 @@ class WatchLink {
 
   // Has the monitor stop watching memory that no domain has registered any more.
   void unwatch_unused() const noexcept;
-  // The same without a request: only if it costs little (Monitor::unwatch_idle()).
+  // The same without a request: only if it costs little (Unwatcher::unwatch_idle()).
   void unwatch_idle() const noexcept;
   // Afterwards the caches have forgotten what the caller released before: the releasing call has returned
   // when its report was read. Cost: a load, unless the reader is at work.

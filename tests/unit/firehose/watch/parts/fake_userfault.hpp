@@ -26,7 +26,7 @@ struct FakeUserfault {
   bool is_refused(MemoryRange range) const;
 };
 
-// That of the process. Tests set it to {} before they use it.
+// The fake of the process. Tests set it to {} before they use it.
 FakeUserfault& fake_userfault();
 
 }  // namespace hydrant::testing

@@ -1,17 +1,9 @@
-// Ends watching: the monitor unregisters memory that no cache uses any more from its userfaultfd. The program
-// may then register it with another; the kernel allows one for a mapping.
-//
-// Three things must not come between the decision and the kernel's call:
-//  - A miss that registers the range again: watch_mapping() holds watching_mu_ as this does.
-//  - A miss that finds the range watched: the set forgets it first. A miss that came before has its region
-//    listed as pending, and the range counts as pinned.
-//  - Another owner of the addresses, which may have registered them: munmap() of watched memory returns when
-//    the reader has read, and the reader does not read meanwhile (the mutex of ChangeReader). Hooks that hand
-//    out the addresses earlier wait beside it (unwatching_). Signals are blocked, since the reader waits for
-//    that mutex. Mutexes that an interrupted thread may hold are only tried.
+// Unregisters ranges in batches. The functions behind monitor.h call it; the hook of ioctl() and the end of a
+// domain are behind those.
+#include "firehose/watch/unwatcher.hpp"
+
 #include "firehose/base/brief_lock.hpp"
 #include "firehose/base/signals_blocked.hpp"
-#include "firehose/watch/monitor.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -53,8 +45,8 @@ void nap() noexcept {
 // Finds the next watched range between *from and `end` that contains no removal, and moves *from behind it.
 // The range is empty if a removal was skipped instead. Without the hooks a removal ends when its memory is
 // unmapped, which the kernel must report: that memory stays watched.
-bool Monitor::next_to_unwatch(const RangesLock& lock, uintptr_t* from, uintptr_t end,
-                              MemoryRange* range) noexcept {
+bool Unwatcher::next(const RangesLock& lock, uintptr_t* from, uintptr_t end,
+                     MemoryRange* range) noexcept {
   // A watched range may go on behind the end.
   if (*from >= end || !watched_.ranges(lock).next(*from, range) || range->addr >= end) return false;
   const uintptr_t range_end = std::min(range->end(), end);
@@ -69,13 +61,13 @@ bool Monitor::next_to_unwatch(const RangesLock& lock, uintptr_t* from, uintptr_t
 // Unregisters the range from the userfaultfd. The kernel proceeds mapping by mapping, and fails in the middle
 // if the range ends inside a mapping that it cannot split (too many mappings). The part before is then
 // registered again, which needs no split. False: the whole range is watched as before.
-bool Monitor::unwatch(MemoryRange range) noexcept {
+bool Unwatcher::unregister(MemoryRange range) noexcept {
   return userfault_.unwatch(range) || !userfault_.watch(range);
 }
 
 // Stops watching a range of watched_. The set forgets it first; if the kernel refuses, the range is entered
 // again unless there were changes meanwhile. False: try again.
-bool Monitor::unwatch_one(MemoryRange range, UnwatchRequest& what) noexcept {
+bool Unwatcher::unwatch_one(MemoryRange range, Request& what) noexcept {
   if (clients_.have_pinned(range)) return true;  // first: editing a large set is costly
   if (!lock_briefly(watched_.mutex())) return false;
   uint64_t changes = 0;
@@ -83,7 +75,7 @@ bool Monitor::unwatch_one(MemoryRange range, UnwatchRequest& what) noexcept {
     const RangesLock lock(watched_.mutex(), RangesLock::Adopt::kLocked);
     if (!watched_.take(lock, range, &changes)) return true;
   }
-  if (!clients_.have_pinned(range) && unwatch(range)) {
+  if (!clients_.have_pinned(range) && unregister(range)) {
     what.note_progress();
     return true;
   }
@@ -94,7 +86,7 @@ bool Monitor::unwatch_one(MemoryRange range, UnwatchRequest& what) noexcept {
 }
 
 // Handles the next watched ranges from *from on. True if there may be more, or a range has to be tried again.
-bool Monitor::unwatch_some_locked(uintptr_t* from, UnwatchRequest& what) noexcept {
+bool Unwatcher::unwatch_some_locked(uintptr_t* from, Request& what) noexcept {
   const MutexLock reading(changes_.mutex());
   if (!userfault_.usable()) return false;
   if (deferred_.any()) return true;
@@ -105,24 +97,24 @@ bool Monitor::unwatch_some_locked(uintptr_t* from, UnwatchRequest& what) noexcep
     {
       const RangesLock lock(watched_.mutex(), RangesLock::Adopt::kLocked);
       watched_.forget_after_loss(lock);
-      if (!next_to_unwatch(lock, from, what.range.end(), &range)) return false;
+      if (!next(lock, from, what.range.end(), &range)) return false;
     }
     if (range.len != 0 && range.len <= what.max_bytes && !unwatch_one(range, what)) return true;
   }
   return true;
 }
 
-bool Monitor::unwatch_some(uintptr_t* from, UnwatchRequest& what) noexcept {
+bool Unwatcher::unwatch_some(uintptr_t* from, Request& what) noexcept {
   const SignalsBlocked blocked;
   // Only tried: this may run in a signal handler that interrupted a miss which holds the mutex.
-  if (!lock_briefly(watching_mu_)) return true;
+  if (!lock_briefly(mappings_.mutex())) return true;
   const bool goes_on = unwatch_some_locked(from, what);
-  watching_mu_.unlock();
+  mappings_.mutex().unlock();
   return goes_on;
 }
 
 // Makes one pass over the range. False if it ended at the deadline or after too many failures.
-bool Monitor::unwatch_all(UnwatchRequest& what) noexcept {
+bool Unwatcher::unwatch_all(Request& what) noexcept {
   removals_.forget_ended(what.range);
   uintptr_t from = what.range.addr;
   for (int failures = 0; failures < kMaxFailures;) {
@@ -136,27 +128,27 @@ bool Monitor::unwatch_all(UnwatchRequest& what) noexcept {
   return false;
 }
 
-bool Monitor::watches_any(MemoryRange range) noexcept {
+bool Unwatcher::watches_any(MemoryRange range) noexcept {
   if (!lock_briefly(watched_.mutex())) return true;
   const RangesLock lock(watched_.mutex(), RangesLock::Adopt::kLocked);
   watched_.forget_after_loss(lock);
   return watched_.ranges(lock).overlaps(range);
 }
 
-void Monitor::unwatch_unused() noexcept {
-  UnwatchRequest what{kAllMemory};
+void Unwatcher::unwatch_unused() noexcept {
+  Request what{MonitorClients::kAllMemory};
   if (state_.is_running()) (void)unwatch_all(what);
 }
 
 // Complete hooks make room when another userfaultfd needs it; then this does nothing.
-void Monitor::unwatch_idle() noexcept {
-  if (!state_.is_running() || hooked_calls_.are_complete()) return;
-  UnwatchRequest what{kAllMemory, kMaxIdleBytes};
+void Unwatcher::unwatch_idle() noexcept {
+  if (!state_.is_running() || calls_.are_complete()) return;
+  Request what{MonitorClients::kAllMemory, kMaxIdleBytes};
   (void)unwatch_all(what);
 }
 
 // A bit for each of the 64 parts of the range that is pinned.
-uint64_t Monitor::pinned_parts(MemoryRange range) noexcept {
+uint64_t Unwatcher::pinned_parts(MemoryRange range) noexcept {
   const size_t bytes = (range.len / kPageBytes / 64 + 1) * kPageBytes;
   uint64_t bits = 0;
   uintptr_t at = range.addr;
@@ -166,17 +158,16 @@ uint64_t Monitor::pinned_parts(MemoryRange range) noexcept {
   return bits;
 }
 
-bool Monitor::unwatch_range(MemoryRange range, uint64_t timeout_ns) noexcept {
+bool Unwatcher::unwatch_range(MemoryRange range, uint64_t timeout_ns) noexcept {
   if (!range.valid() || !state_.is_running()) return false;
   const uint64_t begun = now_ns();
-  UnwatchRequest what{range, SIZE_MAX, begun + timeout_ns};
+  Request what{range, SIZE_MAX, begun + timeout_ns};
   what.patience_ns = timeout_ns;
   what.latest_ns = begun + std::max(timeout_ns, kMaxProgressNs);
-  if (!watches_any(range)) rewatch_lost(what);
+  if (!watches_any(range)) mappings_.watch_again(range, what.deadline_ns);
   uint64_t parts = UINT64_MAX;  // pinned at the last look
   for (;;) {
-    announced_releases_.invalidate(
-        range);  // each time: another thread may have pinned it meanwhile
+    releases_.invalidate(range);  // each time: another thread may have pinned it meanwhile
     const bool is_pinned = clients_.have_pinned(range);
     // While a part is pinned the call fails, so the rest is not unwatched for nothing.
     if (!is_pinned && unwatch_all(what) && !watches_any(range)) return true;
