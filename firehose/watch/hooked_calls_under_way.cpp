@@ -1,6 +1,6 @@
 // Reads the hooks' thread records to find whether a hooked call explains a change that the kernel reported.
-// The reader thread calls it for each change (raw_releases.cpp); have_returned() serves waits in monitor.cpp
-// and in removals_under_way.cpp.
+// The reader thread calls it for each change (raw_releases.cpp); have_returned() serves waits in
+// release_waits.cpp and in removals_under_way.cpp.
 #include "firehose/watch/hooked_calls_under_way.hpp"
 
 #include "firehose/watch/mutant.hpp"

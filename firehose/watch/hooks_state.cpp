@@ -1,5 +1,5 @@
 // Explains why hits have to be checked in this process, and how to start the program so that they are not.
-// The monitor logs the text when it starts (monitor_start.cpp).
+// The monitor logs the text when it starts (monitor.cpp).
 #include "firehose/watch/hooks_state.hpp"
 
 #define HYDRANT_LINK_THE_PROGRAM                                                  \

@@ -1,83 +1,83 @@
-// Implements the monitor's calls for caches, allocators and hooks: waits, sync, announcements, fork.
-// monitor_start.cpp starts it; monitor_cover.cpp decides what may be cached.
+// Starts the monitor: its tables, the userfaultfd and the reader, and finds the hooks. Starts over in the
+// child of a fork. monitor_cover.cpp decides what may be cached.
 #include "firehose/watch/monitor.hpp"
 
-#include "firehose/base/cancellation.hpp"
+#include "firehose/base/config/knobs.hpp"
 #include "firehose/base/log.hpp"
-#include "firehose/watch/mutant.hpp"
-#include "firehose/watch/pause.hpp"
+#include "firehose/watch/hooks_state.hpp"
+#include "firehose/watch/static_memory.hpp"
 
-#include <sys/syscall.h>
-#include <unistd.h>
+#include <cerrno>
+
+extern "C" __attribute__((weak)) hydrant_hooks_t hydrant_hooks_1;
 
 namespace hydrant {
-namespace {
 
-constexpr uint64_t kSyncDeadlineNs = 1'000'000'000;
-constexpr size_t kPageBytes = 4096;
-}  // namespace
-
-// If many threads release memory, some change is always under way. A grace period waits only for the changes
-// that have begun, by calls that are inside a hook now; its number separates them from calls that begin
-// later. Returns 0 if changes may come from outside all hooks: raw system calls, and pthread_join() of a
-// thread whose stack is watched.
-uint64_t Monitor::begin_grace_period() noexcept {
-  if (!raw_releases_.are_looked_for() || stacks_.any()) return 0;
-  return removals_.begin_grace_period();
-}
-
-bool Monitor::quiet(MemoryRange range, uint64_t timeout_ns) noexcept {
-  if (state_.is_running() && userfault_.change_under_way()) {
-    Pause pause(timeout_ns);
-    const uint64_t number = begin_grace_period();
-    // The own thread is left out: in a signal handler, the interrupted call has no change pending in the
-    // kernel.
-    const auto own = static_cast<uint32_t>(syscall(SYS_gettid));
-    HookedCallsUnderWay::Wait wait{number, range, own, true};
-    // The sequence to wait for once the calls have returned; 0: they have not. Any change under way is then
-    // of a later call, or is the first raw change, and the next reading gets it.
-    uint64_t done = 0;
-    do {
-      if (number != 0 && done == 0 && hooked_calls_.have_returned(wait))
-        done = sequence_.next_reading_done();
-      if (done != 0 && sequence_.has_reached(done)) return true;
-      if (!pause.again()) return false;
-      // If the descriptor was closed, change_under_way() is true until the reader notices.
-    } while (state_.is_running() && userfault_.change_under_way());
+bool Monitor::map_tables() noexcept {
+  if (pinned_blocks_.is_mapped()) return true;  // kept over a fork()
+  const RangesLock lock(watched_.mutex());
+  if (watched_.map(lock) && removals_.map(lock) && stacks_.map(lock) && pinned_blocks_.map()) {
+    show_blocks();
+    return true;
   }
-  // In this order: a change that is no longer under way has been read, and the sequence was odd at that time.
-  return sequence_.settle(timeout_ns);
+  return false;
 }
 
-void Monitor::sync() noexcept {
-  if (is_mutant(Mutant::kNoSync)) return;
-  if (quiet(kAllMemory, kSyncDeadlineNs)) return;
-  const CancellationDisabled guard;
-  static RateLimit limit(RateLimit::kSecond);
-  log_warning(limit,
-              "memory is released faster than the monitor can follow, or its thread does not run: "
-              "the pin caches forget everything");
-  clients_.forget(kAllMemory);
+// Creates tables, userfaultfd, mapping query and reader, in that order. On failure sets *reason to a static
+// text and returns false.
+bool Monitor::start_parts(const char** reason) noexcept {
+  if (!map_tables()) {
+    *reason = "no address space was left for the monitor's tables: raise ulimit -v";
+    return false;
+  }
+  if (userfault_.open(reason) != Status::kOk) return false;
+  if (!mappings_.open()) {
+    *reason = errno == EMFILE || errno == ENFILE
+                  ? "no file descriptor was left for /proc/self/maps: raise ulimit -n"
+                  : "/proc/self/maps cannot be opened, and nothing else tells what is mapped: "
+                    "mount /proc";
+    return false;
+  }
+  if (reader_.start()) return true;
+  *reason = "no thread could be started to read the kernel's reports: raise ulimit -u or ulimit -v";
+  return false;
 }
 
-// Cached regions at these addresses belong to an earlier mapping, whose release has begun: it is under way,
-// or has been read, or the caches have forgotten it. In the first two cases the range is removed from
-// watched_ and then forgotten. So the caller need not wait for the report, which does no harm when it comes.
-// The unwatcher relies on watched_ and keeps the reader from reading: while it runs, the caller waits.
-void Monitor::sync(MemoryRange range) noexcept {
-  if (is_mutant(Mutant::kNoSync)) return;
-  if (!range.valid() || range.last() > kAllMemory.last()) return sync();
-  const bool waits = state_.is_running() && userfault_.change_under_way();
-  if (!waits && sequence_.settle(kSyncDeadlineNs)) return;
-  const CancellationDisabled guard;
-  const MemoryRange pages = round_out(range, kPageBytes);
-  watched_.drop(pages);
-  // A range that begins inside a page extends an older mapping: that page was not unmapped.
-  const bool is_whole = pages.addr == range.addr;
-  if (!is_whole) clients_.forget({pages.addr, kPageBytes});
-  const uintptr_t first = is_whole ? pages.addr : pages.addr + kPageBytes;
-  if (first < pages.end()) clients_.forget_unmapped({first, pages.end() - first});
-  if (unwatcher_.is_at_work()) sync();
+// Under the mutex of the start, with signals blocked.
+bool Monitor::begin_watching(const char** reason) noexcept {
+  if (!start_parts(reason)) {
+    userfault_.close();
+    mappings_.close();
+    log_info(
+        "memory cannot be watched, so only memory of libhydrant_alloc and what the program vouches "
+        "for is cached: %s",
+        *reason);
+    return false;
+  }
+  hydrant_hooks_t* hooks = &hydrant_hooks_1;
+  if (hooks != nullptr && hooks->version == HYDRANT_HOOKS_VERSION && hooks->size >= sizeof *hooks) {
+    const hydrant_monitor_t* expected = nullptr;
+    const hydrant_monitor_t* own = hydrant_monitor(HYDRANT_MONITOR_VERSION);
+    if (__atomic_compare_exchange_n(&hooks->monitor, &expected, own, false, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_ACQUIRE) ||
+        expected == own) {
+      hooked_calls_.set_hooks(hooks);
+    }
+  }
+  mappings_.set_statics(find_static_memory());
+  const bool wants_checks = knob_choice(Knob::kHits) == "checked";
+  if (wants_checks) raw_releases_.check_hits_from_the_start();
+  const char* why = wants_checks ? "FIREHOSE_HITS is checked"
+                                 : hit_check_reason(hooks, hooked_calls_.have_hooks());
+  log_info("watching memory with userfaultfd, one reader thread; %s%s",
+           why == nullptr ? "the hooks are in force: hits are free of checks"
+                          : "each use of cached memory asks the kernel (0.3 us): ",
+           why == nullptr ? "" : why);
+  return true;
+}
+
+bool Monitor::start() noexcept {
+  return state_.start_once([this](const char** reason) { return begin_watching(reason); });
 }
 
 void Monitor::show_counters(hydrant_monitor_t* shown) noexcept {
@@ -86,7 +86,7 @@ void Monitor::show_counters(hydrant_monitor_t* shown) noexcept {
   raw_releases_.show(shown);
 }
 
-void Monitor::reset_in_child() noexcept HYDRANT_NO_TSA {
+void Monitor::reset_in_child() noexcept {
   state_.reset_in_child();
   changes_.reset_in_child();
   clients_.reset_in_child();

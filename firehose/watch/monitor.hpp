@@ -37,6 +37,7 @@
 #include "firehose/watch/raw_releases.hpp"
 #include "firehose/watch/reader_thread.hpp"
 #include "firehose/watch/reading_sequence.hpp"
+#include "firehose/watch/release_waits.hpp"
 #include "firehose/watch/removals_under_way.hpp"
 #include "firehose/watch/thread_stacks.hpp"
 #include "firehose/watch/unwatcher.hpp"
@@ -50,7 +51,6 @@ namespace hydrant {
 
 class Monitor {
  public:
-  static constexpr MemoryRange kAllMemory = MonitorClients::kAllMemory;
   constexpr Monitor() noexcept = default;
   Monitor(const Monitor&) = delete;
   Monitor& operator=(const Monitor&) = delete;
@@ -67,18 +67,10 @@ class Monitor {
   PinnedBlocks& pinned_blocks() noexcept { return pinned_blocks_; }
   AnnouncedReleases& announced_releases() noexcept { return announced_releases_; }
   Unwatcher& unwatcher() noexcept { return unwatcher_; }
+  ReleaseWaits& waits() noexcept { return waits_; }
 
   // `flags`: HYDRANT_COVER_ONLY_*.
   uint32_t cover(MemoryRange range, uint32_t flags) noexcept;
-
-  ReadingSequence& sequence() noexcept { return sequence_; }
-  // Waits for releases that may be of this range.
-  bool quiet(MemoryRange range, uint64_t timeout_ns) noexcept;
-  // quiet() for all memory; if it fails, the caches forget everything.
-  void sync() noexcept;
-  // For a range that the caller has just got from the kernel. Does not wait for calls that release memory: if
-  // one is under way, the caches forget the range.
-  void sync(MemoryRange range) noexcept;
 
   // For the child of a fork(): no reader runs and nothing is watched; arenas and clients stay.
   void reset_in_child() noexcept;
@@ -92,8 +84,6 @@ class Monitor {
   void show_blocks() noexcept;
   bool start_parts(const char** reason) noexcept;
   bool begin_watching(const char** reason) noexcept;
-
-  uint64_t begin_grace_period() noexcept;
 
   WatchState state_;
   Userfault userfault_;
@@ -117,6 +107,8 @@ class Monitor {
   AnnouncedReleases announced_releases_{watched_, arenas_, clients_};
   Unwatcher unwatcher_{state_,    userfault_,    mappings_,           changes_, watched_, removals_,
                        deferred_, hooked_calls_, announced_releases_, clients_};
+  ReleaseWaits waits_{state_,  userfault_, sequence_, hooked_calls_, raw_releases_,
+                      stacks_, removals_,  watched_,  unwatcher_,    clients_};
   PinnedBlocks pinned_blocks_;
 };
 

@@ -10,8 +10,6 @@
 namespace hydrant {
 namespace {
 
-constexpr uint64_t kSettleDeadlineNs = 1'000'000'000;
-
 void invalidate(uintptr_t addr, size_t len) {
   const CancellationDisabled guard;
   Monitor::own().announced_releases().invalidate({addr, len});
@@ -30,10 +28,8 @@ void drop_arena(uintptr_t addr, size_t len) {
   const CancellationDisabled guard;
   Monitor::own().announced_releases().drop_arena({addr, len});
 }
-void settle() {
-  if (!Monitor::own().sequence().settle(kSettleDeadlineNs)) Monitor::own().sync();
-}
-void sync_all() { Monitor::own().sync(); }
+void settle() { Monitor::own().waits().settle(); }
+void sync_all() { Monitor::own().waits().sync(); }
 void files_changed() {
   const CancellationDisabled guard;
   Monitor::own().clients().forget_vouched();
@@ -52,7 +48,7 @@ uint32_t cover(uintptr_t addr, size_t len, uint32_t flags) {
 }
 void note_pinned(uintptr_t addr, size_t len) { Monitor::own().pinned_blocks().note({addr, len}); }
 int quiet(uint64_t timeout_ns) {
-  return Monitor::own().quiet(Monitor::kAllMemory, timeout_ns) ? 0 : -1;
+  return Monitor::own().waits().quiet(MonitorClients::kAllMemory, timeout_ns) ? 0 : -1;
 }
 int start() {
   const CancellationDisabled guard;
@@ -80,9 +76,9 @@ void not_watched(uintptr_t addr, size_t len) {
   Monitor::own().announced_releases().not_watched({addr, len});
 }
 int quiet_range(uintptr_t addr, size_t len, uint64_t timeout_ns) {
-  return Monitor::own().quiet({addr, len}, timeout_ns) ? 0 : -1;
+  return Monitor::own().waits().quiet({addr, len}, timeout_ns) ? 0 : -1;
 }
-void sync_range(uintptr_t addr, size_t len) { Monitor::own().sync({addr, len}); }
+void sync_range(uintptr_t addr, size_t len) { Monitor::own().waits().sync({addr, len}); }
 int set_unmapped(int number, void (*unmapped)(void*, uintptr_t, size_t)) {
   return Monitor::own().clients().set_unmapped(number, unmapped) ? 0 : -1;
 }

@@ -1,4 +1,4 @@
-// Waits for a reading under way: part of waits for releases (monitor.cpp), and a function of monitor.h.
+// Waits for a reading under way: part of waits for releases (release_waits.cpp), and a function of monitor.h.
 #include "firehose/watch/reading_sequence.hpp"
 
 #include "firehose/watch/mutant.hpp"

@@ -1,5 +1,5 @@
 // Finds the main program's writable data in its ELF program headers, which the auxiliary vector names. The
-// monitor calls it once, when it starts (monitor_start.cpp).
+// monitor calls it once, when it starts (monitor.cpp).
 #include "firehose/watch/static_memory.hpp"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Model of an acquisition's wait (Monitor::quiet(), the hooks' records), small enough to be explored: every
+// Model of an acquisition's wait (ReleaseWaits::quiet(), the hooks' records), small enough to explore: every
 // interleaving of a release, two threads that release other memory without end, the monitor's reader, and a
 // thread that maps the addresses anew. It shares no code with the monitor. docs/concurrency.md, "What a
 // thread costs", gives the argument in prose.

@@ -1,6 +1,6 @@
-// Model of an acquisition that does not wait for the report of a release (Monitor::sync() of a range), small
-// enough to be explored: every interleaving of a release, the owner after it, the owner after that, a cache
-// that registers the memory at any time, and the monitor's reader. It shares no code with the monitor.
+// Model of an acquisition that does not wait for the report of a release (ReleaseWaits::sync() of a range),
+// small enough to be explored: every interleaving of a release, the owner after it, the owner after that, a
+// cache that registers the memory at any time, and the monitor's reader. It shares no code with the monitor.
 // docs/concurrency.md, "What a thread costs", gives the argument in prose.
 //
 // release  of watched memory: the kernel counts a change, frees the address, and queues the report; the

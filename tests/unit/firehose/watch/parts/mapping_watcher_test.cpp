@@ -9,7 +9,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
+#include <vector>
 
 namespace hydrant::testing {
 namespace {
@@ -124,7 +126,8 @@ TEST_F(MappingWatcherTest, LostRangesAreEnteredAgain) {
   EXPECT_FALSE(is_watched(pages(10, 1)));
   // With the mutex held, as in a handler, the call gives up.
   watched.note_lost();
-  const MutexLock lock(watcher.mutex());
+  std::optional<MutexLock> held;
+  held.emplace(watcher.mutex());
   watcher.watch_again(pages(2, 10), UINT64_MAX);
   EXPECT_FALSE(is_watched(pages(2, 1)));
 }

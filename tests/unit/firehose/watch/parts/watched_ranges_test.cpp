@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 namespace hydrant::testing {
 namespace {
@@ -116,7 +117,8 @@ TEST_F(WatchedRangesTest, RandomOperationsAgreeWithPages) {
 
 // As in a signal handler that interrupted the holder.
 TEST_F(WatchedRangesTest, AllIsLostIfTheMutexIsHeld) {
-  const RangesLock lock(ranges.mutex());
+  std::optional<RangesLock> held;
+  const RangesLock& lock = held.emplace(ranges.mutex());
   ranges.add(lock, pages(0, 2));
   ranges.add(lock, pages(8, 2));
   const uint64_t before = ranges.changes();
