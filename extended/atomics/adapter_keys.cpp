@@ -3,6 +3,7 @@
 
 #include "am/job/job.hpp"
 #include "extended/binding/firehose_binding.hpp"
+#include "extended/rma/pinned/rma_pinned.hpp"
 #include "firehose/base/log.hpp"
 
 #include <cstring>
@@ -38,6 +39,7 @@ bool AdapterKeys::pin_own(const hydrant_segment* segment, PublishedKey* mine) no
     log_info("an atomic domain does not use the adapter: this rank has no segment yet");
     return false;
   }
+  vouch_own_segment();  // so that the pin stays cached for the next domain
   pin_ = hydrant_pin(
       firehose().domain, segment->addr, segment->size,
       HYDRANT_LOCAL_WRITE | HYDRANT_REMOTE_READ | HYDRANT_REMOTE_WRITE | HYDRANT_REMOTE_ATOMIC);

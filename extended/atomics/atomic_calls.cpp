@@ -52,11 +52,7 @@ void check_arguments(gex_AD_t* ad_p, gex_DT_t type, gex_OP_t ops, gex_Flags_t fl
           call, flags);
 }
 
-// Facts that hold on every member.
-struct Agreement {
-  bool all_mapped;
-  bool may_use_adapter;
-};
+using Agreement = AtomicDomain::Agreement;
 
 // Ends the job if the members passed different arguments.
 Agreement agree(gex_TM_t tm, gex_DT_t type, gex_OP_t ops, gex_Flags_t flags, const Agreement& mine,
@@ -66,7 +62,7 @@ Agreement agree(gex_TM_t tm, gex_DT_t type, gex_OP_t ops, gex_Flags_t flags, con
   const uint64_t arguments =
       uint64_t{ops} | uint64_t{type} << kTypeShift | uint64_t{flags} << kFlagShift;
   const uint64_t words[] = {arguments, ~arguments, mine.all_mapped ? 1u : 0u,
-                            mine.may_use_adapter ? 1u : 0u};
+                            mine.may_use_adapter ? 1u : 0u, mine.with_processors ? 1u : 0u};
   uint64_t least[std::size(words)] = {};
   gex_Event_Wait(gex_Coll_ReduceToAllNB(tm, least, words, GEX_DT_U64, sizeof *words,
                                         std::size(words), GEX_OP_MIN, nullptr, nullptr, 0));
@@ -78,7 +74,9 @@ Agreement agree(gex_TM_t tm, gex_DT_t type, gex_OP_t ops, gex_Flags_t flags, con
         call, type, ops, flags, static_cast<unsigned>(other >> kTypeShift & 0xffff),
         static_cast<unsigned>(other & 0xffffffff), static_cast<unsigned>(other >> kFlagShift));
   }
-  return {.all_mapped = least[2] != 0, .may_use_adapter = least[3] != 0};
+  return {.all_mapped = least[2] != 0,
+          .may_use_adapter = least[3] != 0,
+          .with_processors = least[4] != 0};
 }
 
 // ---- operations ----
@@ -307,11 +305,11 @@ void gex_AD_Create(gex_AD_t* ad_p, gex_TM_t tm, gex_DT_t dt, gex_OP_t ops, gex_F
   check_arguments(ad_p, dt, ops, flags, kCall);
   std::unique_ptr<AtomicDomain> domain = AtomicDomain::make(tm, dt, ops, flags);
   if (domain == nullptr) fatal("%s: no memory for an atomic domain of %u ranks", kCall, tm->size);
-  const Agreement agreed = agree(
-      tm, dt, ops, flags,
-      {.all_mapped = domain->maps_all_members(), .may_use_adapter = domain->may_use_adapter()},
-      kCall);
-  domain->decide(agreed.all_mapped, agreed.may_use_adapter);
+  domain->decide(agree(tm, dt, ops, flags,
+                       {.all_mapped = domain->maps_all_members(),
+                        .may_use_adapter = domain->may_use_adapter(),
+                        .with_processors = AtomicDomain::is_adapter_atomic_with_processors()},
+                       kCall));
   *ad_p = live_domains().add(std::move(domain));
 }
 

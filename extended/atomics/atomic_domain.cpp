@@ -101,13 +101,19 @@ bool AtomicDomain::may_use_adapter() const noexcept {
   return do_adapter_atomics_work();
 }
 
-void AtomicDomain::decide(bool all_mapped, bool may_use_adapter) noexcept {
+bool AtomicDomain::is_adapter_atomic_with_processors() noexcept {
+  const Transport* const transport = job().transport.get();
+  return transport != nullptr &&
+         (transport->capabilities() & Transport::kAtomicWithProcessors) != 0;
+}
+
+void AtomicDomain::decide(const Agreement& agreed) noexcept {
+  const auto [all_mapped, may_use_adapter, with_processors] = agreed;
   hydrant_atomic_domain& ad = *get();
   if (!all_mapped && may_use_adapter) {
     adapter_keys_ = AdapterKeys::make(ad.tm);
     ad.adapter_keys = adapter_keys_.get();
-    ad.adapter_alone =
-        (job().transport->capabilities() & Transport::kAtomicWithProcessors) == 0 ? 1 : 0;
+    ad.adapter_alone = adapter_keys_ != nullptr && !with_processors ? 1 : 0;
   }
   ad.all_mapped = all_mapped ? 1 : 0;
   const auto index = static_cast<size_t>(std::countr_zero(ad.type));
@@ -135,12 +141,14 @@ hydrant_atomic_domain* LiveDomains::add(std::unique_ptr<AtomicDomain> domain) no
 }
 
 bool LiveDomains::remove(const hydrant_atomic_domain* ad) noexcept {
+  std::unique_ptr<AtomicDomain>
+      removed;  // deleted without the mutex: its segment may have to be unpinned
   const MutexLock lock(mu_);
   std::unique_ptr<AtomicDomain>* link = &first_;
   while (*link != nullptr && (*link)->get() != ad) link = &(*link)->next;
   if (*link == nullptr) return false;
-  std::unique_ptr<AtomicDomain> rest = std::move((*link)->next);
-  *link = std::move(rest);
+  removed = std::move(*link);
+  *link = std::move(removed->next);
   return true;
 }
 

@@ -32,9 +32,15 @@ class AtomicDomain {
   bool maps_all_members() const noexcept;
   // True if this rank could use its adapter for all of the domain's operations. May poll.
   bool may_use_adapter() const noexcept;
-  // Call it once, before the client gets the domain. Both are the same on all members: each has mapped the
-  // segments of all; each may use its adapter. Collective if they may.
-  void decide(bool all_mapped, bool may_use_adapter) noexcept;
+  static bool is_adapter_atomic_with_processors() noexcept;
+  // Facts that hold on every member.
+  struct Agreement {
+    bool all_mapped;       // its processor reaches the segments of all
+    bool may_use_adapter;  // for all of the domain's operations
+    bool with_processors;  // the adapter is atomic with processors
+  };
+  // Call it once, before the client gets the domain. Collective if the members may use their adapters.
+  void decide(const Agreement& agreed) noexcept;
 
   std::unique_ptr<AtomicDomain> next;  // list of LiveDomains
 

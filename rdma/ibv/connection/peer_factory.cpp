@@ -44,6 +44,7 @@ Status PeerFactory::make(Rank rank, Rank their_rank, const EndpointAddress& endp
   std::unique_ptr<Peer> peer(new (std::nothrow) Peer);
   if (peer == nullptr) return fail(Status::kResource, "no memory for %s", name.text);
   peer->rank = rank;
+  peer->is_self = rank == own_.self();
   peer->connection.their_rank = their_rank;
   peer->endpoint = endpoint;
   status = allocate(*peer, receives);

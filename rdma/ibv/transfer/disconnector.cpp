@@ -28,8 +28,9 @@ void Disconnector::disconnect(Peer& peer, const char* reason) noexcept {
   }
   (void)batch.notify();
   (void)fail_stripes(peer);
-  // The job itself has declared a dead rank dead, so it needs no callback.
-  if (peer_failed_ != nullptr && !peers_.is_dead(peer.rank)) {
+  // The job itself has declared a dead rank dead, so it needs no callback. A rank that cannot reach itself
+  // through the adapter has not failed.
+  if (peer_failed_ != nullptr && !peers_.is_dead(peer.rank) && !peer.is_self) {
     (void)disconnect_error(peer);
     peer_failed_(peer.rank, last_error_text());
   }

@@ -64,7 +64,8 @@ struct PeerRequests {
 };
 
 struct Peer : DeferredItem {
-  Rank rank = 0;  // its number in this process
+  Rank rank = 0;         // its number in this process
+  bool is_self = false;  // this process itself, for atomic operations on its own words
   Rank index_at_peer =
       0;  // this process's number in the peer, in each message; set by the handshake
   EndpointAddress endpoint;  // constant once the peer is published

@@ -289,6 +289,22 @@ void run_calls() {
   }
 }
 
+// Domains that exist at once, and an operation of each.
+void run_many() {
+  gex_AD_t domains[8] = {};
+  auto* const word = word_of<uint64_t>(world, 0, 0);
+  for (gex_AD_t& ad : domains)
+    gex_AD_Create(&ad, world, GEX_DT_U64, GEX_OP_FADD, GEX_FLAG_AD_FAVOR_REMOTE);
+  for (const gex_AD_t ad : domains) {
+    uint64_t old = 0;
+    run_call<uint64_t>(true, ad, &old, 0, word, GEX_OP_FADD, 1, 0, 0);
+    barrier(world);
+  }
+  if (me == 0) check(*word == std::size(domains) * job_size, "a sum over domains");
+  barrier(world);
+  for (const gex_AD_t ad : domains) gex_AD_Destroy(ad);
+}
+
 // Rank 0 fails to allocate once: the job ends with a text, or the calls do what they should.
 void run_starved(uint32_t number) {
   for (int round = 0; round < 2; ++round) {
@@ -348,6 +364,7 @@ int main(int argc, char** argv) {
   }
   if (what == "adapter_histories") run_histories(rounds, 2, kAdapterHistoryOps, kAdapter);
   if (what == "adapter_killed") run_killed(rounds, kAdapter);
+  if (what == "adapter_many") run_many();
   if (what == "mixed") run_mixed(rounds);
   if (what == "counter") {
     count_together<uint64_t>(rounds, 2);

@@ -134,6 +134,18 @@ class AtomicsJobs(unittest.TestCase):
             if not over.OVER or extra == {"HYDRANT_PATH": "am"}:
                 self.assertEqual(self.counts("adapter_histories", **extra)["adapter"], 0)
 
+    @unittest.skipIf(over.OVER, "it limits what an injected adapter pins")
+    def test_segments_that_cannot_be_pinned_are_left_to_processors(self):
+        few = {"HYDRANT_INJECT": "delay=5us,pins=1M"}
+        for what in ("adapter_model", "adapter_counter"):
+            self.holds(CLIENTS[0], 3, what, 40, **few)
+        self.assertEqual(self.counts("adapter_histories", **few)["adapter"], 0)
+
+    @unittest.skipIf(over.OVER, "it limits what an injected adapter pins")
+    def test_domains_share_the_pin_of_a_segment(self):
+        counts = self.counts("adapter_many", HYDRANT_INJECT="delay=5us,pins=3M")
+        self.assertEqual((counts["adapter"], counts["messages"], counts["self"]), (8, 0, 0))
+
     @unittest.skipIf(over.OVER, "it depends on the adapter how often that happens")
     @unittest.skipIf(os.cpu_count() < 2, "two ranks have to run at the same time")
     def test_adapters_and_processors_lose_updates_of_one_word(self):

@@ -34,7 +34,7 @@ class AtomicCalls : public RmaFixture {
     std::unique_ptr<AtomicDomain> domain = AtomicDomain::make(&hydrant_world, type, ops, 0);
     EXPECT_NE(domain, nullptr);
     EXPECT_FALSE(domain->maps_all_members());
-    domain->decide(all_mapped, false);
+    domain->decide({.all_mapped = all_mapped, .may_use_adapter = false, .with_processors = false});
     return live_domains().add(std::move(domain));
   }
   static uint64_t count(AtomicPath path) { return atomic_counts()[static_cast<size_t>(path)]; }

@@ -287,5 +287,26 @@ TEST_F(IbvAtomics, ARankThatCannotConnectToItselfReportsIt) {
   EXPECT_EQ(told.times, 0U);
 }
 
+// Such an adapter is found by a trial: the job must not end with it.
+TEST_F(IbvAtomics, AFailedOperationOnAnOwnWordIsNoFailureOfTheRank) {
+  static uint32_t failed_peers = 0;
+  failed_peers = 0;
+  IbvWorld world(2);
+  IbvTransport& transport = *world[0].transport;
+  transport.set_peer_failed_callback([](Rank, const char*) noexcept { ++failed_peers; });
+  PinnedMemory memory(transport, kWords | Access::kLocalWrite, kAtomicBytes);
+  fake_verbs::fail_work(IBV_WC_RETRY_EXC_ERR);
+  Told told;
+  const auto start = [&] {
+    return transport.start_atomic(0, memory.for_peer(), memory.local(64), add(1), &told);
+  };
+  ASSERT_EQ(world.insist(start), Status::kOk) << last_error_text();
+  ASSERT_TRUE(world.until([&] { return told.times != 0; }));
+  EXPECT_EQ(told.status, Status::kBroken);
+  for (int i = 0; i < 100; ++i) world.poll_all();
+  EXPECT_EQ(failed_peers, 0U);
+  EXPECT_EQ(start(), Status::kBroken);
+}
+
 }  // namespace
 }  // namespace hydrant
