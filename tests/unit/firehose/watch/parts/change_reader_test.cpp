@@ -5,13 +5,13 @@
 #include "tests/support/test_seed.hpp"
 #include "tests/unit/firehose/watch/parts/fake_userfault.hpp"
 #include "tests/unit/firehose/watch/parts/parts_support.hpp"
+#include "tests/unit/firehose/watch/parts/reading_parts.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
 #include <deque>
-#include <memory>
 #include <optional>
 #include <vector>
 
@@ -28,7 +28,7 @@ struct ForgottenRange {
   bool is_unmapped;
 };
 
-class ChangeReaderTest : public ::testing::Test {
+class ChangeReaderTest : public ReadingParts {
  protected:
   void SetUp() override {
     fake_userfault() = {};
@@ -41,8 +41,7 @@ class ChangeReaderTest : public ::testing::Test {
     ASSERT_TRUE(clients->set_unmapped(number, [](void* self, uintptr_t addr, size_t len) {
       of(self).note({addr, len}, true);
     }));
-    const RangesLock lock(watched.mutex());
-    ASSERT_TRUE(watched.map(lock) && stacks.map(lock) && removals.map(lock));
+    ASSERT_TRUE(map_tables());
   }
   static ChangeReaderTest& of(void* self) { return *static_cast<ChangeReaderTest*>(self); }
   void note(MemoryRange range, bool is_unmapped) {
@@ -51,16 +50,6 @@ class ChangeReaderTest : public ::testing::Test {
   }
 
   std::vector<ForgottenRange> forgotten;
-  Userfault userfault;
-  ReadingSequence sequence;
-  HookedCallsUnderWay calls;
-  WatchedRanges watched;
-  ThreadStacks stacks;
-  DeferredChanges deferred;
-  RemovalsUnderWay removals{watched, deferred, calls};
-  std::unique_ptr<MonitorClients> clients = std::make_unique<MonitorClients>();
-  RawReleases raw{userfault, watched, stacks, calls, *clients};
-  ChangeReader reader{userfault, sequence, raw, {watched, stacks, removals, deferred}, *clients};
 };
 
 TEST_F(ChangeReaderTest, TablesAndCachesAgreeWithPages) {
@@ -100,7 +89,7 @@ TEST_F(ChangeReaderTest, TablesAndCachesAgreeWithPages) {
     }
     fake_userfault().pending = changes;
     forgotten.clear();
-    reader.read();
+    change_reader.read();
     ASSERT_TRUE(sequence.settle(0));
 
     size_t notes = 0;
@@ -127,7 +116,7 @@ TEST_F(ChangeReaderTest, TablesAndCachesAgreeWithPages) {
     held.reset();
     ASSERT_EQ(deferred.any(), !late.empty());
     if (random.below(2) == 0 && !late.empty()) {
-      ASSERT_TRUE(reader.enter_deferred(false));
+      ASSERT_TRUE(change_reader.enter_deferred(false));
       enter_late();
     }
     if (!late.empty()) continue;
@@ -151,9 +140,9 @@ TEST_F(ChangeReaderTest, TablesAndCachesAgreeWithPages) {
 TEST_F(ChangeReaderTest, DeferredChangesWaitWhileTheMutexIsHeld) {
   const RangesLock lock(watched.mutex());
   fake_userfault().pending = {{Kind::kRemoved, pages(0, 1), {}}};
-  reader.read();
+  change_reader.read();
   EXPECT_TRUE(deferred.any());
-  EXPECT_FALSE(reader.enter_deferred(true));
+  EXPECT_FALSE(change_reader.enter_deferred(true));
   EXPECT_EQ(forgotten.size(), 1u) << "the caches have forgotten it all the same";
 }
 

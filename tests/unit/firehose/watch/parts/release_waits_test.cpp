@@ -7,11 +7,11 @@
 #include "tests/unit/firehose/watch/parts/fake_mappings.hpp"
 #include "tests/unit/firehose/watch/parts/fake_userfault.hpp"
 #include "tests/unit/firehose/watch/parts/parts_support.hpp"
+#include "tests/unit/firehose/watch/parts/reading_parts.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <memory>
 #include <vector>
 
 namespace hydrant::testing {
@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint64_t kLongWaitNs = 60'000'000'000;
 
-class ReleaseWaitsTest : public ::testing::Test {
+class ReleaseWaitsTest : public UnwatchingParts {
  protected:
   void SetUp() override {
     fake_userfault() = {};
@@ -28,10 +28,7 @@ class ReleaseWaitsTest : public ::testing::Test {
     client.context = this;
     client.forget = [](void* self, uintptr_t addr, size_t len) { of(self).note({addr, len}); };
     ASSERT_EQ(clients->subscribe(client), 0);
-    {
-      const RangesLock lock(watched.mutex());
-      ASSERT_TRUE(watched.map(lock) && stacks.map(lock) && removals.map(lock));
-    }
+    ASSERT_TRUE(map_tables());
     (void)removals.show_newest();
     ASSERT_TRUE(state.start_once([](const char**) { return true; }));
   }
@@ -46,22 +43,6 @@ class ReleaseWaitsTest : public ::testing::Test {
 
   std::vector<MemoryRange> forgotten;
   FakeHooks fake;
-  WatchState state;
-  Userfault userfault;
-  ReadingSequence sequence;
-  HookedCallsUnderWay calls;
-  WatchedRanges watched;
-  ThreadStacks stacks;
-  DeferredChanges deferred;
-  RemovalsUnderWay removals{watched, deferred, calls};
-  std::unique_ptr<MonitorClients> clients = std::make_unique<MonitorClients>();
-  std::unique_ptr<ArenaRanges> arenas = std::make_unique<ArenaRanges>();
-  RawReleases raw{userfault, watched, stacks, calls, *clients};
-  ChangeReader changes{userfault, sequence, raw, {watched, stacks, removals, deferred}, *clients};
-  AnnouncedReleases releases{watched, *arenas, *clients};
-  MappingWatcher mappings{userfault, watched, stacks, calls};
-  Unwatcher unwatcher{state,    userfault, mappings, changes,  watched,
-                      removals, deferred,  calls,    releases, *clients};
   ReleaseWaits waits{state,  userfault, sequence, calls,     raw,
                      stacks, removals,  watched,  unwatcher, *clients};
 };

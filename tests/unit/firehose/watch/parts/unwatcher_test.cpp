@@ -6,12 +6,12 @@
 #include "tests/unit/firehose/watch/parts/fake_mappings.hpp"
 #include "tests/unit/firehose/watch/parts/fake_userfault.hpp"
 #include "tests/unit/firehose/watch/parts/parts_support.hpp"
+#include "tests/unit/firehose/watch/parts/reading_parts.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
-#include <memory>
 
 namespace hydrant::testing {
 namespace {
@@ -24,7 +24,7 @@ bool any_of(const PageSet& in, size_t page, size_t n) {
   return std::any_of(&in[page], &in[page] + n, [](bool each) { return each; });
 }
 
-class UnwatcherTest : public ::testing::Test {
+class UnwatcherTest : public UnwatchingParts {
  protected:
   void SetUp() override {
     fake_userfault() = {};
@@ -33,7 +33,7 @@ class UnwatcherTest : public ::testing::Test {
       fake_mappings().all.push_back({pages(page, kMappingPages), true, false});
     fake_userfault().unwatched = [this] {
       EXPECT_TRUE(unwatcher.is_at_work());
-      EXPECT_FALSE(changes.mutex().try_lock()) << "the reader reads nothing meanwhile";
+      EXPECT_FALSE(change_reader.mutex().try_lock()) << "the reader reads nothing meanwhile";
     };
     hydrant_monitor_client_t client{};
     client.context = this;
@@ -42,10 +42,7 @@ class UnwatcherTest : public ::testing::Test {
       return any_of(of(self).is_pinned, (addr - kPlace) / kPage, len / kPage) ? 1 : 0;
     };
     ASSERT_EQ(clients->subscribe(client), 0);
-    {
-      const RangesLock lock(watched.mutex());
-      ASSERT_TRUE(watched.map(lock) && stacks.map(lock) && removals.map(lock));
-    }
+    ASSERT_TRUE(map_tables());
     ASSERT_TRUE(state.start_once([](const char**) { return true; }));
   }
   void TearDown() override {
@@ -60,22 +57,6 @@ class UnwatcherTest : public ::testing::Test {
 
   PageSet is_pinned{};
   int forgotten = 0;
-  WatchState state;
-  Userfault userfault;
-  ReadingSequence sequence;
-  HookedCallsUnderWay calls;
-  WatchedRanges watched;
-  ThreadStacks stacks;
-  DeferredChanges deferred;
-  RemovalsUnderWay removals{watched, deferred, calls};
-  std::unique_ptr<MonitorClients> clients = std::make_unique<MonitorClients>();
-  std::unique_ptr<ArenaRanges> arenas = std::make_unique<ArenaRanges>();
-  RawReleases raw{userfault, watched, stacks, calls, *clients};
-  ChangeReader changes{userfault, sequence, raw, {watched, stacks, removals, deferred}, *clients};
-  AnnouncedReleases releases{watched, *arenas, *clients};
-  MappingWatcher mappings{userfault, watched, stacks, calls};
-  Unwatcher unwatcher{state,    userfault, mappings, changes,  watched,
-                      removals, deferred,  calls,    releases, *clients};
 };
 
 TEST_F(UnwatcherTest, RandomRequestsAgreeWithPages) {
