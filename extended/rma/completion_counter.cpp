@@ -50,7 +50,7 @@ void count_failed(CompletionCounter& counter, Status status, Rank peer, uintptr_
   // A dead peer ends the job with its own rank and signal as the cause, so do not end it here.
   if (status != Status::kBroken && !is_fault_returned(counter.returns_errors)) {
     (void)explain_failure(status, peer, at, bytes);
-    fatal("put or get: %s", last_error_text());
+    fatal("put, get or atomic operation: %s", last_error_text());
   }
   counter.failed_peer.store(peer, std::memory_order_relaxed);
   counter.failed_at.store(at, std::memory_order_relaxed);
