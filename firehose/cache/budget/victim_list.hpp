@@ -4,7 +4,7 @@
 // listed: the evictor skips them.
 #pragma once
 
-#include "firehose/cache/budget/victim_policy.hpp"
+#include "firehose/cache/policy/victim_policy.hpp"
 #include "firehose/cache/region/region_store.hpp"
 
 namespace hydrant {

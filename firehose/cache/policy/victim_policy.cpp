@@ -1,6 +1,6 @@
 // Implements the default policy, ClockPolicy, and the adapter for a client's hydrant_policy_t. Evictor gets
 // victims from the domain's policy in step 4 of "Tour: a miss with eviction".
-#include "firehose/cache/budget/victim_policy.hpp"
+#include "firehose/cache/policy/victim_policy.hpp"
 
 #include "firehose/base/status.hpp"
 
