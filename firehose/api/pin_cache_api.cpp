@@ -67,20 +67,17 @@ Status add_prepinned(Domain& domain, const hydrant_domain_options_t& options) {
   return Status::kOk;
 }
 
-std::unique_ptr<VictimPolicy> choose_policy(const hydrant_domain_options_t& options,
-                                            const DomainConfig& config, Status* status) {
+Status choose_policies(const hydrant_domain_options_t& options, const RegistrarTraits& traits,
+                       const DomainConfig& config, CachePolicies* policies) {
   if (options.policy != nullptr) {
-    auto policy = make_client_policy(*options.policy);
-    if (policy == nullptr) *status = Status::kBadArg;
-    return policy;
+    policies->replacement = make_client_policy(*options.policy);
+    if (policies->replacement == nullptr) return Status::kBadArg;
   }
-  std::unique_ptr<ClockPolicy> policy(new (std::nothrow) ClockPolicy);
   // Slots beyond max_regions are used too, so room for all of them.
-  if (policy != nullptr && policy->map(Domain::slots_for(config.max_regions))) return policy;
-  *status =
-      fail(Status::kResource,
-           "the system has no memory for the policy of a domain: free memory, or raise ulimit -v");
-  return nullptr;
+  if (policies->complete(traits, Domain::slots_for(config.max_regions))) return Status::kOk;
+  return fail(Status::kResource,
+              "the system has no memory for the policies of a domain: free memory, or raise "
+              "ulimit -v");
 }
 
 Status create(const hydrant_domain_options_t& options, uint64_t handle) {
@@ -91,11 +88,12 @@ Status create(const hydrant_domain_options_t& options, uint64_t handle) {
   config.uring = named.uring;
   status = make_config(options, named.registrar->traits(), &config);
   if (status != Status::kOk) return status;
-  std::unique_ptr<VictimPolicy> policy = choose_policy(options, config, &status);
-  if (policy == nullptr) return status;
-  VictimPolicy& its_policy = *policy;
+  CachePolicies policies;
+  status = choose_policies(options, named.registrar->traits(), config, &policies);
+  if (status != Status::kOk) return status;
+  VictimPolicy& replacement = *policies.replacement;
   std::unique_ptr<Domain> domain(
-      new (std::nothrow) Domain(config, std::move(named.registrar), std::move(policy), handle));
+      new (std::nothrow) Domain(config, std::move(named.registrar), std::move(policies), handle));
   if (domain == nullptr)
     return fail(Status::kResource,
                 "the system has no memory for a domain: free memory, or raise ulimit -v");
@@ -111,7 +109,7 @@ Status create(const hydrant_domain_options_t& options, uint64_t handle) {
   }
   // From here on no step can fail.
   domain->registrar().adopt();
-  its_policy.adopt();
+  replacement.adopt();
   log_domain_start(*domain);
   publish_domain(std::move(domain));
   return status;

@@ -6,18 +6,18 @@
 namespace hydrant {
 
 CacheParts::CacheParts(const DomainConfig& settings, std::unique_ptr<Registrar> its_registrar,
-                       std::unique_ptr<VictimPolicy> its_policy, uint64_t handle) noexcept
+                       CachePolicies its_policies, uint64_t handle) noexcept
     : config(settings),
       registrar(std::move(its_registrar)),
       traits(registrar->traits()),
-      policy(std::move(its_policy)),
+      policies(std::move(its_policies)),
       store(slots_for(config.max_regions), traits.key_bytes, traits.note_bytes),
       holds(store),
       free_slots(store, holds, epoch),
       gates(store, epoch, pending_ranges, checks),
       tables(store),
       extensions(store, totals, config.granule_bytes),
-      victims(store, *policy),
+      victims(store, *policies.replacement),
       unpins(store),
       retirement({store, holds, epoch, gates, tables, extensions, victims, unpins}),
       budget({config.budget_bytes, config.max_regions}, config.granule_bytes),

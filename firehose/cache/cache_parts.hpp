@@ -5,6 +5,7 @@
 #include "firehose/cache/budget/evictor.hpp"
 #include "firehose/cache/coherence/watch_link.hpp"
 #include "firehose/cache/plan/extension_limits.hpp"
+#include "firehose/cache/policy/cache_policies.hpp"
 #include "firehose/cache/publisher.hpp"
 #include "firehose/cache/refusal_texts.hpp"
 #include "firehose/cache/region/begun_pins.hpp"
@@ -18,7 +19,7 @@ namespace hydrant {
 
 struct CacheParts {
   CacheParts(const DomainConfig& settings, std::unique_ptr<Registrar> its_registrar,
-             std::unique_ptr<VictimPolicy> its_policy, uint64_t handle) noexcept;
+             CachePolicies its_policies, uint64_t handle) noexcept;
 
   // Slots of a domain with so many regions: blank and dead regions need some beside them.
   static constexpr uint32_t slots_for(uint32_t max_regions) noexcept {
@@ -28,7 +29,7 @@ struct CacheParts {
   const DomainConfig config;
   const std::unique_ptr<Registrar> registrar;
   const RegistrarTraits& traits;
-  const std::unique_ptr<VictimPolicy> policy;
+  const CachePolicies policies;
 
   // Level 2 (after registry_mutex()). Held for short and bounded work only; not while the registrar, a
   // callback or malloc is called.

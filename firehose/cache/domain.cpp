@@ -18,8 +18,8 @@ constexpr size_t kMinSpans = 1024;
 }  // namespace
 
 Domain::Domain(const DomainConfig& config, std::unique_ptr<Registrar> registrar,
-               std::unique_ptr<VictimPolicy> policy, uint64_t handle) noexcept
-    : parts_(config, std::move(registrar), std::move(policy), handle),
+               CachePolicies policies, uint64_t handle) noexcept
+    : parts_(config, std::move(registrar), std::move(policies), handle),
       miss_(parts_),
       releases_(parts_),
       spans_(parts_, miss_, releases_),
@@ -194,7 +194,7 @@ void Domain::reset_in_child() noexcept {
   parts_.begun.reset_in_child(lock);
   parts_.retirement.reset_in_child(lock);
   parts_.unpins.reset_in_child(lock);
-  parts_.policy->reset_in_child();
+  parts_.policies.replacement->reset_in_child();
   parts_.free_slots.clear(lock);
   parts_.planner.forget_all(lock);
   parts_.limits.open();

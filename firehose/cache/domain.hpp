@@ -32,8 +32,8 @@ class Domain {
   using Grant = PeerGrant;
   using ExportInfo = ExportView::ExportInfo;
 
-  Domain(const DomainConfig& config, std::unique_ptr<Registrar> registrar,
-         std::unique_ptr<VictimPolicy> policy, uint64_t handle) noexcept;
+  Domain(const DomainConfig& config, std::unique_ptr<Registrar> registrar, CachePolicies policies,
+         uint64_t handle) noexcept;
   ~Domain();
   Domain(const Domain&) = delete;
   Domain& operator=(const Domain&) = delete;

@@ -315,14 +315,10 @@ void MissPath::wait_for_pending(const CacheLock& lock, PinRequest& request) noex
 Status MissPath::claim(const CacheLock& lock, PinRequest& request, uint64_t kernel_pending,
                        Plan* plan, Payment* payment) noexcept {
   if (parts_.planner.is_outdated(lock, request, *plan)) return Status::kNotReady;
+  if (!admit(lock, request, kernel_pending, plan)) return Status::kNotReady;
   const Budget::Share share{plan->charge, 1};
   // A reservation made in advance is too small only after an invalidation spoiled a registration.
   if (request.prepaid == nullptr || !request.prepaid->consume(share)) {
-    // Under memory pressure, memory beyond the request would be evicted before it is used.
-    if (Planner::is_beyond_need(request, *plan) &&
-        !parts_.budget.has_room(lock, kernel_pending + plan->charge)) {
-      return Status::kNotReady;
-    }
     const Status status = reserve(lock, request.range, share, kernel_pending, payment);
     if (status != Status::kOk) return status;
     (void)payment->reservation.consume(share);
@@ -344,6 +340,22 @@ Status MissPath::claim(const CacheLock& lock, PinRequest& request, uint64_t kern
   parts_.planner.note_claimed(lock, request, *plan);
   parts_.pending.add(lock, plan->region);
   return Status::kOk;
+}
+
+// False: not at the price of this plan; the request alone is to be tried. The policy may also choose that it
+// is used once.
+bool MissPath::admit(const CacheLock& lock, const PinRequest& request, uint64_t kernel_pending,
+                     Plan* plan) noexcept {
+  const uint64_t wanted = kernel_pending + (request.prepaid == nullptr ? plan->charge : 0);
+  const uint64_t lack = parts_.budget.shortage(lock, {wanted, 0}).bytes;
+  const CachePolicies& policies = parts_.policies;
+  const Admission admission = policies.admission->decide(
+      {plan->range, plan->charge, lack, Planner::is_beyond_need(request, *plan), *policies.cost});
+  if (admission == Admission::kKeep) return true;
+  if (admission == Admission::kKeepInFreeRoom && lack == 0) return true;
+  if (plan->range != request.pages) return false;
+  plan->once = true;
+  return true;
 }
 
 Status MissPath::reserve(const CacheLock& lock, MemoryRange requested, Budget::Share share,

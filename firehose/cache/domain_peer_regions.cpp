@@ -48,7 +48,7 @@ Status PeerRegions::end(PeerPin& pin, Status status, const PeerGrant& grant,
     parts_.budget.release(lock, {plan.charge - grant.charge, 0});
     info.charge = plan.charge = grant.charge;
     info.range = plan.range = grant.range;
-    plan.once = grant.once;
+    plan.once = plan.once || grant.once;
     plan.stream = false;
   } else if (status == Status::kRefused) {
     const CachePhase lock(parts_);

@@ -155,12 +155,6 @@ void Planner::plan(const CacheLock& lock, PinRequest& request, Plan* plan) noexc
   }
 }
 
-bool Planner::is_beyond_need(const PinRequest& request, const Plan& plan) noexcept {
-  if (plan.range == request.pages || plan.huge_pages) return false;
-  // A long stream's own misses would cost others as much.
-  return !(plan.stream && request.advice.earned);
-}
-
 void Planner::note_claimed(const CacheLock& lock, const PinRequest& request,
                            const Plan& plan) noexcept {
   if (request.noted && plan.range != request.advice.range) {

@@ -104,16 +104,16 @@ Status PeerCache::make_domain(uint64_t handle) noexcept HYDRANT_NO_TSA {
   mine.wait_warn_ns = local.wait_warn_ns;
   const uint32_t slots = Domain::slots_for(mine.max_regions);
   std::unique_ptr<Registrar> requester(new (std::nothrow) RemoteRegistrar(*this));
-  std::unique_ptr<ClockPolicy> policy(new (std::nothrow) ClockPolicy);
-  if (requester == nullptr || policy == nullptr || !policy->map(slots) ||
+  CachePolicies policies;
+  if (requester == nullptr || !policies.complete(requester->traits(), slots) ||
       !released_.map(size_t{2} * slots + kMaxInTransit)) {
     return fail(
         Status::kResource,
         "the system has no memory for the cache of rank %u: free memory, or raise ulimit -v",
         peer_);
   }
-  std::unique_ptr<Domain> domain(new (std::nothrow)
-                                     Domain(mine, std::move(requester), std::move(policy), handle));
+  std::unique_ptr<Domain> domain(
+      new (std::nothrow) Domain(mine, std::move(requester), std::move(policies), handle));
   Status status = domain != nullptr ? domain->set_up()
                                     : fail(Status::kResource,
                                            "the system has no memory for the cache of rank %u: "
