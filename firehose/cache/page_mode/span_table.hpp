@@ -5,6 +5,9 @@
 // A span takes none of the regions' slots, so that memory which is pinned can be pinned again as often as
 // memory and address space allow.
 //
+// Invariant: a slot below high() is live and has parts, or is in the queue of free ones, or is a tombstone. A
+// freed slot serves again only after kRetained others were freed, unless all are in use.
+//
 // Thread safety: under the domain's mutex, unless said otherwise. Allocates nothing.
 #pragma once
 
