@@ -158,7 +158,7 @@ class RmaJobs(RmaTestCase):
                 transport, kinds = ("ibv", ["pinned"]) if over.OVER else ("shm", [])
                 self.assertEqual(written, {"rank": rank, "size": 2, "transport": transport,
                                            "on_demand": {"ops": 0, "bytes": 0}, "collectives": {}, "vis": [],
-                                           "atomics": {"self": 0, "mapped": 0, "messages": 0}})
+                                           "atomics": {"self": 0, "mapped": 0, "messages": 0, "adapter": 0}})
                 self.assertEqual([one["kind"] for one in firehoses], kinds)
                 peer, count, size = 1 - rank, 3 + rank, 1000 + rank
                 wanted = [row(rank, "self", gets=(1, size)), row(peer, "inlined", puts=(5, 40)),
