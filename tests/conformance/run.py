@@ -215,7 +215,7 @@ class Start(NamedTuple):
         if status != program.status or program.may_complain:
             return (exit_problem(program.status, status) or
                     outputs.incomplete(program.source, self.ranks, text))
-        return outputs.problem(program.source, self.ranks, text, program.environment)
+        return outputs.problem(program.source, self.ranks, text, {**os.environ, **program.environment})
 
     def key(self, args):
         """Returns what tells this start from others in the file of --resume."""

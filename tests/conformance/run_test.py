@@ -174,6 +174,10 @@ class OutputTest(unittest.TestCase):
         self.assertEqual(self.problem("testsegment.c", 1, text), "")
         self.assertIn("skips", self.problem("testsegment.c", 1, text, GASNET_SUPERNODE_MAXSIZE="1"))
         self.assertIn("skips", self.problem("testteam.c", 1, text))
+        text = ("WARNING: Ignoring '-f' since there are no foreign segments.\n"
+                "node 0/2 testslice PASSED\nnode 1/2 testslice PASSED\n")
+        self.assertIn("skips", self.problem("testslice.c", 2, text))
+        self.assertEqual(self.problem("testslice.c", 2, text, HYDRANT_INJECT="delay=5us"), "")
 
 
 class ConduitTest(unittest.TestCase):
