@@ -8,6 +8,7 @@
 #include "extended/rma/bounce_pool.hpp"
 #include "extended/rma/rma_messages.hpp"
 #include "extended/rma/rma_thread.hpp"
+#include "firehose/base/log.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -21,6 +22,7 @@ struct PostedPiece : Transport::Completion {
   RmaThread* home = nullptr;
   BounceBuffer buffer{};    // from the pool, or null
   void* copy_to = nullptr;  // destination of a get through a buffer
+  bool is_atomic = false;
   Rank peer = 0;
   uintptr_t remote = 0;
   size_t bytes = 0;
@@ -46,9 +48,19 @@ void on_completion(Transport::Completion& completion, Status status) noexcept {
   const Rank peer = piece->peer;
   const uintptr_t remote = piece->remote;
   const size_t bytes = piece->bytes;
+  const bool is_atomic = piece->is_atomic;
   release_piece(piece);
   if (status == Status::kOk) {
     count_done(counter);
+  } else if (is_atomic && status == Status::kRefused) {
+    // The memory stays pinned while its rank has the domain. A rank that leaves unpins it before its end is
+    // known here; the end of the job then has the cause.
+    static RateLimit limit(RateLimit::kSecond);
+    log_warning(limit,
+                "an atomic operation on %#zx of rank %u: the rank's adapter refuses the key of its "
+                "segment: the rank is leaving, or has destroyed the domain",
+                static_cast<size_t>(remote), peer);
+    count_failed(counter, Status::kBroken, peer, remote, bytes);
   } else {
     count_failed(counter, status == Status::kUnsupported ? Status::kBadArg : status, peer, remote,
                  bytes);
@@ -63,6 +75,7 @@ PostedPiece* take_piece(RmaThread& thread) noexcept {
   piece->home = &thread;
   piece->buffer = {};
   piece->copy_to = nullptr;
+  piece->is_atomic = false;
   return piece;
 }
 
@@ -165,6 +178,7 @@ Status post_atomic(RmaThread& thread, const PostedAtomic& atomic,
   piece->remote = atomic.word.addr;
   piece->bytes = sizeof(uint64_t);
   piece->copy_to = atomic.result;
+  piece->is_atomic = true;
   Status status = take_bounce_buffer(piece->bytes, atomic.immediate, &piece->buffer);
   if (status != Status::kOk) {
     release_piece(piece);
