@@ -24,7 +24,8 @@ bool parse_double(const char* text, double* value) noexcept;
 
 // 1 for y, yes and 1, 0 for n, no and 0, in either case; else -1.
 int parse_yes_no(const char* text) noexcept;
-// The same with true and on, false and off.
+// The same with true and on, false and off: as parse_boolean() of firehose/base/config, which the library of
+// the tools does not contain.
 int parse_switch(const char* text) noexcept;
 
 }  // namespace hydrant

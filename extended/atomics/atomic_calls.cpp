@@ -20,6 +20,7 @@
 #include "extended/rma/rma_events.hpp"
 #include "extended/rma/rma_path.hpp"
 #include "extended/rma/rma_thread.hpp"
+#include "extended/team/live_teams.hpp"
 #include "extended/team/team.hpp"
 
 #include <bit>
@@ -79,6 +80,18 @@ Agreement agree(gex_TM_t tm, gex_DT_t type, gex_OP_t ops, gex_Flags_t flags, con
           .with_processors = least[4] != 0};
 }
 
+void log_way(const AtomicDomain& domain, const char* obstacle) noexcept {
+  const hydrant_atomic_domain& ad = *domain.get();
+  if (ad.adapter_keys != nullptr) {
+    log_info("an atomic domain of GEX_DT_%s and %u ranks uses the adapter",
+             atomic_type_name(ad.type), ad.tm->size);
+  } else {
+    log_info("an atomic domain of GEX_DT_%s and %u ranks does not use the adapter: %s",
+             atomic_type_name(ad.type), ad.tm->size,
+             obstacle != nullptr ? obstacle : "another member cannot, or a segment is not pinned");
+  }
+}
+
 // ---- operations ----
 
 struct AtomicCall {
@@ -114,6 +127,9 @@ const char* name_of(bool is_implicit, gex_DT_t type) noexcept {
                                     const AtomicCall& call) noexcept {
   if (handler_depth != 0)
     fatal("%s in a handler: start it after the handler has returned", call.name);
+  if (atomic_type_name(ad.type) == nullptr)
+    fatal("%s: %p is not an atomic domain, or was destroyed", call.name,
+          static_cast<const void*>(&ad));
   if (call.type != ad.type)
     fatal("%s: the domain is of GEX_DT_%s: call gex_AD_Op*_%s", call.name,
           atomic_type_name(ad.type), atomic_type_name(ad.type));
@@ -137,6 +153,8 @@ const char* name_of(bool is_implicit, gex_DT_t type) noexcept {
   check_no_locks("an atomic operation is started");
   if (!live_domains().has(ad))
     fatal("%s: %p is not an atomic domain, or was destroyed", call, static_cast<const void*>(ad));
+  if (ad->tm != &hydrant_world && !live_teams().has(ad->tm))
+    fatal("%s: the domain's team was destroyed: destroy the domain before its team", call);
 }
 
 // A debug build checks the target rank.
@@ -150,7 +168,7 @@ const char* name_of(bool is_implicit, gex_DT_t type) noexcept {
         "neighbourhood",
         call.name, peer);
   if (checks_segments() && check_in_segment(peer, 0, call.target, call.width()) != Status::kOk)
-    fatal("%s: %s", call.name, last_error_text());
+    refuse_atomic_target(call.name, peer, call.target, call.width());
 }
 
 void check(const hydrant_atomic_domain* ad, const AtomicCall& call) noexcept {
@@ -174,12 +192,22 @@ struct Target {
   const std::byte* key = nullptr;
 };
 
+[[noreturn, gnu::cold]] void refuse_adapter_target(const AtomicCall& call, Rank peer) noexcept {
+  char relation[kSegmentRelationText];
+  fatal(
+      "%s: the target %#zx is not in the segment that rank %u of the job had when the domain was "
+      "made%s: the adapter reaches no other memory",
+      call.name, static_cast<size_t>(call.target), peer,
+      relate_to_segment(peer, call.target, call.width(), relation, sizeof relation));
+}
+
 // In a domain that uses the adapter.
 const std::byte* find_key(const hydrant_atomic_domain& ad, const AtomicCall& call, Rank member,
                           Rank peer) noexcept {
   const auto* const keys = static_cast<const AdapterKeys*>(ad.adapter_keys);
   const std::byte* const key = keys->find(member, call.target, call.width());
-  if (key == nullptr) refuse_atomic_target(call.type, peer, call.target);
+  if (key == nullptr) [[unlikely]]
+    refuse_adapter_target(call, peer);
   return key;
 }
 
@@ -200,7 +228,7 @@ Target find_target(const hydrant_atomic_domain& ad, const AtomicCall& call) noex
     return {.peer = peer, .here = reinterpret_cast<void*>(call.target + row->shift)};
   if (peer == job().rank()) {
     if (!is_own_atomic_target(call.type, call.target))
-      refuse_atomic_target(call.type, peer, call.target);
+      refuse_atomic_target(call.name, peer, call.target, call.width());
     return {.peer = peer,
             .here = paths(peer).self ? reinterpret_cast<void*>(call.target) : nullptr};
   }
@@ -305,11 +333,13 @@ void gex_AD_Create(gex_AD_t* ad_p, gex_TM_t tm, gex_DT_t dt, gex_OP_t ops, gex_F
   check_arguments(ad_p, dt, ops, flags, kCall);
   std::unique_ptr<AtomicDomain> domain = AtomicDomain::make(tm, dt, ops, flags);
   if (domain == nullptr) fatal("%s: no memory for an atomic domain of %u ranks", kCall, tm->size);
+  const char* const obstacle = domain->find_adapter_obstacle();
   domain->decide(agree(tm, dt, ops, flags,
                        {.all_mapped = domain->maps_all_members(),
-                        .may_use_adapter = domain->may_use_adapter(),
+                        .may_use_adapter = obstacle == nullptr,
                         .with_processors = AtomicDomain::is_adapter_atomic_with_processors()},
                        kCall));
+  if ((flags & GEX_FLAG_AD_FAVOR_REMOTE) != 0) log_way(*domain, obstacle);
   *ad_p = live_domains().add(std::move(domain));
 }
 

@@ -85,20 +85,23 @@ bool AtomicDomain::maps_all_members() const noexcept {
   return true;
 }
 
-bool AtomicDomain::may_use_adapter() const noexcept {
+const char* AtomicDomain::find_adapter_obstacle() const noexcept {
   const hydrant_atomic_domain& ad = *get();
-  if ((ad.flags & GEX_FLAG_AD_FAVOR_REMOTE) == 0 || ad.tm->ep->index != 0 ||
-      !are_adapter_operations(ad.type, ad.ops) || !is_firehose_enabled() ||
-      (job().transport->capabilities() & Transport::kAtomics) == 0 || maps_all_members() ||
-      bounce_buffer_bytes() == 0)
-    return false;
+  if ((ad.flags & GEX_FLAG_AD_FAVOR_REMOTE) == 0) return "it was made without the flag";
+  if (ad.tm->ep->index != 0) return "its team is not of primordial endpoints";
+  if (!are_adapter_operations(ad.type, ad.ops)) return "adapters lack one of its operations";
+  if (maps_all_members()) return "the segments of all members are mapped";
+  if (!is_firehose_enabled() || (job().transport->capabilities() & Transport::kAtomics) == 0)
+    return "the transport has no atomic operations on pinned memory";
+  if (bounce_buffer_bytes() == 0) return "there is no pool of buffers for results";
   const TeamMembers members = members_of(ad.tm);
   for (Rank member = 0; member < ad.tm->size; ++member) {
     const hydrant_atomic_row* row = find_row(ad, member);
     const bool is_mapped = row != nullptr && row->size != 0;
-    if (!is_mapped && !paths(members.jobrank(member)).pinned) return false;
+    if (!is_mapped && !paths(members.jobrank(member)).pinned)
+      return "a member is not reached by operations on pinned memory";
   }
-  return do_adapter_atomics_work();
+  return do_adapter_atomics_work() ? nullptr : "a trial of the adapter has failed";
 }
 
 bool AtomicDomain::is_adapter_atomic_with_processors() noexcept {

@@ -30,8 +30,9 @@ class AtomicDomain {
   }
   // True if this rank has rows of all members.
   bool maps_all_members() const noexcept;
-  // True if this rank could use its adapter for all of the domain's operations. May poll.
-  bool may_use_adapter() const noexcept;
+  // The reason, for a message, why this rank cannot use its adapter for all of the domain's operations; null
+  // if it can. May poll.
+  const char* find_adapter_obstacle() const noexcept;
   static bool is_adapter_atomic_with_processors() noexcept;
   // Facts that hold on every member.
   struct Agreement {

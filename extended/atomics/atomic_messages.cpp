@@ -48,7 +48,11 @@ void on_atomic_done(gex_Token_t token, int32_t counter_low, int32_t counter_high
                     int32_t type_bits, int32_t is_allowed) {
   const auto type = static_cast<gex_DT_t>(type_bits);
   const uint64_t value = join_words(value_low, value_high);
-  if (is_allowed == 0) refuse_atomic_target(type, token->from, value);
+  if (is_allowed == 0) [[unlikely]] {
+    char call[32];
+    (void)snprintf(call, sizeof call, "gex_AD_Op*_%s", atomic_type_name(type));
+    refuse_atomic_target(call, token->from, value, atomic_width(type));
+  }
   auto* result = reinterpret_cast<void*>(join_words(result_low, result_high));
   if (result != nullptr) store_atomic_result(result, value, atomic_width(type));
   count_done(named_counter(counter_low, counter_high));
@@ -60,14 +64,13 @@ bool is_own_atomic_target(gex_DT_t type, uintptr_t target) noexcept {
   return job().segment_mode == kSegmentEverything || is_in_bound_memory(target, atomic_width(type));
 }
 
-void refuse_atomic_target(gex_DT_t type, Rank owner, uintptr_t target) noexcept {
+void refuse_atomic_target(const char* call, Rank owner, uintptr_t target, size_t bytes) noexcept {
   char relation[kSegmentRelationText];
   fatal(
-      "gex_AD_Op*_%s: the target %#zx is in no segment of rank %u of the job%s: targets have to "
-      "lie "
-      "in the segment of their rank",
-      atomic_type_name(type), static_cast<size_t>(target), owner,
-      relate_to_segment(owner, target, atomic_width(type), relation, sizeof relation));
+      "%s: the target %#zx is in no segment of rank %u of the job%s: targets have to lie in a "
+      "segment of their rank",
+      call, static_cast<size_t>(target), owner,
+      relate_to_segment(owner, target, bytes, relation, sizeof relation));
 }
 
 Status send_atomic(RmaThread& thread, const AtomicRequest& request,

@@ -31,7 +31,8 @@ Status send_atomic(RmaThread& thread, const AtomicRequest& request,
                    CompletionCounter& counter) noexcept;
 
 // Ends the job: no segment of `owner` has the target.
-[[noreturn]] void refuse_atomic_target(gex_DT_t type, Rank owner, uintptr_t target) noexcept;
+[[noreturn]] void refuse_atomic_target(const char* call, Rank owner, uintptr_t target,
+                                       size_t bytes) noexcept;
 // True if operations on the target are allowed in this process.
 bool is_own_atomic_target(gex_DT_t type, uintptr_t target) noexcept;
 

@@ -126,7 +126,8 @@ void ExitWatch::log_exit(int code, ExitReason how, bool is_first) noexcept {
   if (how == ExitReason::kAbandoned) {
     if (is_failure || first_out == kNoRank || !channel_->claim_wait()) return;
     log_warning(
-        "rank %u exited with code 0 while rank %u waited for messages, barriers or puts; the job "
+        "rank %u exited with code 0 while rank %u waited for messages, barriers or operations; the "
+        "job "
         "is ended",
         first_out, own);
   } else if (is_failure && is_first && first_out == kNoRank) {

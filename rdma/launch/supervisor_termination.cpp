@@ -319,7 +319,8 @@ void Supervisor::log_missing_ranks() noexcept {
     if (ranks_[rank].gave_up && count++ == 0) first = rank;
   }
   if (count == 0) return;
-  say("rank %u exited with code 0 while %u of the others waited for messages, barriers or puts "
+  say("rank %u exited with code 0 while %u of the others waited for messages, barriers or "
+      "operations "
       "(rank %u%s); the job is ended",
       end_.rank(), count, first, count > 1 ? " and others" : "");
 }

@@ -29,7 +29,9 @@ WRONG = {"arguments": "all members have to pass the same",
          "handler": "gex_AD_OpNB_U64",
          "twice": "is not an atomic domain, or was destroyed before"}
 WRONG_IN_DEBUG = {"destroyed": "is not an atomic domain, or was destroyed",
-                  "lock": "lock"}
+                  "lock": "lock",
+                  "segment": "targets have to lie in a segment of their rank",
+                  "team": "destroy the domain before its team"}
 WAYS = {"mapped": {}, "messages": {"HYDRANT_PATH": "am"}}
 INJECTED = {"injected": {"HYDRANT_INJECT": "delay=5us"}, "pinned": {"HYDRANT_INJECT": "delay=5us,pins"}}
 # Ways over which domains that favour remote targets use the adapter.
@@ -89,6 +91,16 @@ class AtomicsJobs(unittest.TestCase):
                 self.assertNotEqual(status, 0, output)
                 self.assertRegex(output, rf"rank {ranks - 1} .*signal 9")
                 self.assertNotRegex(output, "WRONG|did not end")
+
+    def test_a_rank_that_leaves_ends_the_job_without_an_error(self):
+        # Over verbs its adapter refuses operations before its end is known.
+        for way in over.ways(ADAPTER):
+            for rounds in (100, 200, 300, 400):
+                with self.subTest(rounds=rounds, **way):
+                    status, output = run_job(CLIENTS[0], 2, "adapter_left", str(rounds), seconds=SECONDS,
+                                             **way)
+                    self.assertEqual(status, 0, output)
+                    self.assertNotRegex(output, "FATAL|did not end")
 
     @unittest.skipIf(over.OVER, "it takes minutes in a guest")
     def test_more_ranks_and_rounds(self):
@@ -161,6 +173,22 @@ class AtomicsJobs(unittest.TestCase):
         for what in ("segment", "own_segment"):
             for client in CLIENTS:
                 self.ends_with(client, what, "segment", HYDRANT_PATH="am")
+        for way in over.ways(ADAPTER):
+            self.ends_with(CLIENTS[0], "adapter_segment", "had when the domain was made", **way)
+
+    def test_the_reason_for_the_way_of_a_domain_is_logged(self):
+        wanted = {"": "the segments of all members are mapped" if not over.OVER else "uses the adapter",
+                  "am": "is not reached by operations on pinned memory|no atomic operations on pinned memory"}
+        for path, text in wanted.items():
+            extra = {"HYDRANT_PATH": path} if path else {}
+            status, output = run_job(CLIENTS[0], 2, "adapter_histories", "1", seconds=SECONDS,
+                                     HYDRANT_LOG="info", **extra)
+            self.assertEqual(status, 0, output)
+            self.assertRegex(output, f"an atomic domain of GEX_DT_[A-Z0-9]+ and 2 ranks .*({text})")
+        for way in over.ways(ADAPTER):
+            _, output = run_job(CLIENTS[0], 2, "adapter_counter", "1", seconds=SECONDS, HYDRANT_LOG="info",
+                                **way)
+            self.assertRegex(output, "GEX_DT_U64 and 2 ranks uses the adapter")
 
     def ends_with(self, client, what, text, **extra):
         with self.subTest(client=client, what=what, **extra):

@@ -43,6 +43,17 @@ void make_wrong_call(const std::string& what) {
   if (what == "segment") add(reinterpret_cast<char*>(word) + kSegment, last, GEX_OP_ADD);
   if (what == "own_segment")
     add(word_of<uint64_t>(world, me, kSegment / sizeof(uint64_t)), me, GEX_OP_ADD);
+  if (what == "adapter_segment") {
+    gex_AD_Create(&ad, world, GEX_DT_U64, ops, GEX_FLAG_AD_FAVOR_REMOTE);
+    add(reinterpret_cast<char*>(word) + kSegment, last, GEX_OP_ADD);
+  }
+  if (what == "team") {  // debug only
+    gex_TM_t team = GEX_TM_INVALID;
+    (void)gex_TM_Split(&team, world, 0, static_cast<int>(me), nullptr, 0, GEX_FLAG_TM_NO_SCRATCH);
+    gex_AD_Create(&ad, team, GEX_DT_U64, ops, 0);
+    gex_TM_Destroy(team, nullptr, 0);
+    add(word, last, GEX_OP_ADD);
+  }
   if (what == "null") add(word, last, GEX_OP_FADD);
   if (what == "handler") send_to_handler();
   if (what == "lock") {  // debug only

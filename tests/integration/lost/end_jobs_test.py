@@ -47,7 +47,7 @@ WAYS = {
     "abort": (134, killed_by(signal.SIGABRT)),
     "kill": (137, killed_by(signal.SIGKILL)),
 }
-WAITED = (r"rank 1 exited with code 0 while 2 of the others waited for messages, barriers or puts .*; "
+WAITED = (r"rank 1 exited with code 0 while 2 of the others waited for messages, barriers or operations .*; "
           r"the job is ended")
 NOT_FOLLOWED = r"rank 1 exited with code 0, and 2 of the others did not follow .*; they are killed"
 

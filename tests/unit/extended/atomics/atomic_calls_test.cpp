@@ -187,7 +187,7 @@ TEST_F(AtomicCallsDeathTest, WrongCallsEndTheJobWithAText) {
   EXPECT_DEATH(call(0, at, GEX_OP_ADD, GEX_FLAG_PEER_SEG_OFFSET), "flags are");
   for (const gex_Rank_t rank : {0u, kPeer}) {
     EXPECT_DEATH(call(rank, at + sizeof words_, GEX_OP_ADD),
-                 "gex_AD_Op._U64: the target 0x[0-9a-f]+ is in no segment of rank [01]");
+                 "gex_AD_Op(NB|[*])_U64: the target 0x[0-9a-f]+ is in no segment of rank [01]");
   }
   EXPECT_DEATH(gex_Event_Wait(gex_AD_OpNB_U64(ad, nullptr, 0, at, GEX_OP_FADD, 1, 0, 0)),
                "result_p is NULL, and GEX_OP_FADD returns the old value");
