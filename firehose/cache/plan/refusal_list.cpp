@@ -24,9 +24,11 @@ bool RefusalList::overlaps(MemoryRange range, uint64_t now_ns) const noexcept {
 }
 
 void RefusalList::forget(MemoryRange range) noexcept {
-  auto* end = std::remove_if(entries_, entries_ + count_,
-                             [&](const Entry& e) { return e.range.overlaps(range); });
-  count_ = static_cast<size_t>(end - entries_);
+  const auto overlaps = [&](const Entry& e) { return e.range.overlaps(range); };
+  if (std::none_of(entries_, entries_ + count_, overlaps)) return;
+  // From the oldest on, which the next entries overwrite first.
+  std::rotate(entries_, entries_ + next_, entries_ + count_);
+  count_ = static_cast<size_t>(std::remove_if(entries_, entries_ + count_, overlaps) - entries_);
   next_ = count_ % kMax;
 }
 

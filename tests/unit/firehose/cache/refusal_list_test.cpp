@@ -37,5 +37,21 @@ TEST(RefusalList, ForgetsNewMemoryAndTheOldestEntry) {
   EXPECT_TRUE(list.refuses(at(4), Access::kLocalWrite, kNow));
 }
 
+TEST(RefusalList, OldestEntryMakesRoomAfterOthersWereForgotten) {
+  RefusalList list;
+  const auto add = [&](size_t i) { list.add(at(2 * i), Access::kLocalWrite, kNow); };
+  for (size_t i = 0; i <= RefusalList::kMax; ++i) add(i);
+  list.forget(at(1));  // of no entry
+  add(RefusalList::kMax + 1);
+  EXPECT_TRUE(list.refuses(at(2 * RefusalList::kMax), Access::kLocalWrite, kNow));
+  EXPECT_FALSE(list.refuses(at(2), Access::kLocalWrite, kNow));
+  list.forget(at(8));
+  add(RefusalList::kMax + 2);
+  add(RefusalList::kMax + 3);
+  EXPECT_TRUE(list.refuses(at(2 * RefusalList::kMax), Access::kLocalWrite, kNow));
+  EXPECT_FALSE(list.refuses(at(4), Access::kLocalWrite, kNow));
+  EXPECT_TRUE(list.refuses(at(6), Access::kLocalWrite, kNow));
+}
+
 }  // namespace
 }  // namespace hydrant
