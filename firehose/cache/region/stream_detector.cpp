@@ -158,9 +158,9 @@ void StreamDetector::note_refused(MemoryRange pages, MemoryRange range, uint64_t
   const MemoryRange requested = turned(pages, down);
   const uintptr_t bad = turned(range, down).end();
   for (Border& b : borders_) {
-    if (now_ns >= b.until_ns || b.down != down || requested.end() >= b.bad || bad > b.bad) continue;
-    b = {b.good < bad ? std::max(b.good, requested.end()) : requested.end(), bad,
-         now_ns + kBorderLifeNs, down};
+    if (now_ns >= b.until_ns || b.down != down || requested.end() >= b.bad) continue;
+    if (bad <= b.good || bad > b.bad) continue;  // another border
+    b = {std::max(b.good, requested.end()), bad, now_ns + kBorderLifeNs, down};
     return;
   }
   borders_[next_border_++ % kBorders] = {requested.end(), bad, now_ns + kBorderLifeNs, down};
