@@ -358,5 +358,71 @@ TEST(ExtensionsModel, UnusedPagesAreThoseBehindTheFurthestUse) {
   }
 }
 
+struct PendingModel {
+  MemoryRange range;
+  Access access;
+  bool poisoned;
+};
+
+TEST(PendingRegionsModel, AgreesWithAListOfWhichReleasesPoisonSome) {
+  for (uint32_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE(seed);
+    Random random(seed);
+    Parts parts;
+    std::map<RegionIndex, PendingModel> model;
+    const CacheLock lock(parts.mu);
+    for (int step = 0; step < 300; ++step) {
+      const MemoryRange range = at(random.below(50), 1 + random.below(4));
+      const auto access = static_cast<Access>(random.below(4));
+      switch (model.empty() ? 9 : random.below(10)) {
+        case 0:
+        case 1:
+        case 2: {
+          const auto it =
+              std::next(model.begin(), static_cast<ptrdiff_t>(random.below(model.size())));
+          parts.pending.remove(lock, it->first);
+          parts.budget.release(lock, {it->second.range.len, 1});
+          parts.free_slots.quarantine(lock, it->first);
+          model.erase(it);
+          break;
+        }
+        case 3:
+          parts.pending.poison(lock, range);
+          for (auto& [r, each] : model) each.poisoned |= each.range.overlaps(range);
+          break;
+        case 4:
+          if (random.below(10) != 0) break;
+          parts.pending.poison_all(lock);
+          for (auto& [r, each] : model) each.poisoned = true;
+          break;
+        default:
+          if (model.size() == 20) break;
+          const RegionIndex r = parts.add_pending(lock, range, access);
+          parts.pending.add(lock, r);
+          model[r] = {range, access, false};
+      }
+      const MemoryRange asked = at(random.below(50), 1 + random.below(2));
+      const auto need = static_cast<Access>(random.below(4));
+      const auto serves = [&](const auto& each) {
+        return each.second.range.covers(asked) && includes(each.second.access, need) &&
+               !each.second.poisoned;
+      };
+      const RegionIndex found = parts.pending.find(lock, asked, need);
+      ASSERT_EQ(found != kNoRegion, std::any_of(model.begin(), model.end(), serves));
+      if (found != kNoRegion) {
+        const auto it = model.find(found);
+        ASSERT_TRUE(it != model.end() && serves(*it)) << "step " << step;
+      }
+      ASSERT_EQ(parts.pending.any_overlap(lock, asked),
+                std::any_of(model.begin(), model.end(),
+                            [&](const auto& each) { return each.second.range.overlaps(asked); }))
+          << "step " << step;
+      for (const auto& [r, each] : model) {
+        ASSERT_EQ(parts.store.infos(lock)[r].poisoned, each.poisoned) << "step " << step;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace hydrant::testing
