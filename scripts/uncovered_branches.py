@@ -63,8 +63,10 @@ def branches_in(source, folder, within):
                      cwd=folder)
         for line in report.stdout.splitlines():
             for file in json.loads(line)["files"]:
-                path = pathlib.Path(os.path.normpath(folder / file["file"]))
-                if not path.is_relative_to(source / within):
+                # Relative to the build folder or, with a prefix that the compiler replaces, to the tree.
+                paths = [pathlib.Path(os.path.normpath(base / file["file"])) for base in (folder, source)]
+                path = next((one for one in paths if one.is_relative_to(source / within)), None)
+                if path is None:
                     continue
                 name = str(path.relative_to(source))
                 for place in file["lines"]:
