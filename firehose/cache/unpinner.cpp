@@ -24,18 +24,16 @@ void warn_of_broken_unpin(const char* domain, MemoryRange first, size_t n) noexc
 
 }  // namespace
 
-Unpinner::Outcome Unpinner::deregister(const RegionQueue& retired) noexcept {
-  constexpr size_t kBatch = 64;
-  MemoryRange ranges[kBatch];
-  const std::byte* keys[kBatch];
+// As many ranges as the batch needs are on the stack: clearing 64 takes longer than the rest.
+template <size_t kMost>
+Unpinner::Outcome Unpinner::deregister_by(const RegionQueue& retired) noexcept {
+  MemoryRange ranges[kMost];
+  const std::byte* keys[kMost];
   Outcome outcome;
-  const RegistrarTraits& traits = parts_.registrar.traits();
-  const size_t most = traits.unpins_in_batches ? kBatch : 1;
-  if (traits.wants_unmap_reports) parts_.watch.set_all_unmap_reports();
   RegionIndex next = retired.front();
   while (next != kNoRegion) {
     size_t n = 0;
-    for (; next != kNoRegion && n < most; next = parts_.store.retiring(next).next) {
+    for (; next != kNoRegion && n < kMost; next = parts_.store.retiring(next).next) {
       const RegionInfo& info = parts_.store.retiring(next);
       if (info.over_released) warn_of_over_release(parts_.name, info.range);
       if (info.prepinned) continue;
@@ -52,6 +50,12 @@ Unpinner::Outcome Unpinner::deregister(const RegionQueue& retired) noexcept {
   }
   parts_.invalidator.handle_losses(parts_.registrar.losses());
   return outcome;
+}
+
+Unpinner::Outcome Unpinner::deregister(const RegionQueue& retired) noexcept {
+  const RegistrarTraits& traits = parts_.registrar.traits();
+  if (traits.wants_unmap_reports) parts_.watch.set_all_unmap_reports();
+  return traits.unpins_in_batches ? deregister_by<64>(retired) : deregister_by<1>(retired);
 }
 
 void Unpinner::settle(const CacheLock& lock, RegionQueue* retired, const Outcome& outcome,

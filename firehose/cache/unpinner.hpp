@@ -48,6 +48,8 @@ class Unpinner {
 
  private:
   bool unpin_all(RegionQueue* retired, Charge charge) noexcept;
+  template <size_t kMost>
+  Outcome deregister_by(const RegionQueue& retired) noexcept;
 
   const Parts parts_;
 };
