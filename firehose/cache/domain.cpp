@@ -195,6 +195,7 @@ void Domain::reset_in_child() noexcept {
   parts_.retirement.reset_in_child(lock);
   parts_.unpins.reset_in_child(lock);
   parts_.policies.replacement->reset_in_child();
+  parts_.policies.admission->reset_in_child();
   parts_.free_slots.clear(lock);
   parts_.planner.forget_all(lock);
   parts_.limits.open();

@@ -32,6 +32,7 @@ class Domain {
   using Grant = PeerGrant;
   using ExportInfo = ExportView::ExportInfo;
 
+  // Requires: CachePolicies::complete() was true.
   Domain(const DomainConfig& config, std::unique_ptr<Registrar> registrar, CachePolicies policies,
          uint64_t handle) noexcept;
   ~Domain();

@@ -15,7 +15,7 @@ class ExportView {
   struct ExportInfo {
     MemoryRange range;
     const std::byte* key = nullptr;  // null where there is none, or several
-    bool cached = false;             // its release is reported
+    bool cached = false;             // its release is reported, and it is not used once
     bool checked = false;            // by the kernel only: sync_invalidations(true)
   };
 

@@ -218,9 +218,12 @@ MissPath::Step MissPath::prepare(PinRequest& request, Plan* plan, UnsettledRange
       pay(request.range, claimed ? plan->charge : 0, &payment, claimed ? unsettled : nullptr);
   bool covered = true;
   if (claimed && paid == Status::kOk) {
-    covered = parts_.watch.cover(request, plan);
+    // No release of memory that is used once is waited for, unless the registrar has to know of it.
+    plan->cover = HYDRANT_COVER_NONE;
+    covered =
+        (plan->once && !parts_.traits.wants_unmap_reports) || parts_.watch.cover(request, plan);
     if (covered) {
-      start_upkeep(parts_.config, *plan);
+      if (!plan->once) start_upkeep(parts_.config, *plan);
       if (parts_.traits.wants_unmap_reports) parts_.watch.set_unmap_reports(request, *plan);
       return Step::kRegister;
     }
@@ -336,25 +339,26 @@ Status MissPath::claim(const CacheLock& lock, PinRequest& request, uint64_t kern
   info.access = plan->access;
   info.charge = plan->charge;
   info.state = RegionState::kPending;
+  info.uncached = plan->once;
   info.starter = request.asynchronous ? thread_mark() : 0;
   parts_.planner.note_claimed(lock, request, *plan);
   parts_.pending.add(lock, plan->region);
   return Status::kOk;
 }
 
-// False: not at the price of this plan; the request alone is to be tried. The policy may also choose that it
-// is used once.
+// False: not at the price of this plan; the request alone is to be tried.
 bool MissPath::admit(const CacheLock& lock, const PinRequest& request, uint64_t kernel_pending,
                      Plan* plan) noexcept {
-  const uint64_t wanted = kernel_pending + (request.prepaid == nullptr ? plan->charge : 0);
-  const uint64_t lack = parts_.budget.shortage(lock, {wanted, 0}).bytes;
-  const CachePolicies& policies = parts_.policies;
-  const Admission admission = policies.admission->decide(
-      {plan->range, plan->charge, lack, Planner::is_beyond_need(request, *plan), *policies.cost});
-  if (admission == Admission::kKeep) return true;
-  if (admission == Admission::kKeepInFreeRoom && lack == 0) return true;
-  if (plan->range != request.pages) return false;
-  plan->once = true;
+  const uint32_t more = request.prepaid == nullptr ? 1 : 0;
+  const Budget::Share lack =
+      parts_.budget.shortage(lock, {kernel_pending + more * plan->charge, more});
+  const Admission admission = parts_.policies.admission->decide(
+      {plan->range, request.pages, plan->charge, lack.bytes, lack.regions,
+       Planner::is_beyond_need(request, *plan), parts_.policies.cost.get()});
+  const bool is_kept = admission == Admission::kKeep || (admission == Admission::kKeepInFreeRoom &&
+                                                         lack.bytes == 0 && lack.regions == 0);
+  if (!is_kept && plan->range != request.pages) return false;
+  plan->once = !is_kept;
   return true;
 }
 

@@ -1,9 +1,10 @@
 // Decides whether a registration that a miss is about to make may stay in the cache, and at what price: a
 // small interface, so that policies can be measured and replaced.
 //
-// The miss asks once its range is planned and its charge is known, before it reserves budget. What it
-// registers is pinned and usable in any case; the policy chooses what happens to others for it, and to it
-// after the last release.
+// Each attempt of a miss asks, once its range is planned and its charge is known. One use may ask several
+// times: after an invalidation that spoiled the attempt, while it waits for budget, for the request alone
+// after more was not admitted. Whatever the answer, the request is served, and others are evicted for it if
+// it lacks room.
 //
 // All calls come under the domain's mutex: no allocation, no call back into the domain.
 #pragma once
@@ -18,29 +19,40 @@ namespace hydrant {
 enum class Admission {
   kKeep,            // evict for it what it lacks
   kKeepInFreeRoom,  // keep it if it lacks nothing; else ask for the request alone, or use that once
-  kUseOnce,         // register the request alone, and unpin it after its last release
+  // Register the request alone, and unpin it after its last release. It serves no second pin: each registers
+  // the memory again.
+  kUseOnce,
 };
 
 class AdmissionPolicy {
  public:
   struct Candidate {
-    MemoryRange range;             // to be registered
-    uint64_t charge;               // bytes of the budget that it takes
-    uint64_t lack_bytes;           // to be evicted for that
-    bool is_beyond_need;           // longer than the request, at the cost of others
-    const RegistrationCost& cost;  // of registering it
+    MemoryRange range;    // to be registered
+    MemoryRange request;  // the part of it that was requested, in whole granules
+    uint64_t charge;      // bytes of the budget that it takes
+    uint64_t
+        lack_bytes;  // beyond the budget in force with it, bytes that the kernel gives back included
+    uint32_t lack_regions;  // beyond the most regions
+    // Longer than the request at the cost of others: not by huge pages, nor by a stream that has earned it.
+    bool is_beyond_need;
+    const RegistrationCost* cost;
   };
 
   virtual ~AdmissionPolicy() = default;
+  // Registrations that belong together (hydrant_pin_many(), spans) lack nothing: their room is reserved
+  // before.
   virtual Admission decide(const Candidate& candidate) noexcept = 0;
+  // As VictimPolicy::reset_in_child(): forgets what it knows of the parent's memory.
+  virtual void reset_in_child() noexcept {}
 };
 
-// Keeps every request; memory beyond a request only while there is room: under pressure it would be evicted
-// before it is used.
+// Keeps every request; memory beyond a request only while there are bytes for it: under pressure it would be
+// evicted before it is used. A region is needed in any case.
 class AdmitEveryRequest final : public AdmissionPolicy {
  public:
   Admission decide(const Candidate& candidate) noexcept override {
-    return candidate.is_beyond_need ? Admission::kKeepInFreeRoom : Admission::kKeep;
+    const bool is_too_much = candidate.is_beyond_need && candidate.lack_bytes != 0;
+    return is_too_much ? Admission::kKeepInFreeRoom : Admission::kKeep;
   }
 };
 

@@ -1,5 +1,5 @@
-// Estimates what a registration costs: what a policy weighs against the use of keeping it. A small interface,
-// so that estimates can be learnt from the calls of the cache later.
+// Estimates what a registration costs: what a policy weighs against the use of keeping it. A small interface:
+// an estimate that learns needs the times of the registrar's calls, which the cache does not take.
 #pragma once
 
 #include "firehose/base/registrar.hpp"

@@ -9,9 +9,9 @@
 
 namespace hydrant {
 
-bool ClockPolicy::map(size_t max_regions) noexcept {
-  if (!links_.map(max_regions + 3) || !is_watched_.map(max_regions + 1)) return false;
-  active_ = static_cast<RegionIndex>(max_regions + 1);
+bool ClockPolicy::map(size_t slots) noexcept {
+  if (!links_.map(slots + 3) || !is_watched_.map(slots + 1)) return false;
+  active_ = static_cast<RegionIndex>(slots + 1);
   watched_ = active_ + 1;
   empty_queues();
   return true;

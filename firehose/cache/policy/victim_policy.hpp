@@ -45,7 +45,7 @@ class VictimPolicy {
 // 8 bytes per region of capacity.
 class ClockPolicy final : public VictimPolicy {
  public:
-  [[nodiscard]] bool map(size_t max_regions) noexcept;
+  [[nodiscard]] bool map(size_t slots) noexcept;
 
   void insert(RegionIndex region, size_t len, uint64_t charge) noexcept override;
   void touch(RegionIndex region) noexcept override;

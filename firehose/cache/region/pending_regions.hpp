@@ -38,7 +38,8 @@ class PendingRegions {
     for (uint32_t i = 0; i < count_; ++i) {
       if (!entries_[i].range.covers(range)) continue;
       const RegionInfo& info = infos[entries_[i].region];
-      if (!info.poisoned && includes(info.access, need)) return entries_[i].region;
+      if (!info.poisoned && !info.uncached && includes(info.access, need))
+        return entries_[i].region;
     }
     return kNoRegion;
   }

@@ -49,7 +49,8 @@ struct RegionInfo {
   bool poisoned : 1;   // kPending: invalidated meanwhile, so the registration is undone
   bool extended : 1;   // by a stream: RegionSlot::unused_extension says how much of that is unused
   bool over_released : 1;  // a pin of it was released more often than it was taken
-  bool uncached : 1;       // kDead from the beginning: its release would not be reported
+  bool
+      uncached : 1;  // used once: kPending, and kDead from the beginning; or its release is not reported
   bool is_unopened : 1;  // kDead from the beginning: its holds are taken in the shared counts alone
   bool looked_at : 1;    // kDead: held when it was last examined, after a fence
   bool shut : 1;         // kOpen: by the mutex's holder, at closed_epoch, and not opened since

@@ -4,13 +4,18 @@
 
 #include "firehose/api/domain_registry.hpp"
 #include "tests/fakes/fake_registrar.hpp"
+#include "tests/support/recording_registrar.hpp"
 #include "tests/support/sizes.hpp"
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <random>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -18,6 +23,7 @@ namespace hydrant::testing {
 namespace {
 
 constexpr uintptr_t kBase = uintptr_t{1} << 40;
+constexpr uint32_t kMostRegions = 64;
 constexpr MemoryRange at(size_t page, size_t pages = 1) {
   return {kBase + page * kPage, pages * kPage};
 }
@@ -31,11 +37,14 @@ class ScriptedAdmission final : public AdmissionPolicy {
     return candidate.is_beyond_need ? beyond : request;
   }
 
+  void reset_in_child() noexcept override { ++resets; }
+
   Admission request = Admission::kKeep;
   Admission beyond = Admission::kKeep;
   bool random = false;
   std::mt19937 engine{7};
-  std::vector<Candidate> asked;
+  std::vector<Candidate> asked;  // (allocates under the mutex, which a policy that ships must not)
+  int resets = 0;
 };
 
 class CostByLength final : public RegistrationCost {
@@ -53,7 +62,7 @@ class CachePoliciesTest : public ::testing::Test {
     CachePolicies policies{nullptr, std::move(admission), std::make_unique<CostByLength>()};
     DomainConfig config;
     config.budget_bytes = budget_pages * kPage;
-    config.max_regions = 64;
+    config.max_regions = kMostRegions;
     config.max_region_bytes = config.budget_bytes;
     config.merge_bytes = merge_bytes;
     config.is_remote = is_remote;
@@ -109,8 +118,10 @@ TEST_F(CachePoliciesTest, CandidateStatesItsPrice) {
   const AdmissionPolicy::Candidate& first = admission_->asked[0];
   EXPECT_EQ(first.range, at(0, 3));
   EXPECT_EQ(first.charge, 3 * kPage);
+  EXPECT_EQ(first.request, at(0, 3));
   EXPECT_EQ(first.lack_bytes, 0u);
-  EXPECT_EQ(first.cost.estimate_ns(first.range.len), 1000 + 3 * kPage);
+  EXPECT_EQ(first.lack_regions, 0u);
+  EXPECT_EQ(first.cost->estimate_ns(first.range.len), 1000 + 3 * kPage);
   EXPECT_FALSE(first.is_beyond_need);
   EXPECT_EQ(admission_->asked[1].lack_bytes, 2 * kPage);
   EXPECT_EQ(stats_now().evictions, 1u);
@@ -144,6 +155,47 @@ TEST_F(CachePoliciesTest, WhatIsKeptInFreeRoomDoesNotStayInAFullCache) {
   use(at(12));
   EXPECT_EQ(stats_now().evictions, 1u);
   EXPECT_EQ(fake_->live_pins(), 4u);
+}
+
+TEST_F(CachePoliciesTest, RoomIsAlsoThatOfRegions) {
+  create(1000);
+  admission_->request = Admission::kKeepInFreeRoom;
+  for (size_t page = 0; page < 2 * kMostRegions; page += 2) use(at(page));
+  EXPECT_EQ(stats_now().regions, kMostRegions);
+  use(at(500));
+  EXPECT_EQ(admission_->asked.back().lack_bytes, 0u);
+  EXPECT_EQ(admission_->asked.back().lack_regions, 1u);
+  EXPECT_EQ(stats_now().evictions, 1u);
+  EXPECT_EQ(fake_->live_pins(), kMostRegions - 1);
+}
+
+// A registration that is used once serves its own pin alone, so no other one waits for it.
+TEST_F(CachePoliciesTest, PinsOfMemoryThatIsUsedOnceDoNotWaitForEachOther) {
+  create(8);
+  admission_->request = Admission::kUseOnce;
+  std::atomic<int> inside{0};
+  std::atomic<bool> met{false};
+  fake_->set_pin_hook([&](MemoryRange, Access) {
+    ++inside;
+    met = met || wait_until([&] { return inside == 2; });
+  });
+  std::thread other([&] { use(at(0)); });
+  use(at(0));
+  other.join();
+  EXPECT_TRUE(met) << "the second registration began after the end of the first one";
+  EXPECT_EQ(fake_->pin_calls(), 2u);
+}
+
+TEST_F(CachePoliciesTest, PoliciesForgetTheParentInTheChild) {
+  create(8);
+  use(at(0));
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) _exit(admission_->resets == 1 ? 0 : 1);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(admission_->resets, 0);
 }
 
 TEST_F(CachePoliciesTest, RequestAloneIsAskedForWhenMoreIsNotAdmitted) {

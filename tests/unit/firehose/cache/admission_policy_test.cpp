@@ -9,12 +9,16 @@
 namespace hydrant::testing {
 namespace {
 
-TEST(AdmitEveryRequest, KeepsRequestsAtAnyPriceAndMoreInFreeRoom) {
+TEST(AdmitEveryRequest, KeepsRequestsAtAnyPriceAndMoreWhileThereAreBytes) {
   AdmitEveryRequest policy;
-  const HintedCost cost({}, kPage);
+  const MemoryRange range{kPage, kPage};
   for (const uint64_t lack : {uint64_t{0}, uint64_t{kPage}}) {
-    EXPECT_EQ(policy.decide({{kPage, kPage}, kPage, lack, false, cost}), Admission::kKeep);
-    EXPECT_EQ(policy.decide({{kPage, kPage}, kPage, lack, true, cost}), Admission::kKeepInFreeRoom);
+    for (const uint32_t regions : {0u, 1u}) {
+      EXPECT_EQ(policy.decide({range, range, kPage, lack, regions, false, nullptr}),
+                Admission::kKeep);
+      EXPECT_EQ(policy.decide({range, range, kPage, lack, regions, true, nullptr}),
+                lack == 0 ? Admission::kKeep : Admission::kKeepInFreeRoom);
+    }
   }
 }
 
