@@ -136,13 +136,12 @@ Status Releases::wait_for_unpins(MemoryRange range) noexcept {
   const CachePhase lock(parts_);
   while (parts_.unpins.any_overlap(lock, range)) {
     if (parts_.unpins.wait(lock, deadline_ns) || now_ns() < deadline_ns) continue;
-    return fail(Status::kNotReady,
-                "domain %s: another thread has been unpinning part of [%#zx, +%zu) for %llu s, and "
-                "registrar "
-                "%s undoes pins by address: invalidate again before the memory is released",
-                parts_.config.name, static_cast<size_t>(range.addr), range.len,
-                static_cast<unsigned long long>(kUnpinPatienceNs / 1'000'000'000u),
-                parts_.traits.name);
+    return fail(
+        Status::kNotReady,
+        "domain %s: another thread has been unpinning part of [%#zx, +%zu) for %llu s, and "
+        "registrar %s undoes pins by address: invalidate again before the memory is released",
+        parts_.config.name, static_cast<size_t>(range.addr), range.len,
+        static_cast<unsigned long long>(kUnpinPatienceNs / 1'000'000'000u), parts_.traits.name);
   }
   return Status::kOk;
 }

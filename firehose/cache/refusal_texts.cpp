@@ -93,8 +93,7 @@ Status RefusalTexts::not_now(const CacheLock& lock, const Budget& budget,
       Status::kNotReady,
       "domain %s: [%#zx, +%zu) charges %llu bytes in %u region%s, which do not fit now: of %llu "
       "bytes and %u regions, %llu and %u are held, or being registered or unpinned, %llu and %u "
-      "are "
-      "idle, and the kernel has yet to give back %llu bytes; release pins, or %s (for regions "
+      "are idle, and the kernel has yet to give back %llu bytes; release pins, or %s (for regions "
       "options.max_regions or FIREHOSE_MAX_REGIONS)",
       config_.name, addr, len, ull(lack.wanted.bytes), lack.wanted.regions,
       plural(lack.wanted.regions), ull(in_force), config_.max_regions, ull(used_bytes),

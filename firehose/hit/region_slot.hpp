@@ -1,4 +1,5 @@
-// A region as hits see it: one cache line, written only by the thread that closes, frees or opens the region.
+// A region as hits see it: one cache line, written by the threads that open, shut, close or free the region,
+// and by slow calls that note the use of an extension.
 //
 // Slots live in one array per domain, never move and are never unmapped, so that a pointer to a slot
 // can always be read; its contents are valid only for a thread that has posted a hold first (hold.hpp).
@@ -24,14 +25,15 @@ struct alignas(64) RegionSlot {
   std::atomic<size_t> len;
   std::atomic<const void*> key;
 
-  // End of the region while it may be hit, 0 while it is closed: nothing lies before 0, so that also
-  // memory that reads as zeros (a released arena, a child's wiped one) is shut for every request.
+  // End of the region while it may be hit, 0 or kMarkedGate (1) while it is closed: nothing lies before
+  // them, so that also memory that reads as zeros (a released arena, a child's wiped one) is shut for every
+  // request.
   // Opened with release after all other fields; closed before the fence that precedes summing the
   // holds.
   std::atomic<uintptr_t> gate;
   std::atomic<uint32_t> denied;  // access bits this registration does not grant
   // The domain's handle while releases may take the fast path; 0 when the last release has work to
-  // do (region dead, private, or unpinned). Pairs with nothing: a release that misses the change leaves
+  // do (region dead, uncached or unpinned). Pairs with nothing: a release that misses the change leaves
   // the work to the next drain.
   std::atomic<uint32_t> tag;
   RegionIndex index;            // own position; constant once the slot was first used

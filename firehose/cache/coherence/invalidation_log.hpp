@@ -1,8 +1,9 @@
 // A numbered ring of the last ranges of registered memory that were released. A target of remote pins reads
 // it to find the grants that it has to revoke.
 //
-// Written under one lock. Read without it: count() is one load. A reader whose next range was overwritten
-// before or during the read treats all memory as released.
+// Invariant: range n, counted from 0, is in place n % kKept until range n + kKept begins. Written under one
+// lock. Read without it: count() is one load. A reader whose next range was overwritten before or during the
+// read treats all memory as released.
 #pragma once
 
 #include "firehose/base/memory_range.hpp"

@@ -4,6 +4,8 @@
 // moment without a release under way, and each wait is lost. So each failure halves the next wait, and each
 // success doubles it again.
 //
+// Invariant: the wait is kMaxNs divided by a power of two, or a single look.
+//
 // Threads: any. The value is a hint; a lost update costs a wait of another length.
 #pragma once
 

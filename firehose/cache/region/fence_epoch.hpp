@@ -1,4 +1,6 @@
-// The number of fences that a domain has issued. A gate that was shut, or a slot made blank, in an earlier
+// The number of fences that a domain has issued.
+//
+// Invariant: it advances after a fence. So a gate that was shut, or a slot made blank, in an earlier
 // epoch has a fence behind it: the holds of its region may be summed.
 #pragma once
 

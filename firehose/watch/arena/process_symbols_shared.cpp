@@ -1,4 +1,4 @@
-// Finds the monitor and jemalloc for the shared library, through the dynamic linker. Arenas::choose()
+// Finds the monitor and jemalloc for the shared library, through the dynamic linker. Backend::choose()
 // calls it.
 #include "firehose/watch/arena/process_symbols.hpp"
 

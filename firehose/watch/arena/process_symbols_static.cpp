@@ -1,4 +1,4 @@
-// Finds the monitor for the static library, by a weak symbol; an archive has no jemalloc. Arenas::choose()
+// Finds the monitor for the static library, by a weak symbol; an archive has no jemalloc. Backend::choose()
 // calls it.
 #include "firehose/watch/arena/process_symbols.hpp"
 
