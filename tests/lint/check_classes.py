@@ -84,6 +84,10 @@ class Tokens:
                 i = self.angle_end(i)
             elif word == "::" or is_word(word) and (not name or name.endswith("::")):
                 name += word if word not in (*KEYWORDS, "final") else ""
+            elif word == "(" and name == "__attribute__":
+                name, i = "", self.partner[i]
+            elif is_word(word) and word != "final" and name.isupper():
+                name = word  # behind a macro
             elif word != "final":
                 return None
 

@@ -159,6 +159,11 @@ class Classes(Tree):
         self.assert_finds(self.check(self.methods(41)), "A has 41 methods, more than 40")
         self.assert_finds(self.check(self.data(21)), "A has 21 data members, more than 20")
 
+    def test_heads_of_classes(self):
+        for head in ("class A", "class HYDRANT_API A final", "class VISIBLE A", "class A : B",
+                     "class __attribute__((packed)) A", "class [[nodiscard]] A"):
+            self.assert_finds(self.check(self.data(21), head=head), "A has 21 data members")
+
     def test_methods_that_count(self):
         fifteen = "public:\n" + self.methods(15)
         for method in ("void f(int) override;", "static int g();",
