@@ -16,10 +16,11 @@ bool Publisher::publish(const CacheLock& lock, const Plan& plan, bool cacheable)
   const bool room = parts_.tables.prepare(lock, plan.access);
   const bool watched = parts_.watch.is_watched();
   if (plan.range.addr == 0 && watched) cacheable = false;  // see kMarkedGate
-  if (!cacheable || superfluous || !room || !replace_covered(lock, plan)) {
+  if (!cacheable || superfluous || !room || (has_prepinned_ && covers_prepinned(lock, plan))) {
     keep_uncached(lock, plan, cacheable);
     return !cacheable || superfluous || room;
   }
+  replace_covered(lock, plan);
   if (plan.stream) parts_.extensions.enter(lock, r, plan.extra_bytes, plan.down);
   RegionInfo& info = parts_.store.infos(lock)[r];
   info.state = RegionState::kOpen;
@@ -29,17 +30,29 @@ bool Publisher::publish(const CacheLock& lock, const Plan& plan, bool cacheable)
   if (info.checked) parts_.checks.note_checked();
   parts_.tables.insert(lock, r);
   if (!info.prepinned) parts_.victims.add(lock, r);
+  has_prepinned_ = has_prepinned_ || info.prepinned;
   slot.tag.store(static_cast<uint32_t>(parts_.handle), std::memory_order_relaxed);
   parts_.gates.open(lock, r);
   return true;
 }
 
-// Closes the smaller regions that the new one makes superfluous: they get no new hits, and are unpinned when
-// they are not held. False if one of them is prepinned: it must stay, and then the new one cannot enter the
-// table.
-bool Publisher::replace_covered(const CacheLock& lock, const Plan& plan) noexcept {
+// True if a prepinned region of the same rights lies in the plan: it must stay, and then the new one cannot
+// enter the table.
+bool Publisher::covers_prepinned(const CacheLock& lock, const Plan& plan) const noexcept {
   const auto& infos = parts_.store.infos(lock);
-  bool room = true;
+  const PinTable& table = parts_.tables.table(lock, bits(plan.access));
+  for (uintptr_t from = plan.range.addr;;) {
+    const RegionIndex r = table.first_start(from, plan.range.last());
+    if (r == kNoRegion || !plan.range.covers(infos[r].range)) return false;
+    if (infos[r].prepinned) return true;
+    from = infos[r].range.addr + 1;
+  }
+}
+
+// Closes the smaller regions that the new one makes superfluous: they get no new hits, and are unpinned when
+// they are not held.
+void Publisher::replace_covered(const CacheLock& lock, const Plan& plan) noexcept {
+  const auto& infos = parts_.store.infos(lock);
   uint32_t classes = parts_.tables.classes(lock);
   while (classes != 0) {
     const uint32_t c = take_lowest(&classes);
@@ -51,7 +64,6 @@ bool Publisher::replace_covered(const CacheLock& lock, const Plan& plan) noexcep
       const RegionIndex r = parts_.tables.table(lock, c).first_start(from, plan.range.last());
       if (r == kNoRegion || !plan.range.covers(infos[r].range)) break;
       if (infos[r].prepinned) {
-        room = room && c != bits(plan.access);
         from = infos[r].range.addr + 1;
         continue;
       }
@@ -62,7 +74,6 @@ bool Publisher::replace_covered(const CacheLock& lock, const Plan& plan) noexcep
       ++parts_.totals.of(lock).merges;
     }
   }
-  return room;
 }
 
 // Keeps the region for its holders only. Its gate was never open: only holds taken under the mutex count, and

@@ -1,8 +1,8 @@
 // Lets hits find a registered region, or keeps it for its holders alone.
 //
-// Invariant: a published region is open, in the table of its rights and known to the policy; no other
-// region of the table contains it or is contained in it. A region that is kept uncached was never open: its
-// holds are in the shared counts alone.
+// Invariant: a published region is open, in the table of its rights and, unless it is prepinned, known to the
+// policy; no other region of the table contains it or is contained in it. A region that is kept uncached was
+// never open: its holds are in the shared counts alone.
 #pragma once
 
 #include "firehose/cache/budget/evictor.hpp"
@@ -34,10 +34,12 @@ class Publisher {
   bool publish(const CacheLock&, const Plan& plan, bool cacheable) noexcept;
 
  private:
-  bool replace_covered(const CacheLock&, const Plan& plan) noexcept;
+  bool covers_prepinned(const CacheLock&, const Plan& plan) const noexcept;
+  void replace_covered(const CacheLock&, const Plan& plan) noexcept;
   void keep_uncached(const CacheLock&, const Plan& plan, bool cacheable) noexcept;
 
   const Parts parts_;
+  bool has_prepinned_ = false;
 };
 
 }  // namespace hydrant
