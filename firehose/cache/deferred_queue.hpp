@@ -1,7 +1,7 @@
 // Deferred pins that wait for their next attempt, oldest first.
 //
-// Invariant: count() is the number of pins that were pushed and not finished: queued, or taken for an
-// attempt. A pin that is put back stands before all that were pushed meanwhile.
+// Invariant: empty() says that no pin was pushed and not finished: queued, or taken for an attempt. A pin
+// that is put back stands before all that were pushed meanwhile.
 //
 // Threads: any; a mutex of its own, level 3.
 #pragma once

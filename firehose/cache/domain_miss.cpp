@@ -12,7 +12,6 @@
 #include "firehose/watch/rule_clock.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <utility>
 
 namespace hydrant {
@@ -36,16 +35,6 @@ Budget::Share share_of(const MappedArray<RegionInfo>& infos, const RegionQueue& 
 void start_upkeep(const DomainConfig& config, const Plan& plan) noexcept {
   const bool may_be_released = plan.vouched || plan.cover != HYDRANT_COVER_NONE;
   if (may_be_released && config.watch == HYDRANT_WATCH_AUTO) (void)Upkeep::own().start();
-}
-
-// Logged once per process: later attempts lack address space as well.
-void log_missing_index(const char* domain) noexcept {
-  static constinit std::atomic<bool> is_said{false};
-  if (!log_enabled(LogLevel::kInfo) || is_said.exchange(true, std::memory_order_relaxed)) return;
-  log_info(
-      "domain %s: no address space was left for the index of cached registrations, so each ends "
-      "with its pins: raise ulimit -v, or lower options.max_regions or FIREHOSE_MAX_REGIONS",
-      domain);
 }
 
 [[gnu::cold]] void trace_miss(MemoryRange range, uint64_t begin, Status status) noexcept {
@@ -349,6 +338,9 @@ Status MissPath::claim(const CacheLock& lock, PinRequest& request, uint64_t kern
 // False: not at the price of this plan; the request alone is to be tried.
 bool MissPath::admit(const CacheLock& lock, const PinRequest& request, uint64_t kernel_pending,
                      Plan* plan) noexcept {
+  // A peer gets no memory that is used once where a recall has to unpin it before it is released.
+  if (parts_.config.unpin_before_release && request.policy == MissPolicy::kRegisterSparingly)
+    return true;
   const uint32_t more = request.prepaid == nullptr ? 1 : 0;
   const Budget::Share lack =
       parts_.budget.shortage(lock, {kernel_pending + more * plan->charge, more});
@@ -491,7 +483,7 @@ Status MissPath::finish(const PinRequest& request, const Plan& plan, Status stat
       parts_.retirement.drain_many(lock, parts_.budget.in_force(lock), &retired);
     }
   }
-  if (!is_indexed) log_missing_index(parts_.config.name);
+  if (!is_indexed) log_missing_index();
   if (request.thread != nullptr && !*again) ThreadCounters::add(request.thread->counters.misses);
   (void)parts_.unpinner.unpin(&retired, Unpinner::Charge::kReleased);
   return Status::kOk;

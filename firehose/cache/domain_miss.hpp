@@ -82,6 +82,7 @@ class MissPath {
   Status register_now(PinRequest& request, const Plan& plan, UnsettledRange* unsettled, bool* again,
                       RegionIndex* held) noexcept;
   Status after_failure(PinRequest& request, const Plan& plan, Status status, bool* again) noexcept;
+  void log_missing_index() const noexcept;
   Status after_no_budget(PinRequest& request, const Plan& plan, bool* again) noexcept;
   void settle(const CacheLock&, UnsettledRange* unsettled) noexcept;
 

@@ -4,6 +4,8 @@
 #include "firehose/cache/domain_miss.hpp"
 #include "firehose/watch/rule_clock.hpp"
 
+#include <atomic>
+
 namespace hydrant {
 namespace {
 
@@ -32,6 +34,16 @@ Status MissPath::after_failure(PinRequest& request, const Plan& plan, Status sta
   return status;
 }
 
+// Logged once per process: later attempts lack address space as well.
+void MissPath::log_missing_index() const noexcept {
+  static constinit std::atomic<bool> is_said{false};
+  if (!log_enabled(LogLevel::kInfo) || is_said.exchange(true, std::memory_order_relaxed)) return;
+  log_info(
+      "domain %s: no address space was left for the index of cached registrations, so each ends "
+      "with its pins: raise ulimit -v, or lower options.max_regions or FIREHOSE_MAX_REGIONS",
+      parts_.config.name);
+}
+
 Status MissPath::after_no_budget(PinRequest& request, const Plan& plan, bool* again) noexcept {
   RegionQueue victims;
   uint64_t before = 0;
@@ -44,7 +56,10 @@ Status MissPath::after_no_budget(PinRequest& request, const Plan& plan, bool* ag
     after = parts_.budget.in_force(lock);
     parts_.retirement.drain(lock, kNoBudgetDead, &victims);
     Budget::Share idle;
-    if (victims.empty() && !parts_.evictor.evict(lock, {plan.charge, 1}, &victims, &idle)) {
+    // For a longer range nothing is evicted: the request alone is tried next.
+    const bool alone = plan.range == request.pages;
+    if (alone && victims.empty() &&
+        !parts_.evictor.evict(lock, {plan.charge, 1}, &victims, &idle)) {
       idle = {};
       (void)parts_.evictor.evict(lock, {1, 1}, &victims, &idle);
     }

@@ -1,8 +1,9 @@
 // The budget of a cache, and reservations of it.
 //
 // Invariant: charged() and regions() are the sums over open, dead, pending and retiring regions, and over
-// live reservations. in_force() lies between one granule and the whole budget; it is less than the whole
-// after the registrar had no room, and in a domain whose budget a peer lends.
+// live reservations; a retiring victim whose share a reservation has taken counts there. in_force() is at
+// most the whole budget; it is less after the registrar had no room (then at least one granule), and in a
+// domain whose budget a peer lends.
 #pragma once
 
 #include "firehose/cache/region/cache_lock.hpp"

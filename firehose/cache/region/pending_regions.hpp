@@ -18,7 +18,8 @@ class PendingRegions {
   // Reserves address space. False when refused.
   [[nodiscard]] bool map() noexcept { return entries_.map(store_.count()); }
 
-  // Requires: its range is set, and does not change while it is pending.
+  // Requires: its range is set. If it changes while the region is pending (a peer may grant more), the former
+  // range counts here.
   void add(const CacheLock& lock, RegionIndex region) noexcept {
     RegionInfo& info = store_.infos(lock)[region];
     info.place = count_;

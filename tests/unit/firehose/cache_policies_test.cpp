@@ -54,7 +54,8 @@ class CostByLength final : public RegistrationCost {
 
 class CachePoliciesTest : public ::testing::Test {
  protected:
-  void create(uint64_t budget_pages, size_t merge_bytes = 1, bool is_remote = false) {
+  void create(uint64_t budget_pages, size_t merge_bytes = 1, bool is_remote = false,
+              bool unpins_first = false) {
     auto registrar = std::make_unique<FakeRegistrar>();
     auto admission = std::make_unique<ScriptedAdmission>();
     fake_ = registrar.get();
@@ -66,6 +67,7 @@ class CachePoliciesTest : public ::testing::Test {
     config.max_region_bytes = config.budget_bytes;
     config.merge_bytes = merge_bytes;
     config.is_remote = is_remote;
+    config.unpin_before_release = unpins_first;
     ASSERT_TRUE(policies.complete(registrar->traits(), Domain::slots_for(config.max_regions)));
     handle_ = claim_domain_handle();
     ASSERT_NE(handle_, 0u);
@@ -77,7 +79,9 @@ class CachePoliciesTest : public ::testing::Test {
     publish_domain(std::move(domain));
   }
   void TearDown() override {
-    if (handle_ == 0) return;
+    if (handle_ != 0) destroy();
+  }
+  void destroy() {
     hydrant_flush(handle_);
     const hydrant_stats_t stats = stats_now();
     EXPECT_EQ(stats.live_holds, 0u);
@@ -85,7 +89,7 @@ class CachePoliciesTest : public ::testing::Test {
     EXPECT_EQ(fake_->live_pins(), stats.regions);
     EXPECT_EQ(fake_->charged_bytes(), stats.charged_bytes);
     EXPECT_EQ(fake_->violations(), 0u) << fake_->first_violation();
-    EXPECT_EQ(hydrant_domain_destroy(handle_, 0), GASNET_OK);
+    EXPECT_EQ(hydrant_domain_destroy(std::exchange(handle_, 0), 0), GASNET_OK);
   }
   hydrant_pin_t pin(MemoryRange range) {
     return hydrant_pin(handle_, reinterpret_cast<void*>(range.addr), range.len,
@@ -210,6 +214,35 @@ TEST_F(CachePoliciesTest, RequestAloneIsAskedForWhenMoreIsNotAdmitted) {
   EXPECT_EQ(admission_->asked[3].range, at(1));
   EXPECT_FALSE(admission_->asked[3].is_beyond_need);
   EXPECT_EQ(stats_now().regions, 3u);
+}
+
+// The registrar has room for the request alone: nothing is evicted for memory beyond it.
+TEST_F(CachePoliciesTest, FailedExtensionEvictsNothing) {
+  create(64, 16 * kPage);
+  for (size_t page = 100; page < 120; page += 2) use(at(page));
+  use(at(0, 4));
+  use(at(5, 4));
+  fake_->set_charge_limit(fake_->charged_bytes() + kPage);
+  use(at(4));
+  EXPECT_EQ(stats_now().pin_failures, 1u);
+  EXPECT_EQ(stats_now().evictions, 0u);
+  EXPECT_EQ(stats_now().regions, 13u);
+}
+
+// Memory that peers have has to be recalled before it is released, and what is used once cannot be.
+TEST_F(CachePoliciesTest, PinsForPeersAreKeptWhereMemoryIsUnpinnedFirst) {
+  for (const bool unpins_first : {false, true}) {
+    create(8, 1, false, unpins_first);
+    admission_->request = Admission::kUseOnce;
+    const RegionSlot* held = nullptr;
+    ASSERT_EQ(domain_->pin(at(0), Access::kRemoteRead, MissPolicy::kRegisterSparingly, &held),
+              Status::kOk);
+    Domain::ExportInfo exported;
+    ASSERT_TRUE(domain_->exports().describe(held, at(0), &exported));
+    EXPECT_EQ(exported.cached, unpins_first);
+    EXPECT_EQ(domain_->release(held), Status::kOk);
+    destroy();
+  }
 }
 
 TEST_F(CachePoliciesTest, AllOfSeveralMayBeUsedOnce) {
