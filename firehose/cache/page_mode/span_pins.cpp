@@ -59,7 +59,8 @@ Status SpanPins::reserve_missing(MemoryRange requested, const MemoryRange* range
 
 // kResource if even an empty cache could not hold all ranges: kNotReady would be wrong. Memory that several
 // ranges share counts for each; prepinned memory costs nothing.
-Status SpanPins::check_total(const PinRequest& like, const MemoryRange* ranges, size_t n) noexcept {
+Status SpanPins::check_total(const PinRequest& like, size_t requests, const MemoryRange* ranges,
+                             size_t n) noexcept {
   const Access need = like.need;
   const auto charge_of = [&](size_t i) {
     return parts_.registrar->charge(round_out(ranges[i], parts_.config.granule_bytes));
@@ -86,14 +87,12 @@ Status SpanPins::check_total(const PinRequest& like, const MemoryRange* ranges, 
   }
   if (charge <= parts_.config.budget_bytes && regions <= parts_.config.max_regions)
     return Status::kOk;
-  // Buckets of one range are one request.
-  const size_t requests = like.pages.covers(ranges[n - 1]) ? 1 : n;
   return parts_.texts.beyond_budget(like.range, requests, charge, regions);
 }
 
 // Each range lies in one region (page mode: in one bucket). held[i] is the pin of ranges[i].
-Status SpanPins::acquire_all(const PinRequest& like, const MemoryRange* ranges, size_t n,
-                             const RegionSlot** held) noexcept {
+Status SpanPins::acquire_all(const PinRequest& like, size_t requests, const MemoryRange* ranges,
+                             size_t n, const RegionSlot** held) noexcept {
   PinRequest checked = like;
   if (parts_.checks.must_query()) (void)parts_.watch.wait_until_quiet(checked);
   const auto part_of = [&](MemoryRange range, MissPolicy policy) {
@@ -104,7 +103,7 @@ Status SpanPins::acquire_all(const PinRequest& like, const MemoryRange* ranges, 
     return request;
   };
   const bool may_register = like.policy != MissPolicy::kHitOnly;
-  Status status = may_register ? check_total(like, ranges, n) : Status::kOk;
+  Status status = may_register ? check_total(like, requests, ranges, n) : Status::kOk;
   for (size_t i = 0; i < n && status == Status::kOk; ++i) {
     held[i] = nullptr;
     PinRequest request = part_of(ranges[i], MissPolicy::kHitOnly);
@@ -177,7 +176,7 @@ Status SpanPins::pin(const PinRequest& request, const RegionSlot** out) noexcept
     for (size_t i = 0; i < n; ++i) {
       ranges[i] = {pages.addr + i * parts_.config.granule_bytes, parts_.config.granule_bytes};
     }
-    status = acquire_all(request, ranges, n, held);
+    status = acquire_all(request, 1, ranges, n, held);
     if (status == Status::kOk) status = make_span(pages, held, n, out);
     for (size_t i = 0; status != Status::kOk && i < n; ++i) {
       if (held[i] != nullptr) (void)releases_.release(held[i], request.thread);
@@ -254,7 +253,7 @@ Status SpanPins::pin_many(const hydrant_range_t* ranges, size_t n, Access need,
         wanted[k++] = {pages.addr + b, parts_.config.granule_bytes};
       }
     }
-    status = acquire_all(like, wanted, total, held);
+    status = acquire_all(like, n, wanted, total, held);
     if (status == Status::kOk) status = group_held(ranges, n, held, total, thread, out);
   }
   std::free(wanted);

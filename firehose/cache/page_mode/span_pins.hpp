@@ -44,11 +44,13 @@ class SpanPins {
 
  private:
   Status release_span(const RegionSlot* slot, ThreadDomain* thread) noexcept;
-  Status acquire_all(const PinRequest& like, const MemoryRange* ranges, size_t n,
+  // `requests`: how many ranges of the client the n regions or buckets serve.
+  Status acquire_all(const PinRequest& like, size_t requests, const MemoryRange* ranges, size_t n,
                      const RegionSlot** held) noexcept;
   Status reserve_missing(MemoryRange requested, const MemoryRange* ranges, size_t n,
                          const RegionSlot* const* held, MissPath::Payment* payment) noexcept;
-  Status check_total(const PinRequest& like, const MemoryRange* ranges, size_t n) noexcept;
+  Status check_total(const PinRequest& like, size_t requests, const MemoryRange* ranges,
+                     size_t n) noexcept;
   Status make_span(MemoryRange pages, const RegionSlot* const* held, size_t n,
                    const RegionSlot** out) noexcept;
   Status group_held(const hydrant_range_t* ranges, size_t n, const RegionSlot** held, size_t total,

@@ -115,6 +115,19 @@ TEST_F(PinCacheErrorTexts, BeyondTheBudgetNamesTheRemedy) {
                                           HasSubstr("options.budget_bytes")));
 }
 
+// The client's ranges are counted, not their buckets.
+TEST_F(PinCacheErrorTexts, BeyondTheBudgetCountsRangesInPageModeToo) {
+  hydrant_domain_options_t options = options_for(registrar_);
+  options.mode = HYDRANT_MODE_PAGE;
+  options.bucket_bytes = kPage;
+  options.budget_bytes = 4 * kPage;
+  create(options);
+  const hydrant_range_t ranges[] = {{arena_.addr(0), 3 * kPage}, {arena_.addr(9), 3 * kPage}};
+  hydrant_pin_t pins[2] = {};
+  EXPECT_EQ(hydrant_pin_many(domain_, ranges, 2, 0, pins), GASNET_ERR_RESOURCE);
+  EXPECT_THAT(hydrant_error_text(), AllOf(HasSubstr("2 ranges"), HasSubstr("in 6 regions")));
+}
+
 TEST_F(PinCacheErrorTexts, HeldBudgetReportsRequestAndHeldBytes) {
   create_small(4);
   const hydrant_pin_t all = pin(0, 4);
