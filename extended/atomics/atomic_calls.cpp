@@ -22,6 +22,7 @@
 #include "extended/rma/rma_thread.hpp"
 #include "extended/team/live_teams.hpp"
 #include "extended/team/team.hpp"
+#include "firehose/base/log.hpp"
 
 #include <bit>
 #include <gasnet_coll.h>
