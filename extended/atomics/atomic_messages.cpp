@@ -13,6 +13,8 @@
 #include "extended/rma/rma_messages.hpp"
 #include "extended/rma/rma_thread.hpp"
 
+#include <cstdio>
+
 namespace hydrant {
 namespace {
 

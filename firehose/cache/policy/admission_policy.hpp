@@ -27,11 +27,10 @@ enum class Admission {
 class AdmissionPolicy {
  public:
   struct Candidate {
-    MemoryRange range;    // to be registered
-    MemoryRange request;  // the part of it that was requested, in whole granules
-    uint64_t charge;      // bytes of the budget that it takes
-    uint64_t
-        lack_bytes;  // beyond the budget in force with it, bytes that the kernel gives back included
+    MemoryRange range;      // to be registered
+    MemoryRange request;    // the part of it that was requested, in whole granules
+    uint64_t charge;        // bytes of the budget that it takes
+    uint64_t lack_bytes;    // beyond the budget in force; what the kernel still charges counts
     uint32_t lack_regions;  // beyond the most regions
     // Longer than the request at the cost of others: not by huge pages, nor by a stream that has earned it.
     bool is_beyond_need;
