@@ -1,7 +1,7 @@
 // The invalidator where it cannot take the mutex, has no room to note a range, or is asked about memory that
 // is no open region.
 #include "firehose/cache/coherence/invalidator.hpp"
-#include "tests/unit/firehose/cache/parts_fixture.hpp"
+#include "tests/unit/firehose/cache/invalidator_parts.hpp"
 
 #include <vector>
 
@@ -9,38 +9,15 @@ namespace hydrant {
 namespace {
 
 using testing::at;
-using testing::kPage;
-using testing::Parts;
-
-class IdleRegistrar final : public Registrar {
- public:
-  const RegistrarTraits& traits() const noexcept override { return traits_; }
-  Status pin(MemoryRange, Access, std::byte*) noexcept override { return Status::kOk; }
-  UnpinResult unpin(MemoryRange, const std::byte*) noexcept override { return UnpinResult::kDone; }
-
- private:
-  RegistrarTraits traits_;
-};
-
-struct InvalidatorParts : Parts {
-  explicit InvalidatorParts(uint32_t slots = 128) : Parts(slots, {100'000 * kPage, slots}) {}
-  RegionState state(const CacheLock& lock, RegionIndex r) { return store.infos(lock)[r].state; }
-  DomainConfig config;
-  IdleRegistrar registrar;
-  Planner planner{{config, store, tables, budget, extensions}};
-  Invalidator invalidator{
-      {mu, registrar, store, tables, pending, begun, retirement, planner, totals, pending_ranges}};
-};
+using testing::InvalidatorParts;
 
 // The range without room may have been in a client's own region, which is otherwise kept.
 TEST(InvalidatorLimits, RangesWithoutRoomCloseEverything) {
   InvalidatorParts w;
   const CacheLock lock(w.mu);
-  const RegionIndex own = w.add_open(lock, at(0));
-  w.store.infos(lock)[own].prepinned = true;
+  const RegionIndex own = w.add_own(lock, at(0));
   const RegionIndex other = w.add_open(lock, at(4));
-  const RegionIndex pending = w.add_pending(lock, at(8));
-  w.pending.add(lock, pending);
+  const RegionIndex pending = w.add_under_way(lock, at(8));
   for (size_t i = 0; i < PendingRanges::kMax; ++i) w.invalidator.forget(at(100 + 2 * i));
   w.invalidator.settle_pending(lock);
   EXPECT_TRUE(w.is_open(lock, own) && w.is_open(lock, other)) << "there was room for each";
@@ -56,8 +33,7 @@ TEST(InvalidatorLimits, RangesWithoutRoomCloseEverything) {
 TEST(InvalidatorLimits, EverythingWithoutTheMutexLeavesTheClientsOwn) {
   InvalidatorParts w;
   const CacheLock lock(w.mu);
-  const RegionIndex own = w.add_open(lock, at(0));
-  w.store.infos(lock)[own].prepinned = true;
+  const RegionIndex own = w.add_own(lock, at(0));
   const RegionIndex other = w.add_open(lock, at(4));
   w.invalidator.forget({0, Invalidator::kEverything});
   EXPECT_TRUE(w.gates.is_shut(lock, other)) << "at once";
@@ -140,8 +116,7 @@ TEST(InvalidatorLimits, CallsRegistrationsDeadRegionsAndRefusalsCountAsPinned) {
     const CacheLock lock(w.mu);
     w.begun.add(lock, entry);
     w.add_open(lock, at(4));
-    const RegionIndex pending = w.add_pending(lock, at(8));
-    w.pending.add(lock, pending);
+    w.add_under_way(lock, at(8));
     const RegionIndex dead = w.add_open(lock, at(12));
     w.victims.remove(lock, dead);
     w.retirement.close(lock, dead);

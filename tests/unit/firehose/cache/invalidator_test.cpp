@@ -2,49 +2,38 @@
 
 #include "firehose/cache/publisher.hpp"
 #include "firehose/cache/unpinner.hpp"
-#include "tests/unit/firehose/cache/parts_fixture.hpp"
+#include "tests/unit/firehose/cache/invalidator_parts.hpp"
 
 #include <set>
+#include <vector>
 
 namespace hydrant {
 namespace {
 
 using testing::at;
+using testing::InvalidatorParts;
 using testing::kBase;
 using testing::kPage;
-using testing::Parts;
 using testing::Random;
 
-class NotingRegistrar final : public Registrar {
- public:
-  const RegistrarTraits& traits() const noexcept override { return traits_; }
-  Status pin(MemoryRange, Access, std::byte*) noexcept override { return Status::kOk; }
-  UnpinResult unpin(MemoryRange range, const std::byte*) noexcept override {
-    unpinned.push_back(range);
-    return result;
+struct World : InvalidatorParts {
+  using InvalidatorParts::InvalidatorParts;
+  // Evicts the region, for the unpinner.
+  void evict(const CacheLock& lock, RegionIndex r) {
+    epoch.fence(lock);
+    evictor.evict_region(lock, r, &retired);
   }
-  void unmapped(MemoryRange range) noexcept override { told_unmapped.push_back(range); }
-  uint64_t losses() const noexcept override { return lost; }
-  std::vector<MemoryRange> unpinned, told_unmapped;
-  UnpinResult result = UnpinResult::kDone;
-  uint64_t lost = 0;
-
- private:
-  RegistrarTraits traits_;
-};
-
-struct World : Parts {
-  explicit World(uint32_t slots = 128) : Parts(slots, {100'000 * kPage, slots}) {}
-  DomainConfig config;
-  NotingRegistrar registrar;
-  Planner planner{{config, store, tables, budget, extensions}};
-  Invalidator invalidator{
-      {mu, registrar, store, tables, pending, begun, retirement, planner, totals, pending_ranges}};
+  // Adds a region and evicts it.
+  void evict_new(MemoryRange range) {
+    const CacheLock lock(mu);
+    evict(lock, add_open(lock, range));
+  }
   WatchLink watch{config, checks};
   Publisher publisher{{7, store, holds, epoch, checks, gates, tables, extensions, retirement,
                        victims, totals, watch}};
   Unpinner unpinner{
       {"test", mu, registrar, store, unpins, free_slots, budget, watch, invalidator, totals}};
+  RegionQueue retired;
 };
 
 TEST(Invalidator, ForgottenRegionsAreDeadAndPendingOnesPoisoned) {
@@ -56,13 +45,12 @@ TEST(Invalidator, ForgottenRegionsAreDeadAndPendingOnesPoisoned) {
     const CacheLock lock(w.mu);
     open = w.add_open(lock, at(0, 4));
     beside = w.add_open(lock, at(8, 4));
-    pending = w.add_pending(lock, at(4, 2));
-    w.pending.add(lock, pending);
+    pending = w.add_under_way(lock, at(4, 2));
   }
   EXPECT_TRUE(w.invalidator.any_pinned(at(5)));
   w.invalidator.forget(at(3, 2));
   const CacheLock lock(w.mu);
-  EXPECT_EQ(w.store.infos(lock)[open].state, RegionState::kDead);
+  EXPECT_EQ(w.state(lock, open), RegionState::kDead);
   EXPECT_TRUE(w.store.infos(lock)[pending].poisoned);
   EXPECT_TRUE(w.is_open(lock, beside));
   EXPECT_EQ(w.invalidator.invalidation_log().count(), 1u);
@@ -82,7 +70,7 @@ TEST(Invalidator, UnmappedRangesReachTheRegistrar) {
   w.invalidator.forget_unmapped({kBase, Invalidator::kEverything});
   EXPECT_EQ(w.registrar.told_unmapped, std::vector{at(2)});
   const CacheLock lock(w.mu);
-  EXPECT_EQ(w.store.infos(lock)[open].state, RegionState::kDead);
+  EXPECT_EQ(w.state(lock, open), RegionState::kDead);
 }
 
 TEST(Invalidator, EverythingLeavesTheClientsOwnRegistrations) {
@@ -91,14 +79,13 @@ TEST(Invalidator, EverythingLeavesTheClientsOwnRegistrations) {
   RegionIndex other = kNoRegion;
   {
     const CacheLock lock(w.mu);
-    own = w.add_open(lock, at(0));
-    w.store.infos(lock)[own].prepinned = true;
+    own = w.add_own(lock, at(0));
     other = w.add_open(lock, at(2));
   }
   w.invalidator.forget({0, Invalidator::kEverything});
   const CacheLock lock(w.mu);
   EXPECT_TRUE(w.is_open(lock, own));
-  EXPECT_EQ(w.store.infos(lock)[other].state, RegionState::kDead);
+  EXPECT_EQ(w.state(lock, other), RegionState::kDead);
 }
 
 TEST(Invalidator, WithoutTheMutexGatesAreShutAndTheNextHolderForgets) {
@@ -109,7 +96,7 @@ TEST(Invalidator, WithoutTheMutexGatesAreShutAndTheNextHolderForgets) {
     r = w.add_open(lock, at(0, 2));
     w.invalidator.forget(at(1));  // as from a handler that has interrupted the holder
     EXPECT_TRUE(w.gates.is_shut(lock, r));
-    EXPECT_EQ(w.store.infos(lock)[r].state, RegionState::kOpen);
+    EXPECT_EQ(w.state(lock, r), RegionState::kOpen);
     w.gates.open(lock, r);
     EXPECT_TRUE(w.gates.is_shut(lock, r)) << "something is owed";
     EXPECT_TRUE(w.invalidator.any_pinned(at(90))) << "maybe";
@@ -118,7 +105,7 @@ TEST(Invalidator, WithoutTheMutexGatesAreShutAndTheNextHolderForgets) {
   const CacheLock lock(w.mu);
   w.invalidator.settle_pending(lock);
   EXPECT_FALSE(w.invalidator.has_pending());
-  EXPECT_EQ(w.store.infos(lock)[r].state, RegionState::kDead);
+  EXPECT_EQ(w.state(lock, r), RegionState::kDead);
 }
 
 TEST(Invalidator, EndedFreeHitsShutPlainGates) {
@@ -180,7 +167,7 @@ TEST(InvalidatorModel, AgreesWithAList) {
         for (const MemoryRange range : told) {
           gone = gone || w.store.infos(lock)[*it].range.overlaps(range);
         }
-        ASSERT_EQ(w.store.infos(lock)[*it].state, gone ? RegionState::kDead : RegionState::kOpen)
+        ASSERT_EQ(w.state(lock, *it), gone ? RegionState::kDead : RegionState::kOpen)
             << "seed " << seed;
         it = gone ? open.erase(it) : std::next(it);
       }
@@ -190,15 +177,12 @@ TEST(InvalidatorModel, AgreesWithAList) {
 
 TEST(Unpinner, ReturnsSlotsAndChargesAfterTheRegistrarsCall) {
   World w;
-  RegionQueue retired;
   {
     const CacheLock lock(w.mu);
-    const RegionIndex r = w.add_open(lock, at(0, 3));
-    w.epoch.fence(lock);
-    w.evictor.evict_region(lock, r, &retired);
+    w.evict(lock, w.add_open(lock, at(0, 3)));
     EXPECT_EQ(w.budget.charged(lock), 3 * kPage);
   }
-  EXPECT_FALSE(w.unpinner.unpin(&retired, Unpinner::Charge::kReleased));
+  EXPECT_FALSE(w.unpinner.unpin(&w.retired, Unpinner::Charge::kReleased));
   ASSERT_EQ(w.registrar.unpinned.size(), 1u);
   EXPECT_EQ(w.registrar.unpinned[0], at(0, 3));
   const CacheLock lock(w.mu);
@@ -210,46 +194,32 @@ TEST(Unpinner, ReturnsSlotsAndChargesAfterTheRegistrarsCall) {
 // Otherwise its memory would no longer be watched, and the registrar would not be notified of its release.
 TEST(Unpinner, RegionBeingUnpinnedCountsAsPinned) {
   World w;
-  RegionQueue retired;
-  {
-    const CacheLock lock(w.mu);
-    const RegionIndex r = w.add_open(lock, at(0, 3));
-    w.epoch.fence(lock);
-    w.evictor.evict_region(lock, r, &retired);
-  }
+  w.evict_new(at(0, 3));
   EXPECT_TRUE(w.invalidator.any_pinned(at(2)));
   EXPECT_FALSE(w.invalidator.any_pinned(at(3)));
-  (void)w.unpinner.unpin(&retired, Unpinner::Charge::kReleased);
+  (void)w.unpinner.unpin(&w.retired, Unpinner::Charge::kReleased);
   EXPECT_FALSE(w.invalidator.any_pinned(at(2)));
 }
 
 TEST(Unpinner, VictimsOfAReservationLeaveTheirChargeToIt) {
   World w;
   w.registrar.result = UnpinResult::kPending;
-  RegionQueue retired;
-  {
-    const CacheLock lock(w.mu);
-    const RegionIndex r = w.add_open(lock, at(0, 3));
-    w.epoch.fence(lock);
-    w.evictor.evict_region(lock, r, &retired);
-  }
-  EXPECT_TRUE(w.unpinner.unpin(&retired, Unpinner::Charge::kReserved)) << "the kernel keeps it";
+  w.evict_new(at(0, 3));
+  EXPECT_TRUE(w.unpinner.unpin(&w.retired, Unpinner::Charge::kReserved)) << "the kernel keeps it";
   const CacheLock lock(w.mu);
   EXPECT_EQ(w.budget.charged(lock), 3 * kPage);
 }
 
 TEST(Unpinner, DetectsLossesOfTheRegistrar) {
   World w;
-  RegionQueue retired;
   {
     const CacheLock lock(w.mu);
     const RegionIndex r = w.add_open(lock, at(0));
     w.add_open(lock, at(2));
-    w.epoch.fence(lock);
-    w.evictor.evict_region(lock, r, &retired);
+    w.evict(lock, r);
   }
   w.registrar.lost = 1;
-  (void)w.unpinner.unpin(&retired, Unpinner::Charge::kReleased);
+  (void)w.unpinner.unpin(&w.retired, Unpinner::Charge::kReleased);
   const CacheLock lock(w.mu);
   EXPECT_FALSE(w.tables.any_overlap(lock, at(0, 8)));
 }
@@ -274,7 +244,7 @@ TEST(Publisher, PublishedRegionIsFoundAndReplacesCoveredRegions) {
   const Plan large = plan_of(w, lock, at(0, 8));
   w.publisher.publish(lock, large, true);
   EXPECT_EQ(w.tables.find(lock, at(2), Access::kLocalWrite), large.region);
-  EXPECT_EQ(w.store.infos(lock)[small.region].state, RegionState::kDead);
+  EXPECT_EQ(w.state(lock, small.region), RegionState::kDead);
   EXPECT_EQ(w.totals.of(lock).merges, 1u);
 }
 
