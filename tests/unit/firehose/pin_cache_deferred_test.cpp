@@ -3,7 +3,7 @@
 #include <hydrant/pin_cache.h>
 
 #include "tests/support/threads.hpp"
-#include "tests/unit/firehose/pin_cache_test_util.hpp"
+#include "tests/unit/firehose/async_pin_cache.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,9 +20,9 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-class PinCacheDeferred : public PinCacheTest {
+class PinCacheDeferred : public AsyncPinCache {
  protected:
-  explicit PinCacheDeferred(uint32_t key_bytes = 8) : PinCacheTest(key_bytes) {}
+  using AsyncPinCache::AsyncPinCache;
 
   // pin_async() ends before it returns, as pin() does.
   void complete_at_once() {
@@ -47,20 +47,6 @@ class PinCacheDeferred : public PinCacheTest {
     registrar_.table.pending_charge = nullptr;
     registrar_.table.forget_in_child = nullptr;
     registrar_.table.destroy = nullptr;
-  }
-  int ask(PinAnswer& answer, size_t page, size_t pages = 1, uint32_t access = HYDRANT_LOCAL_WRITE) {
-    return hydrant_pin_async(domain_, arena_.page(page), pages * kPage, access, &PinAnswer::store,
-                             &answer);
-  }
-  bool poll_for(const PinAnswer& answer) {
-    return wait_until([&] { return hydrant_poll(domain_) >= 0 && answer.times != 0; });
-  }
-  void expect_pinned(const PinAnswer& answer, size_t page, size_t pages = 1,
-                     uint32_t access = HYDRANT_LOCAL_WRITE) {
-    ASSERT_EQ(answer.times.load(), 1);
-    ASSERT_NE(answer.pin.region, nullptr) << hydrant_status_name(hydrant_pin_status(answer.pin));
-    EXPECT_EQ(check_hold(registrar_, answer.pin, arena_.addr(page), pages * kPage, access), "");
-    EXPECT_EQ(hydrant_release(answer.pin), GASNET_OK);
   }
   void expect_nothing_left() {
     const hydrant_stats_t stats = stats_of(domain_);
@@ -132,10 +118,7 @@ class PinCacheDeferredLess : public PinCacheDeferred, public ::testing::WithPara
     EXPECT_EQ(answer.times.load(), 0);
     EXPECT_TRUE(registrar_.complete_async(GASNET_OK));
     // The next attempt is a registration of its own, which completes later, too.
-    ASSERT_TRUE(wait_until([&] {
-      (void)registrar_.complete_async(GASNET_OK);
-      return hydrant_poll(domain_) >= 0 && answer.times != 0;
-    }));
+    ASSERT_TRUE(complete_for(answer));
   }
 };
 
@@ -175,8 +158,7 @@ INSTANTIATE_TEST_SUITE_P(Completion, PinCacheDeferredLess,
 // ---- registrars that complete later ----
 
 TEST_F(PinCacheDeferred, RememberedRefusalIsReturnedWithoutTheRegistrar) {
-  registrar_.offer_async();
-  create();
+  create_deferring();
   registrar_.refuse(arena_.addr(4), kPage, RecordingRegistrar::kAnyAccess);
   EXPECT_EQ(hydrant_pin_status(pin(4)), HYDRANT_ERR_REFUSED);
   PinAnswer answer;
@@ -189,8 +171,7 @@ TEST_F(PinCacheDeferred, RememberedRefusalIsReturnedWithoutTheRegistrar) {
 }
 
 TEST_F(PinCacheDeferred, LateFailureNamesTheRegistrarAndTheRange) {
-  registrar_.offer_async();
-  create();
+  create_deferring();
   struct Seen {
     int status = GASNET_OK;
     std::string text;
@@ -218,18 +199,14 @@ TEST_F(PinCacheDeferred, LateLackOfRoomLeadsToAnEviction) {
   PinAnswer answer;
   EXPECT_EQ(ask(answer, 4, 4), GASNET_OK);
   EXPECT_TRUE(registrar_.complete_async(GASNET_OK));
-  ASSERT_TRUE(wait_until([&] {
-    (void)registrar_.complete_async(GASNET_OK);
-    return hydrant_poll(domain_) >= 0 && answer.times != 0;
-  }));
+  ASSERT_TRUE(complete_for(answer));
   expect_pinned(answer, 4, 4);
   EXPECT_EQ(stats_of(domain_).evictions, 1u);
   EXPECT_FALSE(is_cached(20, 4));
 }
 
 TEST_F(PinCacheDeferred, CompletionThatNoPollHasSeenIsUndoneByDestroy) {
-  registrar_.offer_async();
-  create();
+  create_deferring();
   PinAnswer answer;
   EXPECT_EQ(ask(answer, 4, 3), GASNET_OK);
   EXPECT_TRUE(registrar_.complete_async(GASNET_OK));
@@ -237,14 +214,12 @@ TEST_F(PinCacheDeferred, CompletionThatNoPollHasSeenIsUndoneByDestroy) {
   EXPECT_EQ(answer.times.load(), 0);
   EXPECT_EQ(hydrant_domain_destroy(domain_, HYDRANT_FINI_UNPIN), GASNET_OK);
   domain_ = 0;
-  EXPECT_EQ(answer.times.load(), 1);
-  EXPECT_EQ(hydrant_pin_status(answer.pin), GASNET_ERR_NOT_INIT);
+  expect_cancelled(answer);
   EXPECT_EQ(registrar_.live(), 0u);
 }
 
 TEST_F(PinCacheDeferred, CancelledPinWhoseRegistrationFailsIsAnsweredOnce) {
-  registrar_.offer_async();
-  create();
+  create_deferring();
   PinAnswer answer;
   EXPECT_EQ(ask(answer, 4, 3), GASNET_OK);
   Threads threads;
@@ -255,8 +230,7 @@ TEST_F(PinCacheDeferred, CancelledPinWhoseRegistrationFailsIsAnsweredOnce) {
   EXPECT_EQ(hydrant_domain_destroy(domain_, HYDRANT_FINI_UNPIN), GASNET_OK);
   domain_ = 0;
   threads.join();
-  EXPECT_EQ(answer.times.load(), 1);
-  EXPECT_EQ(hydrant_pin_status(answer.pin), GASNET_ERR_NOT_INIT);
+  expect_cancelled(answer);
   EXPECT_EQ(registrar_.pins(), 0u);
 }
 
@@ -285,9 +259,7 @@ TEST_F(PinCacheDeferred, RegistrationOfAnotherCallServesThePinAtOnce) {
 // hydrant_pin_wait() polls while it waits, but starts no registration of another call's pin.
 TEST_F(PinCacheDeferred, WaitingPinStartsNoRegistrationOfADeferredOne) {
   registrar_.offer_async();
-  hydrant_domain_options_t options = options_for(registrar_);
-  options.budget_bytes = 4 * kPage;
-  create(options);
+  create_with_budget(4);
   const hydrant_pin_t all = pin(20, 4);
   ASSERT_NE(all.region, nullptr) << hydrant_error_text();
   PinAnswer answer;
@@ -310,8 +282,7 @@ class PinCacheDeferredKeyless : public PinCacheDeferred {
 };
 
 TEST_F(PinCacheDeferredKeyless, LateCompletionNeedsNoKey) {
-  registrar_.offer_async();
-  create();
+  create_deferring();
   PinAnswer answer;
   EXPECT_EQ(ask(answer, 4, 3), GASNET_OK);
   EXPECT_TRUE(registrar_.complete_async(GASNET_OK));

@@ -108,9 +108,7 @@ TEST_F(PinCacheErrors, EmptyCallsSucceed) {
 
 TEST_F(PinCacheErrors, RequestBeyondTheBudgetFailsImmediately) {
   destroy();
-  hydrant_domain_options_t options = options_for(registrar_);
-  options.budget_bytes = 8 * kPage;
-  create(options);
+  create_with_budget(8);
   EXPECT_EQ(hydrant_pin_status(pin(0, 9)), GASNET_ERR_RESOURCE);
   EXPECT_TRUE(has_text());
   EXPECT_EQ(hydrant_pin_status(hydrant_pin_wait(domain_, arena_.page(0), 9 * kPage, 0, UINT64_MAX)),

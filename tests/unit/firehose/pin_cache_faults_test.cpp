@@ -328,10 +328,7 @@ TEST_P(PinCacheFaultsInMode, FailureOfEveryNthCallLosesAndLeaksNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, PinCacheFaultsInMode,
-                         ::testing::Values(HYDRANT_MODE_REGION, HYDRANT_MODE_PAGE),
-                         [](const auto& mode) {
-                           return mode.param == HYDRANT_MODE_REGION ? "Region" : "Page";
-                         });
+                         ::testing::Values(HYDRANT_MODE_REGION, HYDRANT_MODE_PAGE), mode_name);
 
 }  // namespace
 }  // namespace hydrant::testing

@@ -147,9 +147,7 @@ TEST_P(PinCacheFork, GrandchildPinsForItself) {
 }
 
 TEST_P(PinCacheFork, WaitingRequestsStayWithTheParent) {
-  hydrant_domain_options_t options = options_for(registrar_);
-  options.budget_bytes = 4 * kPage;
-  create(options);
+  create_with_budget(4);
   const hydrant_pin_t all = pin(0, 4);
   ASSERT_NE(all.region, nullptr);
   std::atomic<int> times{0};

@@ -94,9 +94,7 @@ TEST_F(PinCacheManyThreads, SlotsAreReusedOnlyWhenNoThreadHoldsThem) {
 }
 
 TEST_F(PinCacheManyThreads, EvictionSkipsRegionsThatAnyThreadHolds) {
-  hydrant_domain_options_t options = options_for(registrar_);
-  options.budget_bytes = 2 * kManyThreads * kPage;
-  create(options);
+  create_with_budget(2 * kManyThreads);
   std::vector<hydrant_pin_t> held(kManyThreads);
   start_threads();
   for (size_t t = 0; t < kManyThreads; ++t) {

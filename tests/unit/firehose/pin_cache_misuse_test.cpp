@@ -23,12 +23,7 @@ constexpr size_t kMisuseBudgetPages = 8;
 
 class PinCacheMisuse : public PinCacheTest {
  protected:
-  void SetUp() override {
-    hydrant_domain_options_t options = options_for(registrar_);
-    options.budget_bytes = kMisuseBudgetPages * kPage;
-    options.merge_bytes = 1;
-    create(options);
-  }
+  void SetUp() override { create_with_budget(kMisuseBudgetPages, 1); }
   // Releases as hydrant_release() does without debug checks, which would detect a second release at once.
   void release_unchecked(hydrant_pin_t pin) {
     EXPECT_EQ(find_domain(domain_)->release(RegionSlot::from_public(pin.region)), Status::kOk);

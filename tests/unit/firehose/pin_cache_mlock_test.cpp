@@ -147,9 +147,7 @@ TEST_P(PinCacheMlock, ThreadsKeepTheirLocksWhileOthersPinAndUnmap) {
 INSTANTIATE_TEST_SUITE_P(Modes, PinCacheMlock,
                          ::testing::Values(uint32_t{HYDRANT_MODE_REGION},
                                            uint32_t{HYDRANT_MODE_PAGE}),
-                         [](const auto& mode) {
-                           return mode.param == HYDRANT_MODE_REGION ? "Region" : "Page";
-                         });
+                         mode_name);
 
 // Sequential pins of memory in which the program locks a page before each pin.
 class PinCacheMlockSequence : public MlockedPinCache {

@@ -159,10 +159,7 @@ TEST_P(PinCachePinManyPrepinned, PrepinnedMemoryCostsNoBudget) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, PinCachePinManyPrepinned,
-                         ::testing::Values(HYDRANT_MODE_REGION, HYDRANT_MODE_PAGE),
-                         [](const auto& mode) {
-                           return mode.param == HYDRANT_MODE_REGION ? "Region" : "Page";
-                         });
+                         ::testing::Values(HYDRANT_MODE_REGION, HYDRANT_MODE_PAGE), mode_name);
 
 TEST_F(PinCachePinMany, SpanOverPrepinnedBucketsCostsTheOthersOnly) {
   hydrant_domain_options_t options = with_prepinned(HYDRANT_MODE_PAGE, 6);

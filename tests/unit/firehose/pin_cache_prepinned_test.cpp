@@ -159,10 +159,7 @@ TEST_P(PinCacheOwnRangesInMode, RegistrarThatUnpinsFirstIgnoresThemAndTheirNeigh
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, PinCacheOwnRangesInMode,
-                         ::testing::Values(HYDRANT_MODE_REGION, HYDRANT_MODE_PAGE),
-                         [](const auto& mode) {
-                           return mode.param == HYDRANT_MODE_REGION ? "Region" : "Page";
-                         });
+                         ::testing::Values(HYDRANT_MODE_REGION, HYDRANT_MODE_PAGE), mode_name);
 
 class PinCacheOwnRangesKeyless : public PinCacheOwnRanges {
  protected:

@@ -4,7 +4,7 @@
 #include <hydrant/pin_cache.h>
 
 #include "firehose/watch/rule_clock.hpp"
-#include "tests/unit/firehose/pin_cache_test_util.hpp"
+#include "tests/unit/firehose/async_pin_cache.hpp"
 
 #include <gtest/gtest.h>
 
@@ -19,17 +19,17 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class PinCachePressure : public PinCacheTest {
+class PinCachePressure : public AsyncPinCache {
  protected:
   // The clock stands still but for pass(), in builds that allow it.
 #if HYDRANT_MUTANTS
   void SetUp() override {
-    PinCacheTest::SetUp();
+    AsyncPinCache::SetUp();
     set_rule_time(now_ns());
   }
   void TearDown() override {
     set_rule_time(0);
-    PinCacheTest::TearDown();
+    AsyncPinCache::TearDown();
   }
   static void pass(std::chrono::nanoseconds time) {
     set_rule_time(rule_now_ns() + static_cast<uint64_t>(time.count()));
@@ -38,12 +38,6 @@ class PinCachePressure : public PinCacheTest {
   static void pass(std::chrono::nanoseconds time) { std::this_thread::sleep_for(time); }
 #endif
 
-  void create_with(size_t budget_pages) {
-    hydrant_domain_options_t options = options_for(registrar_);
-    options.budget_bytes = budget_pages * kPage;
-    options.merge_bytes = 1;
-    create(options);
-  }
   void refuse_once(size_t page, size_t pages) {
     registrar_.fail_pin(1, GASNET_ERR_NOT_READY);
     EXPECT_EQ(hydrant_pin_status(pin(page, pages)), GASNET_ERR_NOT_READY);
@@ -58,13 +52,13 @@ class PinCachePressure : public PinCacheTest {
 };
 
 TEST_F(PinCachePressure, RefusedSingleGranuleIsRetried) {
-  create_with(8);
+  create_with_budget(8, 1);
   refuse_once(0, 1);
   expect_pin(0, 1);
 }
 
 TEST_F(PinCachePressure, RefusalShrinksTheBudgetJustBelowTheRequest) {
-  create_with(64);
+  create_with_budget(64, 1);
   refuse_once(0, 32);
   EXPECT_EQ(stats_of(domain_).budget_bytes, 31 * kPage);
   EXPECT_EQ(hydrant_pin_status(pin(0, 32)), GASNET_ERR_NOT_READY);
@@ -72,7 +66,7 @@ TEST_F(PinCachePressure, RefusalShrinksTheBudgetJustBelowTheRequest) {
 }
 
 TEST_F(PinCachePressure, RefusalBoundsTheSumWithHeldRegions) {
-  create_with(64);
+  create_with_budget(64, 1);
   const hydrant_pin_t held = pin(100, 20);
   refuse_once(0, 10);
   EXPECT_EQ(stats_of(domain_).budget_bytes, 29 * kPage);
@@ -81,7 +75,7 @@ TEST_F(PinCachePressure, RefusalBoundsTheSumWithHeldRegions) {
 }
 
 TEST_F(PinCachePressure, WholeBudgetIsRetriedWhenNothingIsPinned) {
-  create_with(64);
+  create_with_budget(64, 1);
   refuse_once(0, 1);
   pass(1100ms);
   expect_pin(0, 64);
@@ -89,7 +83,7 @@ TEST_F(PinCachePressure, WholeBudgetIsRetriedWhenNothingIsPinned) {
 }
 
 TEST_F(PinCachePressure, BudgetRegrowsWithTimeNotWithRequests) {
-  create_with(64);
+  create_with_budget(64, 1);
   const hydrant_pin_t held = pin(100, 1);
   refuse_once(0, 20);  // 20 pages stay
   pass(2100ms);
@@ -98,7 +92,7 @@ TEST_F(PinCachePressure, BudgetRegrowsWithTimeNotWithRequests) {
 }
 
 TEST_F(PinCachePressure, RequestThatCannotBeServedCostsOthersNoHit) {
-  create_with(24);
+  create_with_budget(24, 1);
   std::vector<hydrant_pin_t> held;
   for (size_t i = 0; i < 8; ++i) held.push_back(pin(i));
   // Far enough apart for a place each in this thread's table.
@@ -117,7 +111,7 @@ TEST_F(PinCachePressure, RequestThatCannotBeServedCostsOthersNoHit) {
 }
 
 TEST_F(PinCachePressure, UnheldRegionsAreFoundAmongManyHeldOnes) {
-  create_with(200);
+  create_with_budget(200, 1);
   std::vector<hydrant_pin_t> held;
   for (size_t i = 0; i < 198; ++i) held.push_back(pin(i));
   for (int round = 0; round < 20; ++round) {
@@ -128,13 +122,11 @@ TEST_F(PinCachePressure, UnheldRegionsAreFoundAmongManyHeldOnes) {
 }
 
 TEST_F(PinCachePressure, WaitingThreadRegistersOnlyItsOwnRange) {
-  create_with(4);
+  create_with_budget(4, 1);
   const hydrant_pin_t freed = pin(0);
   const hydrant_pin_t held = pin(10, 3);
   PinAnswer answer;
-  ASSERT_EQ(hydrant_pin_async(domain_, arena_.page(50), kPage, HYDRANT_LOCAL_WRITE,
-                              &PinAnswer::store, &answer),
-            GASNET_OK);
+  ASSERT_EQ(ask(answer, 50), GASNET_OK);
   EXPECT_EQ(hydrant_release(freed), GASNET_OK);  // the deferred pin could complete from now on
   const uint64_t before = registrar_.pin_calls();
   // Cannot be served. Registering for the other request might take longer than this may wait.
@@ -150,13 +142,11 @@ TEST_F(PinCachePressure, WaitingThreadRegistersOnlyItsOwnRange) {
 }
 
 TEST_F(PinCachePressure, WaitingThreadUsesAPinCompletedMeanwhile) {
-  create_with(4);
+  create_with_budget(4, 1);
   const hydrant_pin_t freed = pin(0);
   const hydrant_pin_t held = pin(10, 3);
   PinAnswer answer;
-  ASSERT_EQ(hydrant_pin_async(domain_, arena_.page(50), kPage, HYDRANT_LOCAL_WRITE,
-                              &PinAnswer::store, &answer),
-            GASNET_OK);
+  ASSERT_EQ(ask(answer, 50), GASNET_OK);
   EXPECT_EQ(hydrant_release(freed), GASNET_OK);
   expect_pin(50, 1);
   EXPECT_EQ(answer.times, 0);

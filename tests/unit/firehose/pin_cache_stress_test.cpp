@@ -70,10 +70,7 @@ TEST_P(PinCacheStress, HitsBesideEvictionsAndInvalidationsAreOnPinnedMemory) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, PinCacheStress,
-                         ::testing::Values(HYDRANT_MODE_REGION, HYDRANT_MODE_PAGE),
-                         [](const auto& mode) {
-                           return mode.param == HYDRANT_MODE_REGION ? "Region" : "Page";
-                         });
+                         ::testing::Values(HYDRANT_MODE_REGION, HYDRANT_MODE_PAGE), mode_name);
 
 // The thread sanitizer is slow, and what this test is after is the processor's doing.
 #if defined(__SANITIZE_THREAD__)

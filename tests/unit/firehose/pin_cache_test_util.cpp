@@ -30,6 +30,13 @@ void PinCacheTest::create(const hydrant_domain_options_t& options) {
   ASSERT_EQ(hydrant_domain_create(&options, &domain_), GASNET_OK) << hydrant_error_text();
 }
 
+void PinCacheTest::create_with_budget(uint64_t pages, uint64_t merge_bytes) {
+  hydrant_domain_options_t options = options_for(registrar_);
+  options.budget_bytes = pages * kPage;
+  options.merge_bytes = merge_bytes;
+  create(options);
+}
+
 void PinCacheTest::destroy() {
   if (domain_ == 0) return;
   EXPECT_EQ(stats_of(domain_).live_holds, 0u) << "the test leaked a hold";
@@ -40,6 +47,10 @@ void PinCacheTest::destroy() {
 
 std::string failure_text(const char* what, int status) {
   return std::string(what) + ": " + hydrant_status_name(status) + ": " + hydrant_error_text();
+}
+
+std::string mode_name(const ::testing::TestParamInfo<uint32_t>& mode) {
+  return mode.param == HYDRANT_MODE_REGION ? "Region" : "Page";
 }
 
 void PinCacheTest::TearDown() {

@@ -7,7 +7,6 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -25,18 +24,8 @@ hydrant_stats_t stats_of(hydrant_domain_t domain);
 ::testing::AssertionResult has_text();
 // "create: <the status's name>: <the calling thread's error text>".
 std::string failure_text(const char* what, int status);
-
-// Receives the completion of an asynchronous pin.
-struct PinAnswer {
-  std::atomic<int> times{0};
-  hydrant_pin_t pin{};
-
-  static void store(void* context, hydrant_pin_t pin) {
-    auto* self = static_cast<PinAnswer*>(context);
-    self->pin = pin;
-    ++self->times;
-  }
-};
+// Names the instances of tests that run in each of HYDRANT_MODE_*.
+std::string mode_name(const ::testing::TestParamInfo<uint32_t>& mode);
 
 // Pins through a domain of its own; ends with all pins released and no registration left.
 class PinCacheTest : public ::testing::Test {
@@ -46,6 +35,8 @@ class PinCacheTest : public ::testing::Test {
 
   void create() { create(options_for(registrar_)); }
   void create(const hydrant_domain_options_t& options);
+  // merge_bytes 0: the default. 1: neighbours stay apart.
+  void create_with_budget(uint64_t pages, uint64_t merge_bytes = 0);
   void destroy();
   hydrant_pin_t pin(size_t page, size_t pages = 1, uint32_t access = HYDRANT_LOCAL_WRITE) {
     return hydrant_pin(domain_, arena_.page(page), pages * kPage, access);

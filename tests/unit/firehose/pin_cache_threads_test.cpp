@@ -25,11 +25,6 @@ using namespace std::chrono_literals;
 
 class PinCacheThreads : public PinCacheTest {
  protected:
-  void create_small(uint64_t budget_pages) {
-    hydrant_domain_options_t options = options_for(registrar_);
-    options.budget_bytes = budget_pages * kPage;
-    create(options);
-  }
   std::string check(hydrant_pin_t held, size_t page, size_t pages = 1) const {
     return check_hold(registrar_, held, arena_.addr(page), pages * kPage, HYDRANT_LOCAL_WRITE);
   }
@@ -179,7 +174,7 @@ TEST_F(PinCacheThreads, InvalidatedHoldOfADeadThreadIsUnpinnedAfterItsRelease) {
 }
 
 TEST_F(PinCacheThreads, TakersAndReleasersAreDifferentThreads) {
-  create_small(8);
+  create_with_budget(8);
   std::mutex mutex;
   std::vector<hydrant_pin_t> queue;
   std::atomic<bool> taken_all{false};
@@ -322,7 +317,7 @@ TEST_F(PinCacheThreads, LatePinsAndReleasesInAThreadsDestructor) {
 // ---- several at once ----
 
 TEST_F(PinCacheThreads, PinManyInOppositeOrdersNeitherDeadlocksNorStarves) {
-  create_small(24);
+  create_with_budget(24);
   registrar_.sleep_in_pins(20us);
   Threads threads;
   for (size_t t = 0; t < 4; ++t) {
@@ -357,7 +352,7 @@ TEST_F(PinCacheThreads, PinManyInOppositeOrdersNeitherDeadlocksNorStarves) {
 // ---- waiting for budget ----
 
 TEST_F(PinCacheThreads, PinWaitIsServedByARelease) {
-  create_small(4);
+  create_with_budget(4);
   const hydrant_pin_t all = pin(0, 4);
   ASSERT_NE(all.region, nullptr);
   std::atomic<bool> asked{false};
@@ -378,7 +373,7 @@ TEST_F(PinCacheThreads, PinWaitIsServedByARelease) {
 }
 
 TEST_F(PinCacheThreads, PinWaitTimeoutReportsHeldAndRequestedBytes) {
-  create_small(4);
+  create_with_budget(4);
   const hydrant_pin_t all = pin(0, 4);
   ASSERT_NE(all.region, nullptr);
   const hydrant_pin_t late =

@@ -3,7 +3,7 @@
 #include <hydrant/pin_cache.h>
 
 #include "tests/support/threads.hpp"
-#include "tests/unit/firehose/pin_cache_test_util.hpp"
+#include "tests/unit/firehose/async_pin_cache.hpp"
 
 #include <gtest/gtest.h>
 
@@ -18,13 +18,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class PinCacheWaits : public PinCacheTest {
- protected:
-  int ask(PinAnswer& answer, size_t page, size_t pages = 1) {
-    return hydrant_pin_async(domain_, arena_.page(page), pages * kPage, HYDRANT_LOCAL_WRITE,
-                             &PinAnswer::store, &answer);
-  }
-};
+using PinCacheWaits = AsyncPinCache;
 
 TEST_F(PinCacheWaits, UncachedMemoryCompletesWithAnAsynchronousRegistrar) {
   registrar_.offer_async();
@@ -34,27 +28,24 @@ TEST_F(PinCacheWaits, UncachedMemoryCompletesWithAnAsynchronousRegistrar) {
   PinAnswer answer;
   EXPECT_EQ(ask(answer, 3), GASNET_OK);
   EXPECT_TRUE(registrar_.complete_async(GASNET_OK));
-  ASSERT_TRUE(wait_until([&] { return hydrant_poll(domain_) >= 0 && answer.times != 0; }));
-  EXPECT_EQ(check_hold(registrar_, answer.pin, arena_.addr(3), kPage, HYDRANT_LOCAL_WRITE), "");
-  EXPECT_EQ(hydrant_release(answer.pin), GASNET_OK);
+  ASSERT_TRUE(poll_for(answer));
+  expect_pinned(answer, 3);
   EXPECT_EQ(registrar_.pin_calls(), 1u);
 }
 
 TEST_F(PinCacheWaits, ThreadThatDeferredAPinIsNotMadeToWaitForIt) {
-  registrar_.offer_async();
-  create();
+  create_deferring();
   PinAnswer answer;
   EXPECT_EQ(ask(answer, 3, 2), GASNET_OK);
   // Only this thread could complete the registration: a wait would never end.
   EXPECT_EQ(hydrant_pin_status(pin(3)), GASNET_ERR_NOT_READY);
   EXPECT_TRUE(registrar_.complete_async(GASNET_OK));
-  ASSERT_TRUE(wait_until([&] { return hydrant_poll(domain_) >= 0 && answer.times != 0; }));
+  ASSERT_TRUE(poll_for(answer));
   EXPECT_EQ(hydrant_release(answer.pin), GASNET_OK);
 }
 
 TEST_F(PinCacheWaits, CancelledDeferredPinLeavesNoHoldBehind) {
-  registrar_.offer_async();
-  create();
+  create_deferring();
   PinAnswer answer;
   EXPECT_EQ(ask(answer, 3), GASNET_OK);
   Threads threads;
@@ -64,7 +55,7 @@ TEST_F(PinCacheWaits, CancelledDeferredPinLeavesNoHoldBehind) {
   });
   destroy();
   threads.join();
-  EXPECT_EQ(hydrant_pin_status(answer.pin), GASNET_ERR_NOT_INIT);
+  expect_cancelled(answer);
   EXPECT_EQ(registrar_.live(), 0u);
 }
 
@@ -124,10 +115,7 @@ TEST_F(PinCacheWaits, HugeSumsOfRangesAreRefusedNotWrapped) {
 }
 
 TEST_F(PinCacheWaits, DelayedUnchargeIsAwaitedWithoutEviction) {
-  hydrant_domain_options_t options = options_for(registrar_);
-  options.budget_bytes = 16 * kPage;
-  options.merge_bytes = 1;
-  create(options);
+  create_with_budget(16, 1);
   for (size_t i = 0; i < 16; ++i) EXPECT_EQ(hydrant_release(pin(2 * i)), GASNET_OK);
   registrar_.answer_unpins(HYDRANT_UNPIN_PENDING);
   for (int i = 0; i < 50; ++i) {
@@ -152,10 +140,7 @@ TEST_F(PinCacheWaits, PollPaysNoFenceForARegionThatStaysHeld) {
 }
 
 TEST_F(PinCacheWaits, EverythingHeldIsFoundOutWithoutAFenceEach) {
-  hydrant_domain_options_t options = options_for(registrar_);
-  options.budget_bytes = 200 * kPage;
-  options.merge_bytes = 1;
-  create(options);
+  create_with_budget(200, 1);
   std::vector<hydrant_pin_t> held;
   for (size_t i = 0; i < 200; ++i) held.push_back(pin(2 * i));
   const uint64_t before = stats_of(domain_).fences;
