@@ -10,6 +10,7 @@
 
 #include "tests/support/remote_pin_cluster.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <random>
@@ -71,6 +72,9 @@ class RemoteExplorer {
   RemoteFindings wander(uint64_t executions, uint64_t seed);
 
  private:
+  static constexpr size_t kPages = 8;          // of each end
+  static constexpr uint32_t kCopy = 1u << 31;  // in the name of a message: it arrives twice
+
   enum class Kind : uint8_t {
     kDeliver,
     kPin,
