@@ -5,6 +5,7 @@
 
 #include "tests/integration/teams/failing_new.hpp"
 #include "tests/integration/vis/vis_calls.hpp"
+#include "tests/integration/vis/vis_job.hpp"
 #include "tests/unit/extended/vis/random_shapes.hpp"
 
 #include <csignal>
@@ -21,26 +22,11 @@ using hydrant::testing::RandomGrid;
 
 namespace {
 
-constexpr size_t kRoom = 48 << 10;
-constexpr size_t kSegment = 4 << 20;
 constexpr gex_AM_Index_t kNotice = 200;
 
-gex_TM_t world;
 gex_EP_t endpoint;
-gex_Rank_t me;
-gex_Rank_t job_size;
-std::byte* mine;   // segment: an area for the rank before, then memory of this rank
-std::byte* peers;  // the next rank's area, at the address of its owner
-gex_Rank_t peer;
 size_t notices = 0;
 size_t notice_bytes = 0;
-
-void check(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "WRONG (rank %u): %s\n", me, what);
-  gasnet_exit(3);
-}
-void barrier() { gex_Event_Wait(gex_Coll_BarrierNB(world, 0)); }
 
 // Tells a target which words a put with a notice has written.
 struct Slot {
@@ -79,9 +65,6 @@ struct Memory {
   }
 };
 
-std::byte* bytes_at(uintptr_t address) { return reinterpret_cast<std::byte*>(address); }
-size_t offset_of(uintptr_t remote) { return remote - reinterpret_cast<uintptr_t>(peers); }
-
 // The bytes of both sides, in order.
 struct Bytes {
   hydrant::testing::Addresses dest;
@@ -94,7 +77,6 @@ struct Way {
   gex_TM_t tm;
   gex_Rank_t rank;
 };
-gex_TM_t turned;  // a team in which the ranks are turned by one
 
 Way random_way(std::mt19937& random, bool is_get) {
   Way way = {{.is_get = is_get}, world, peer};
@@ -286,104 +268,6 @@ void run_under_way(uint32_t seed, int rounds) {
     GASNET_BLOCKUNTIL(notices == static_cast<size_t>(round) * kSlots);
     barrier();
   }
-}
-
-// ---- persistent operations ----
-
-void good(int code, const char* what) {
-  if (code == GASNET_OK) return;
-  std::fprintf(stderr, "WRONG (rank %u): %s: %d, %s\n", me, what, code, hydrant_last_error_text());
-  gasnet_exit(3);
-}
-
-hydrant_operation_t make_persistent(gex_TM_t tm, gex_Rank_t rank, bool is_get,
-                                    const RandomGrid& grid) {
-  hydrant_operation_t made = nullptr;
-  // Copies, which end before the first start.
-  std::vector<ptrdiff_t> dest_strides = grid.dest_strides;
-  std::vector<ptrdiff_t> source_strides = grid.source_strides;
-  std::vector<size_t> counts = grid.counts;
-  std::byte* const dest = bytes_at(grid.dest);
-  std::byte* const source = bytes_at(grid.source);
-  good(is_get ? hydrant_get_strided_init(tm, rank, source, source_strides.data(), dest,
-                                         dest_strides.data(), grid.element, counts.data(),
-                                         counts.size(), &made)
-              : hydrant_put_strided_init(tm, rank, dest, dest_strides.data(), source,
-                                         source_strides.data(), grid.element, counts.data(),
-                                         counts.size(), &made),
-       "init");
-  return made;
-}
-
-// Random strided operations, each started several times with new data.
-void run_persistent(uint32_t seed, int rounds) {
-  std::mt19937 random(seed * 100 + me);
-  std::vector<std::byte> heap(kRoom);
-  for (int round = 0; round < rounds; ++round) {
-    const bool is_get = round % 2 == 1;
-    const auto far = reinterpret_cast<uintptr_t>(peers);
-    const auto near =
-        reinterpret_cast<uintptr_t>(random() % 2 == 0 ? heap.data() : mine + kSegment / 2);
-    const RandomGrid grid = random_grid(random, is_get ? near : far, is_get ? far : near, kRoom);
-    const auto pairs = grid.pairs();
-    hydrant_operation_t operation =
-        random() % 3 == 0 ? make_persistent(turned, (peer + 1) % job_size, is_get, grid)
-                          : make_persistent(world, peer, is_get, grid);
-    std::vector<std::byte> area(kRoom);
-    for (int repeat = 0; repeat < 3; ++repeat) {
-      if (is_get) {
-        for (std::byte& each : area) each = static_cast<std::byte>(random());
-        gex_RMA_PutBlocking(world, peer, peers, area.data(), kRoom, 0);
-        for (const auto& [to, from] : pairs) *bytes_at(to) = std::byte{0xee};
-      } else {
-        gex_RMA_GetBlocking(world, area.data(), peer, peers, kRoom, 0);
-        for (const auto& [to, from] : pairs) *bytes_at(from) = static_cast<std::byte>(random());
-        for (const auto& [to, from] : pairs) area[offset_of(to)] = *bytes_at(from);
-      }
-      good(hydrant_start(operation), "start");
-      if (repeat == 1) {
-        int code = hydrant_test(operation);
-        while (code == GASNET_ERR_NOT_READY) code = hydrant_test(operation);
-        good(code, "test");
-      } else {
-        good(hydrant_wait(operation), "wait");
-      }
-      if (is_get) {
-        for (const auto& [to, from] : pairs)
-          check(*bytes_at(to) == area[offset_of(from)], "what a persistent get got");
-      } else {
-        std::vector<std::byte> found(kRoom);
-        gex_RMA_GetBlocking(world, found.data(), peer, peers, kRoom, 0);
-        check(found == area, "what a persistent put has put");
-      }
-    }
-    good(hydrant_operation_free(&operation), "free");
-  }
-}
-
-void refuse_persistent(const char* text, void* remote, const ptrdiff_t* strides, void* local,
-                       gex_Rank_t rank) {
-  const size_t count[1] = {4};
-  hydrant_operation_t made = nullptr;
-  check(hydrant_put_strided_init(world, rank, remote, strides, local, strides, 8, count, 1,
-                                 &made) == GASNET_ERR_BAD_ARG,
-        text);
-  check(made == nullptr && std::strstr(hydrant_last_error_text(), text) != nullptr,
-        hydrant_last_error_text());
-}
-
-void run_persistent_wrong() {
-  uint64_t words[8] = {};
-  const ptrdiff_t strides[1] = {16};
-  const ptrdiff_t huge[1] = {PTRDIFF_MAX};
-  refuse_persistent("the local memory is NULL", peers, strides, nullptr, peer);
-  refuse_persistent("the remote memory is NULL", nullptr, strides, words, peer);
-  refuse_persistent("wrap around the address space", peers, huge, words, peer);
-  refuse_persistent("strides is NULL", peers, nullptr, words, peer);
-  refuse_persistent("does not exist", peers, strides, words, job_size);
-  check(hydrant_put_strided_init(world, peer, peers, strides, words, strides, 8, nullptr, 0,
-                                 nullptr) == GASNET_ERR_BAD_ARG,
-        "no place for the operation");
 }
 
 // Strided transfers without bytes ignore ranks, addresses, strides, and counts beside a 0.
