@@ -1,26 +1,25 @@
 /* A client with remote pins, compiled for regions and for pages: scenarios of firehose.h between two
  * processes, one per run. Node 0 pins memory of node 1. */
 #define _GNU_SOURCE
+#include "remote_client.h"
+
 #include <firehose.h>
 
 #include "check.h"
 #include "network.h"
 
-#define PAGE ((size_t)NETWORK_PAGE)
 #define REINIT FIREHOSE_INIT_FLAG_MAY_REINIT
 #define UNPIN FIREHOSE_INIT_FLAG_UNPIN_ON_FINI
-#define HIT FIREHOSE_FLAG_RETURN_IF_PINNED
-#define CALL FIREHOSE_FLAG_ENABLE_REMOTE_CALLBACK
 enum { PER_NODE = 48, MINE = 16, LARGEST = 8 }; /* pages */
 
-static firehose_info_t info;
+firehose_info_t remote_info;
 #ifdef FIREHOSE_CLIENT_T
 static uint64_t next_registration = 1;
 #endif
 
 /* ---- callbacks ---- */
 
-static void (*forbidden)(void); /* the forbidden action of node 0 */
+void (*forbidden)(void);
 
 int firehose_move_callback(gex_Rank_t node, const firehose_region_t* unpin_list, size_t unpin_num,
                            firehose_region_t* pin_list, size_t pin_num) {
@@ -64,7 +63,7 @@ int firehose_remote_callback(gex_Rank_t node, const firehose_region_t* pin_list,
 }
 
 static unsigned args_made;
-static size_t make_args(void* context, firehose_remotecallback_args_t* args) {
+size_t make_args(void* context, firehose_remotecallback_args_t* args) {
   size_t i;
   ++args_made;
   args->number = 1 + (uint64_t)(uintptr_t)context;
@@ -72,13 +71,7 @@ static size_t make_args(void* context, firehose_remotecallback_args_t* args) {
   return sizeof *args;
 }
 
-typedef struct {
-  const firehose_request_t* request;
-  int all_local_hit;
-  unsigned calls;
-} answer_t;
-
-static void completed(void* context, const firehose_request_t* request, int all_local_hit) {
+void completed(void* context, const firehose_request_t* request, int all_local_hit) {
   answer_t* answer = (answer_t*)context;
   CHECK(answer != NULL);
   CHECK(request->node == 1);
@@ -96,33 +89,36 @@ void client_poll(void) {
   set_aside = NULL;
 }
 
+void poll_once(void) {
+  client_poll();
+  firehose_poll();
+}
+
 /* ---- both nodes ---- */
 
-static void begin(void) {
+void remote_begin(void) {
   const size_t bytes = (PER_NODE + MINE) * PAGE; /* a quarter of it is MAXVICTIM */
 #ifdef FIREHOSE_PAGE
-  firehose_init(bytes, 0, 0, NULL, 0, UNPIN | REINIT, &info);
+  firehose_init(bytes, 0, 0, NULL, 0, UNPIN | REINIT, &remote_info);
 #else
-  firehose_init(bytes, 0, LARGEST * PAGE, NULL, 0, UNPIN | REINIT, &info);
+  firehose_init(bytes, 0, LARGEST * PAGE, NULL, 0, UNPIN | REINIT, &remote_info);
 #endif
   peer_meet();
 }
 
-static void end(void) {
+void remote_end(void) {
   firehose_fini();
   CHECK(network_counts().bytes == 0);
 }
 
-/* Node 1. */
-static void serve(void) {
+void remote_serve(void) {
   const firehose_request_t* held[16];
   int n = 0;
-  begin();
+  remote_begin();
   for (;;) {
     const int command = PEER_LOAD(command);
     const uintptr_t addr = peer_words->addr;
-    client_poll();
-    firehose_poll();
+    poll_once();
     if (command == 0) continue;
     if (command == PEER_PIN) held[n++] = firehose_local_pin(addr, peer_words->len, NULL);
     if (command == PEER_RELEASE) firehose_release(held, n), n = 0;
@@ -137,10 +133,7 @@ static void serve(void) {
 /* ---- node 0 ---- */
 
 static void wait_for(answer_t* answer) {
-  while (answer->calls == 0) {
-    client_poll();
-    firehose_poll();
-  }
+  while (answer->calls == 0) poll_once();
   CHECK(answer->calls == 1);
 }
 
@@ -176,7 +169,7 @@ static void hits_send_nothing(void) {
   answer_t answer = {NULL, 0, 0};
   const firehose_request_t* request;
   uint64_t sent;
-  begin();
+  remote_begin();
   CHECK(firehose_try_remote_pin(1, network_page(10), PAGE, 0, NULL) == NULL);
   CHECK(firehose_partial_remote_pin(1, network_page(0), 100 * PAGE, 0, NULL) == NULL);
   CHECK(PEER_LOAD(messages[0]) == 0);
@@ -213,7 +206,7 @@ static void hits_send_nothing(void) {
 
 static void arguments_arrive_before_the_reply(void) {
   answer_t answer = {NULL, 0, 0};
-  begin();
+  remote_begin();
   CHECK(!firehose_remote_pin(1, network_page(5), PAGE, HIT | CALL, NULL, make_args, completed,
                              &answer));
   CHECK(args_made == 1); /* before the call returned */
@@ -231,7 +224,7 @@ static void arguments_arrive_before_the_reply(void) {
 static void who_joins_another_had_no_call(void) {
   answer_t first = {NULL, 0, 0};
   answer_t second = {NULL, 0, 0};
-  begin();
+  remote_begin();
   CHECK(
       !firehose_remote_pin(1, network_page(5), 4 * PAGE, CALL, NULL, make_args, completed, &first));
   CHECK(!firehose_remote_pin(1, network_page(6), PAGE, CALL, NULL, make_args, completed, &second));
@@ -249,15 +242,15 @@ static void limits_are_promises(void) {
   answer_t answer;
   size_t n = 0;
   size_t i;
-  begin();
-  CHECK(info.max_LocalPinSize >= LARGEST * PAGE);
+  remote_begin();
+  CHECK(remote_info.max_LocalPinSize >= LARGEST * PAGE);
 #ifdef FIREHOSE_PAGE
-  CHECK(info.max_RemotePinSize == PER_NODE * PAGE && info.max_RemoteRegions == 0);
+  CHECK(remote_info.max_RemotePinSize == PER_NODE * PAGE && remote_info.max_RemoteRegions == 0);
   for (i = 0; i < PER_NODE; ++i) held[n++] = pin(2 * i, 1, &answer);
 #else
-  CHECK(info.max_RemotePinSize == LARGEST * PAGE);
-  CHECK(info.max_RemoteRegions == PER_NODE / LARGEST);
-  for (i = 0; i < info.max_RemoteRegions; ++i) held[n++] = pin(16 * i, LARGEST, &answer);
+  CHECK(remote_info.max_RemotePinSize == LARGEST * PAGE);
+  CHECK(remote_info.max_RemoteRegions == PER_NODE / LARGEST);
+  for (i = 0; i < remote_info.max_RemoteRegions; ++i) held[n++] = pin(16 * i, LARGEST, &answer);
 #endif
   /* The other node can still pin its own guaranteed share. */
   peer_do(PEER_PIN, network_page(1000), LARGEST * PAGE);
@@ -271,7 +264,7 @@ static void held_quota_makes_pins_wait(void) {
   const firehose_request_t* held[PER_NODE / LARGEST];
   answer_t answer;
   size_t i;
-  begin();
+  remote_begin();
   for (i = 0; i < PER_NODE / LARGEST; ++i) held[i] = pin(16 * i, LARGEST, &answer);
   set_aside = held[2];
   set_aside_polls = 5;
@@ -291,7 +284,7 @@ static void fill_node_1(void) {
 static void idle_firehoses_go_back_when_wanted(void) {
   answer_t answer;
   size_t i;
-  begin();
+  remote_begin();
   for (i = 0; i < PER_NODE / LARGEST; ++i) drop(pin(16 * i, LARGEST, &answer));
   fill_node_1();
   for (i = 0; i < PER_NODE / LARGEST; ++i)
@@ -303,14 +296,11 @@ static void declined_pins_succeed_later(void) {
   answer_t answer = {NULL, 0, 0};
   answer_t joined = {NULL, 0, 0};
   size_t i;
-  begin();
+  remote_begin();
   fill_node_1();
   CHECK(!firehose_remote_pin(1, network_page(5), PAGE, CALL, NULL, make_args, completed, &answer));
   CHECK(!firehose_remote_pin(1, network_page(5), PAGE, CALL, NULL, make_args, completed, &joined));
-  while (PEER_LOAD(messages[1]) < 8) {
-    client_poll();
-    firehose_poll();
-  }
+  while (PEER_LOAD(messages[1]) < 8) poll_once();
   CHECK(answer.calls == 0 && PEER_LOAD(remote_callbacks) == 0);
   for (i = 0; i < 3; ++i) client_poll();
   peer_do(PEER_RELEASE, 0, 0);
@@ -327,14 +317,13 @@ static void declined_pins_succeed_later(void) {
 static void memory_that_goes_is_recalled(void) {
   answer_t answer;
   const firehose_request_t* request;
-  begin();
+  remote_begin();
   drop(pin(20, 4, &answer));
   request = pin(40, 4, &answer);
   peer_do(PEER_INVALIDATE, network_page(20), 4 * PAGE);
   while ((request = firehose_try_remote_pin(1, network_page(20), PAGE, 0, NULL)) != NULL) {
     drop(request);
-    client_poll();
-    firehose_poll();
+    poll_once();
   }
   request = answer.request;
   /* Held memory stays registered there until its release. */
@@ -343,13 +332,12 @@ static void memory_that_goes_is_recalled(void) {
     const firehose_request_t* more = firehose_try_remote_pin(1, network_page(40), PAGE, 0, NULL);
     if (more == NULL) break;
     drop(more);
-    client_poll();
-    firehose_poll();
+    poll_once();
   }
-  while (PEER_LOAD(deregistered) == 0) client_poll(), firehose_poll(); /* of the first request */
+  while (PEER_LOAD(deregistered) == 0) poll_once(); /* of the first request */
   CHECK(PEER_LOAD(deregistered) + 4 * PAGE == PEER_LOAD(registered));
   drop(request);
-  while (PEER_LOAD(deregistered) != PEER_LOAD(registered)) client_poll(), firehose_poll();
+  while (PEER_LOAD(deregistered) != PEER_LOAD(registered)) poll_once();
   drop(pin(20, 4, &answer));
   CHECK(answer.calls == 1);
 }
@@ -357,7 +345,7 @@ static void memory_that_goes_is_recalled(void) {
 static void deaf_run(void) {
   answer_t answer = {NULL, 0, 0};
   unsigned i;
-  begin();
+  remote_begin();
   peer_do(PEER_DEAF, 0, 0);
   CHECK(!firehose_remote_pin(1, network_page(5), PAGE, 0, NULL, NULL, completed, &answer));
   for (i = 0; i < 100; ++i) {
@@ -372,20 +360,19 @@ static void deaf_run(void) {
 static void declined_run(void) {
   answer_t answer = {NULL, 0, 0};
   unsigned i;
-  begin();
+  remote_begin();
   fill_node_1();
   CHECK(!firehose_remote_pin(1, network_page(5), PAGE, 0, NULL, NULL, completed, &answer));
   for (i = 0; i < 100; ++i) {
     usleep(1000);
-    client_poll();
-    firehose_poll();
+    poll_once();
   }
   peer_do(PEER_RELEASE, 0, 0);
   wait_for(&answer);
   drop(answer.request);
 }
-static void start_deaf(void) { peer_start(deaf_run, serve, end); }
-static void start_declined(void) { peer_start(declined_run, serve, end); }
+static void start_deaf(void) { peer_start(deaf_run, remote_serve, remote_end); }
+static void start_declined(void) { peer_start(declined_run, remote_serve, remote_end); }
 static void long_waits_name_the_node(void) {
   setenv("FIREHOSE_WAIT_WARN", "20ms", 1);
   check_says(start_deaf, "for node 1 to pin");
@@ -393,152 +380,20 @@ static void long_waits_name_the_node(void) {
   check_says(start_declined, "has no room now");
 }
 
-/* ---- what ends the program ---- */
-
-static void try_self(void) { firehose_try_remote_pin(0, network_page(0), PAGE, 0, NULL); }
-static void pin_self(void) {
-  answer_t answer;
-  firehose_remote_pin(0, network_page(0), PAGE, 0, NULL, NULL, completed, &answer);
-}
-static void try_nobody(void) { firehose_partial_remote_pin(2, network_page(0), PAGE, 0, NULL); }
-static void pin_nobody(void) {
-  answer_t answer;
-  firehose_remote_pin(2, network_page(0), PAGE, 0, NULL, NULL, completed, &answer);
-}
-static void abort_long(void) {
-  answer_t answer;
-  firehose_remote_pin(1, network_page(0), info.max_RemotePinSize + 1, 0, NULL, NULL, completed,
-                      &answer);
-}
-static void abort_without_args(void) {
-  answer_t answer;
-  firehose_remote_pin(1, network_page(0), PAGE, CALL, NULL, NULL, completed, &answer);
-}
-static void wrong_calls_are_fatal(void) {
-  begin();
-  check_aborts(try_self, "firehose_try_remote_pin of");
-  check_aborts(try_self, "that is this node");
-  check_aborts(pin_self, "firehose_remote_pin of");
-  check_aborts(pin_self, "that is this node");
-  check_aborts(try_nobody, "there is no such node");
-  check_aborts(pin_nobody, "firehose_remote_pin of");
-  /* Children of this process have no endpoint: arguments are checked before the endpoint is used. */
-  check_aborts(abort_long, "more than max_RemotePinSize");
-  check_aborts(abort_without_args, "there is no remote_args_callback");
-}
-
 #ifdef FIREHOSE_CLIENT_T
 static void ask_for_forbidden_memory(void) {
   answer_t answer;
-  begin();
+  remote_begin();
   peer_do(PEER_FORBID, network_page(7), PAGE);
   pin(7, 1, &answer);
 }
-static void start_forbidden(void) { peer_start(ask_for_forbidden_memory, serve, end); }
+static void start_forbidden(void) {
+  peer_start(ask_for_forbidden_memory, remote_serve, remote_end);
+}
 static void unusable_keys_are_not_given_away(void) {
   check_aborts(start_forbidden, "FH_MAY_MERGE refuses");
 }
 #endif
-
-/* ---- what may not be called in a callback; with HYDRANT_DEBUG only ---- */
-
-static void call_local_pin(void) { firehose_local_pin(network_page(3), PAGE, NULL); }
-static void call_poll(void) { firehose_poll(); }
-static void call_remote_pin(void) {
-  firehose_remote_pin(1 - peer_me, network_page(4), PAGE, HIT, NULL, NULL, completed, NULL);
-}
-static size_t forbidden_args(void* context, firehose_remotecallback_args_t* args) {
-  if (peer_me == 0) forbidden();
-  return make_args(context, args);
-}
-static void in_args(void) {
-  begin();
-  firehose_remote_pin(1, network_page(50), PAGE, CALL, NULL, forbidden_args, completed, NULL);
-}
-
-#ifdef FIREHOSE_COMPLETION_IN_HANDLER
-static void call_invalidate(void) { firehose_local_invalidate(network_page(3), PAGE); }
-static void call_try(void) { firehose_try_remote_pin(1 - peer_me, network_page(4), PAGE, 0, NULL); }
-static void in_completion(void* context, const firehose_request_t* request, int all_local_hit) {
-  (void)context, (void)request, (void)all_local_hit;
-  forbidden();
-}
-static void in_handler(void) {
-  begin();
-  firehose_remote_pin(1, network_page(50), PAGE, 0, NULL, NULL, in_completion, NULL);
-  for (;;) client_poll();
-}
-#else
-/* A completion callback outside of a handler may call everything. */
-static unsigned completions;
-static void in_completion(void* context, const firehose_request_t* request, int all_local_hit) {
-  const firehose_request_t* local = firehose_local_pin(network_page(3), PAGE, NULL);
-  (void)context, (void)all_local_hit;
-  firehose_release(&local, 1);
-  firehose_poll();
-  call_remote_pin();
-  firehose_release(&request, 1);
-  ++completions;
-}
-static void in_handler(void) {
-  begin();
-  firehose_remote_pin(1, network_page(50), PAGE, 0, NULL, NULL, in_completion, NULL);
-  while (completions == 0) {
-    client_poll();
-    firehose_poll();
-  }
-  fprintf(stderr, "allowed in firehose_poll\n");
-  abort();
-}
-#endif
-
-/* Node 1 sends a request, and node 0 must stop. */
-static void ask_node_0(void) {
-  answer_t answer = {NULL, 0, 0};
-  begin();
-  firehose_remote_pin(0, network_page(50), PAGE, CALL, NULL, make_args, completed, &answer);
-  for (;;) {
-    client_poll();
-    firehose_poll();
-  }
-}
-static void in_remote_callback(void) {
-  begin();
-  for (;;) {
-    client_poll();
-    firehose_poll();
-  }
-}
-
-static void start_in_args(void) { peer_start(in_args, serve, end); }
-static void start_in_handler(void) { peer_start(in_handler, serve, end); }
-static void start_in_remote_callback(void) { peer_start(in_remote_callback, ask_node_0, end); }
-
-static void check_forbidden(void (*run)(void), void (*call)(void), const char* text) {
-  forbidden = call;
-  check_aborts(run, text);
-}
-
-static void calls_in_callbacks_are_fatal(void) {
-#ifdef FIREHOSE_COMPLETION_IN_HANDLER
-  const char* const handler = "called while this thread serves a message";
-  check_forbidden(start_in_handler, call_try, handler);
-  check_forbidden(start_in_handler, call_local_pin, handler);
-  check_forbidden(start_in_handler, call_remote_pin, handler);
-  check_forbidden(start_in_handler, call_poll, handler);
-  check_forbidden(start_in_handler, call_invalidate, handler);
-  check_forbidden(start_in_remote_callback, call_try, handler);
-#else
-  const char* const remote = "called inside firehose_remote_callback";
-  check_forbidden(start_in_handler, NULL, "allowed in firehose_poll");
-  check_forbidden(start_in_remote_callback, call_local_pin, remote);
-  check_forbidden(start_in_remote_callback, call_remote_pin, remote);
-  check_forbidden(start_in_remote_callback, call_poll, remote);
-#endif
-  check_forbidden(start_in_args, call_local_pin, "called inside a remote_args_callback");
-  check_forbidden(start_in_args, call_remote_pin, "called inside a remote_args_callback");
-  check_forbidden(start_in_args, call_poll, "called inside a remote_args_callback");
-}
 
 static const struct {
   const char* name;
@@ -574,7 +429,7 @@ int main(int argc, char** argv) {
     if (scenarios[i].alone) {
       body();
     } else {
-      peer_start(run_body, serve, end);
+      peer_start(run_body, remote_serve, remote_end);
     }
     return 0;
   }
