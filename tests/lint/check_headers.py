@@ -111,10 +111,10 @@ def unowned_jobs(arguments):
 
 
 def compile_header(job):
-    """The compiler's error for one header, or ""."""
-    header, command, options = job
+    """The compiler's error for one header, or "". It runs in the tree: quoted names are found there first."""
+    header, command, root, options = job
     text = f"#include {header}\n#include {header}\ntypedef int not_empty;\n"
-    result = subprocess.run([*LIMITED, *command, *OPTIONS, *options, "-"], input=text, text=True,
+    result = subprocess.run([*LIMITED, *command, *OPTIONS, *options, "-"], input=text, text=True, cwd=root,
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if result.returncode == 0:
         return ""
@@ -124,7 +124,7 @@ def compile_header(job):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("kind", choices=("public", "unowned", "list"))
-    parser.add_argument("root", type=pathlib.Path)
+    parser.add_argument("root", type=lambda text: pathlib.Path(text).resolve())
     parser.add_argument("--cc", default="cc")
     parser.add_argument("--cxx", default="c++")
     parser.add_argument("--without", action="append", default=[], help="folder that is not built")
@@ -135,7 +135,7 @@ def main():
             print(name, *more)
         return 0
     jobs = public_jobs(arguments) if arguments.kind == "public" else unowned_jobs(arguments)
-    jobs = [(header, command, options) for header, command in jobs]
+    jobs = [(header, command, arguments.root, options) for header, command in jobs]
     with concurrent.futures.ThreadPoolExecutor(min(2, os.cpu_count() or 1)) as pool:
         complaints = [text for text in pool.map(compile_header, jobs) if text]
     if arguments.kind == "unowned":
