@@ -9,7 +9,9 @@ namespace hydrant {
 // the call.
 template <class Call>
 void MonitorClients::each(const Call& call) noexcept {
-  for (Client& client : clients_) {
+  const size_t places = places_.load(std::memory_order_relaxed);
+  for (size_t i = 0; i < places; ++i) {
+    Client& client = clients_[i];
     if (client.state.load(std::memory_order_relaxed) != kUsed) continue;
     client.inside.fetch_add(1, std::memory_order_seq_cst);
     if (client.state.load(std::memory_order_seq_cst) == kUsed) call(client);
@@ -59,6 +61,10 @@ int MonitorClients::subscribe(const hydrant_monitor_client_t& client) noexcept {
     clients_[i].end_free_hits.store(nullptr, std::memory_order_relaxed);
     clients_[i].unmapped.store(nullptr, std::memory_order_relaxed);
     clients_[i].wanted.store(nullptr, std::memory_order_relaxed);
+    size_t places = places_.load(std::memory_order_relaxed);
+    while (places <= i &&
+           !places_.compare_exchange_weak(places, i + 1, std::memory_order_relaxed)) {
+    }
     clients_[i].state.store(kUsed, std::memory_order_seq_cst);
     return static_cast<int>(i);
   }

@@ -62,6 +62,8 @@ class MonitorClients {
   Client* find(int number) noexcept;
 
   Client clients_[kMax] = {};
+  // The places from here on have never had a client. It grows only, before the client's state becomes kUsed.
+  std::atomic<size_t> places_{0};
 };
 
 }  // namespace hydrant

@@ -102,6 +102,8 @@ TEST(MonitorClients, AreLimitedInNumber) {
   EXPECT_EQ(counting.forgotten, 64);
   clients->unsubscribe(17);
   EXPECT_EQ(clients->subscribe(counting.client()), 17);
+  clients->forget(kRange);
+  EXPECT_EQ(counting.forgotten, 128);
 }
 
 TEST(MonitorClients, NoneIsCalledAfterItHasLeft) {
