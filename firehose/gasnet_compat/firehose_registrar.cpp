@@ -20,12 +20,18 @@ namespace {
 constexpr size_t kBatch = 32;
 constexpr size_t kMaxRegionBytes = size_t{2} * HYDRANT_FH_MAX_ALIGN;
 
-// The range of this thread's RequestedRange object; null if there is none. Packed, because libfirehose may
-// use 64 bytes of static TLS and has none left for padding.
-struct [[gnu::packed]] Requested {
+// The address of the range of this thread's RequestedRange object; null if there is none. Bytes without
+// alignment, because libfirehose may use 64 bytes of static TLS and has none left for padding.
+alignas(1) thread_local constinit std::byte t_requested[sizeof(const MemoryRange*)] = {};
+
+const MemoryRange* requested_range() noexcept {
   const MemoryRange* range = nullptr;
-};
-alignas(2) thread_local constinit Requested t_requested;
+  std::memcpy(&range, t_requested, sizeof range);
+  return range;
+}
+void set_requested_range(const MemoryRange* range) noexcept {
+  std::memcpy(t_requested, &range, sizeof range);
+}
 
 uint32_t ms_now() noexcept { return static_cast<uint32_t>(now_ns() / 1'000'000u); }
 
@@ -77,9 +83,9 @@ void compat_fatal(const char* format, ...) noexcept {
 }
 
 CompatRegistrar::RequestedRange::RequestedRange(MemoryRange range) noexcept : range_(range) {
-  t_requested.range = &range_;
+  set_requested_range(&range_);
 }
-CompatRegistrar::RequestedRange::~RequestedRange() { t_requested.range = nullptr; }
+CompatRegistrar::RequestedRange::~RequestedRange() { set_requested_range(nullptr); }
 
 CompatRegistrar::CompatRegistrar(const hydrant_fh_client_t& client, size_t bucket_bytes) noexcept
     : client_(client), bucket_bytes_(bucket_bytes), page_mode_(client.mode == HYDRANT_MODE_PAGE) {}
@@ -116,7 +122,8 @@ int CompatRegistrar::unpin_many_thunk(void* user, const hydrant_range_t* ranges,
 }
 
 bool CompatRegistrar::grown(MemoryRange range) const noexcept {
-  return t_requested.range != nullptr && !(range == round_out(*t_requested.range, bucket_bytes_));
+  const MemoryRange* const requested = requested_range();
+  return requested != nullptr && !(range == round_out(*requested, bucket_bytes_));
 }
 
 int CompatRegistrar::pin(MemoryRange range, void* key) noexcept {

@@ -6,24 +6,29 @@
 
 #include <array>
 #include <atomic>
+#include <cstdint>
 #include <cstdlib>
 #include <new>
-#include <utility>
 
 namespace hydrant {
 namespace {
 
-thread_local std::array<bool, static_cast<size_t>(CompatInside::kCount)> t_inside{};
+// A bit for each.
+thread_local constinit uint8_t t_inside = 0;
+static_assert(static_cast<uint32_t>(CompatInside::kCount) <= 8);
 
-bool& inside(CompatInside where) noexcept { return t_inside[static_cast<size_t>(where)]; }
+uint8_t bit_of(CompatInside where) noexcept {
+  return static_cast<uint8_t>(1u << static_cast<uint32_t>(where));
+}
 
 }  // namespace
 
-CompatScope::CompatScope(CompatInside where) noexcept
-    : where_(where), was_inside_(std::exchange(inside(where), true)) {}
-CompatScope::~CompatScope() { inside(where_) = was_inside_; }
+CompatScope::CompatScope(CompatInside where) noexcept : before_(t_inside) {
+  t_inside |= bit_of(where);
+}
+CompatScope::~CompatScope() { t_inside = before_; }
 
-bool is_in_callback(CompatInside where) noexcept { return inside(where); }
+bool is_in_callback(CompatInside where) noexcept { return (t_inside & bit_of(where)) != 0; }
 
 #if HYDRANT_DEBUG
 

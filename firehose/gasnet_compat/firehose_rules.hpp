@@ -28,8 +28,7 @@ class CompatScope {
   CompatScope& operator=(const CompatScope&) = delete;
 
  private:
-  const CompatInside where_;
-  const bool was_inside_;
+  const uint8_t before_;  // the bits of the scopes around it
 };
 
 bool is_in_callback(CompatInside where) noexcept;
