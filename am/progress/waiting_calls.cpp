@@ -42,12 +42,16 @@ EventDescriptors* make_descriptors() noexcept {
   return descriptors;
 }
 
-Status check_descriptor(int descriptor, EventDescriptors** descriptors) noexcept {
-  if (!is_wired()) return fail(Status::kNotInit, "no client is initialised");
-  *descriptors = the_descriptors.load(std::memory_order_acquire);
-  if (*descriptors == nullptr)
-    return fail(Status::kBadArg, "%d is no event descriptor", descriptor);
-  return Status::kOk;
+// Null: *failure says why.
+EventDescriptors* find_descriptors(int descriptor, Status* failure) noexcept {
+  if (!is_wired()) {
+    *failure = fail(Status::kNotInit, "no client is initialised");
+    return nullptr;
+  }
+  EventDescriptors* const descriptors = the_descriptors.load(std::memory_order_acquire);
+  if (descriptors == nullptr)
+    *failure = fail(Status::kBadArg, "%d is no event descriptor", descriptor);
+  return descriptors;
 }
 
 // In a job of one rank no message comes: only other threads change anything.
@@ -110,9 +114,9 @@ int hydrant_event_descriptor_open(int* descriptor) {
 
 int hydrant_event_descriptor_arm(int descriptor) {
   constexpr char kCall[] = "hydrant_event_descriptor_arm";
-  EventDescriptors* descriptors = nullptr;
-  const Status status = check_descriptor(descriptor, &descriptors);
-  if (status != Status::kOk) return report(status, kCall);
+  Status failure = Status::kOk;
+  EventDescriptors* const descriptors = find_descriptors(descriptor, &failure);
+  if (descriptors == nullptr) return report(failure, kCall);
   const InCall in_call(kCall);
   if (job().debug) check_no_locks("hydrant_event_descriptor_arm is called");
   const Status armed = descriptors->arm(descriptor);
@@ -121,9 +125,9 @@ int hydrant_event_descriptor_arm(int descriptor) {
 
 int hydrant_event_descriptor_close(int descriptor) {
   constexpr char kCall[] = "hydrant_event_descriptor_close";
-  EventDescriptors* descriptors = nullptr;
-  const Status status = check_descriptor(descriptor, &descriptors);
-  if (status != Status::kOk) return report(status, kCall);
+  Status failure = Status::kOk;
+  EventDescriptors* const descriptors = find_descriptors(descriptor, &failure);
+  if (descriptors == nullptr) return report(failure, kCall);
   const InCall in_call(kCall, CallKind::kLocal);
   return report(descriptors->close(descriptor), kCall);
 }

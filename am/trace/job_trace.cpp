@@ -219,6 +219,7 @@ void set_mask(Output& output, const char* text) noexcept {
       &change);
 }
 
+// NOLINTNEXTLINE(readability-non-const-parameter): the record owns the text
 void print_text(char letter, char* text) noexcept {
   if (text == nullptr) return;
   const uint64_t now = TraceClock::ticks();

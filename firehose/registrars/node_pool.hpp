@@ -45,8 +45,8 @@ class NodePool {
     using value_type = T;
     explicit Allocator(NodePool* its_pool) noexcept : pool(its_pool) {}
     template <class U>
-    Allocator(const Allocator<U>& other) noexcept
-        : pool(other.pool) {}  // NOLINT(google-explicit-constructor)
+    // NOLINTNEXTLINE(google-explicit-constructor): as the standard's requirements of allocators have it
+    Allocator(const Allocator<U>& other) noexcept : pool(other.pool) {}
     T* allocate(size_t /*one*/) noexcept {
       static_assert(sizeof(T) <= kNodeBytes && alignof(T) <= alignof(std::max_align_t));
       return static_cast<T*>(pool->take());

@@ -72,6 +72,7 @@ class AttachmentCache {
     uint64_t device;
     uint64_t inode;
     bool writable;
+    // NOLINTNEXTLINE(modernize-use-nullptr): it takes the comparison with 0 for one with null
     friend auto operator<=>(const FileId&, const FileId&) = default;
   };
   struct Attachment {

@@ -50,16 +50,16 @@ void MailboxOperations::add_steps(uint32_t node_bits) noexcept {
 
 MailboxOperations::~MailboxOperations() {
   for (Pending** list : {&first_, &free_}) {
-    while (*list != nullptr) delete std::exchange(*list, (*list)->next);
+    while (*list != nullptr) delete std::exchange(*list, (*list)->next_);
   }
 }
 
 bool MailboxOperations::send(const Pending& pending, uint32_t edge) noexcept {
   const Call& call = pending.call;
   if (!mailboxes_.has_mailboxes(edge)) [[unlikely]]
-    return messages_->send(edge, call.operation, call.signature, pending.vector, call.bytes);
-  return mailboxes_.send(edge, pending.line,
-                         mailbox_line::header_of(call.operation, call.signature), pending.vector,
+    return messages_->send(edge, call.operation, call.signature, pending.vector_, call.bytes);
+  return mailboxes_.send(edge, pending.line_,
+                         mailbox_line::header_of(call.operation, call.signature), pending.vector_,
                          call.bytes) == Status::kOk;
 }
 
@@ -69,7 +69,7 @@ bool MailboxOperations::receive(const Pending& pending, uint32_t edge, std::byte
     return messages_->receive(edge, call.operation, call.signature, to, call.bytes);
   mailbox_line::Header theirs;
   const TeamMailboxes::Found found =
-      mailboxes_.receive(edge, pending.line, call.bytes,
+      mailboxes_.receive(edge, pending.line_, call.bytes,
                          mailbox_line::header_of(call.operation, call.signature), to, &theirs);
   if (found == TeamMailboxes::Found::kOther) [[unlikely]]
     messages_->refuse(edge, call.signature, theirs.signature);
@@ -79,45 +79,46 @@ bool MailboxOperations::receive(const Pending& pending, uint32_t edge, std::byte
 bool MailboxOperations::run_step(Pending& pending, const Step& step) noexcept {
   using Kind = Step::Kind;
   if (step.kind == Kind::kSend) return send(pending, step.edge);
-  if (step.kind == Kind::kReplace) return receive(pending, step.edge, pending.vector);
+  if (step.kind == Kind::kReplace) return receive(pending, step.edge, pending.vector_);
   alignas(64) std::byte received[MailboxLine::kMaxBytes];
   if (!receive(pending, step.edge, received)) return false;
   const Call& call = pending.call;
   if (call.bytes == 0) return true;
   // The lower ranks stand on the left. A function of the client leaves its result in the right operand.
   if (step.kind == Kind::kLower)
-    call.reduction.combine(received, pending.vector, pending.vector, call.bytes);
+    call.reduction.combine(received, pending.vector_, pending.vector_, call.bytes);
   else
-    call.reduction.combine(pending.vector, received, pending.vector, call.bytes);
+    call.reduction.combine(pending.vector_, received, pending.vector_, call.bytes);
   return true;
 }
 
 bool MailboxOperations::run(Pending& pending) noexcept {
-  if (!mailboxes_.may_start(pending.line)) return false;
-  for (; pending.step < step_count_; ++pending.step) {
-    if (!run_step(pending, steps_[pending.step])) return false;
+  if (!mailboxes_.may_start(pending.line_)) return false;
+  for (; pending.step_ < step_count_; ++pending.step_) {
+    if (!run_step(pending, steps_[pending.step_])) return false;
   }
-  if (pending.call.bytes != 0) std::memcpy(pending.call.dest, pending.vector, pending.call.bytes);
-  mailboxes_.complete(pending.line);
+  if (pending.call.bytes != 0) std::memcpy(pending.call.dest, pending.vector_, pending.call.bytes);
+  mailboxes_.complete(pending.line_);
   pending.is_done = true;
   return true;
 }
 
 bool MailboxOperations::start(const Call& call, Pending** pending) noexcept {
   *pending = nullptr;
-  Pending* made = free_ != nullptr ? std::exchange(free_, free_->next) : new (std::nothrow) Pending;
+  Pending* made =
+      free_ != nullptr ? std::exchange(free_, free_->next_) : new (std::nothrow) Pending;
   if (made == nullptr) return false;
   made->is_done = false;
   made->call = call;
-  made->line = mailboxes_.begin();
-  made->step = 0;
-  made->next = nullptr;
-  if (call.bytes != 0) std::memcpy(made->vector, call.source, call.bytes);
+  made->line_ = mailboxes_.begin();
+  made->step_ = 0;
+  made->next_ = nullptr;
+  if (call.bytes != 0) std::memcpy(made->vector_, call.source, call.bytes);
   if (run(*made)) {
     release(made);
     return true;
   }
-  *std::exchange(end_, &made->next) = made;
+  *std::exchange(end_, &made->next_) = made;
   *pending = made;
   return true;
 }
@@ -127,31 +128,31 @@ uint32_t MailboxOperations::advance() noexcept {
   for (Pending** link = &first_; *link != nullptr;) {
     Pending& each = **link;
     // The operations behind it have to wait, too.
-    if (!mailboxes_.may_start(each.line)) break;
+    if (!mailboxes_.may_start(each.line_)) break;
     if (!run(each)) {
-      link = &each.next;
+      link = &each.next_;
       continue;
     }
-    *link = each.next;
-    if (end_ == &each.next) end_ = link;
+    *link = each.next_;
+    if (end_ == &each.next_) end_ = link;
     ++completed;
   }
   return completed;
 }
 
 void MailboxOperations::release(Pending* pending) noexcept {
-  pending->next = std::exchange(free_, pending);
+  pending->next_ = std::exchange(free_, pending);
 }
 
 uint32_t MailboxOperations::awaited_edge(const Pending& pending) const noexcept {
-  if (pending.is_done || !mailboxes_.may_start(pending.line)) return TeamMailboxes::kNoEdge;
-  const Step& step = steps_[pending.step];
+  if (pending.is_done || !mailboxes_.may_start(pending.line_)) return TeamMailboxes::kNoEdge;
+  const Step& step = steps_[pending.step_];
   return step.kind == Step::Kind::kSend ? TeamMailboxes::kNoEdge : step.edge;
 }
 
 bool MailboxOperations::is_ready(const Pending& pending) noexcept {
   if (pending.is_done) return true;
-  if (!mailboxes_.may_start(pending.line)) return false;
+  if (!mailboxes_.may_start(pending.line_)) return false;
   const uint32_t edge = awaited_edge(pending);
   if (edge == TeamMailboxes::kNoEdge) return true;
   const Call& call = pending.call;
@@ -159,7 +160,7 @@ bool MailboxOperations::is_ready(const Pending& pending) noexcept {
   if (messages_->has(edge, call.operation, call.signature)) return true;
   if (!mailboxes_.has_mailboxes(edge)) return false;
   mailbox_line::Header theirs;
-  return mailboxes_.find(edge, pending.line, call.bytes,
+  return mailboxes_.find(edge, pending.line_, call.bytes,
                          mailbox_line::header_of(call.operation, call.signature),
                          &theirs) != TeamMailboxes::Found::kNothing;
 }

@@ -55,10 +55,10 @@ class MailboxOperations {
 
    private:
     friend class MailboxOperations;
-    uint64_t line = 0;
-    uint32_t step = 0;  // index of the next one
-    Pending* next = nullptr;
-    alignas(64) std::byte vector[MailboxLine::kMaxBytes];
+    uint64_t line_ = 0;
+    uint32_t step_ = 0;  // index of the next one
+    Pending* next_ = nullptr;
+    alignas(64) std::byte vector_[MailboxLine::kMaxBytes];
   };
 
   MailboxOperations(const TeamMailboxes::Config& mailboxes, MailboxMessages* messages) noexcept;

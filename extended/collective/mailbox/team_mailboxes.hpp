@@ -115,7 +115,7 @@ class TeamMailboxes {
 
  private:
   MailboxLine& line_of(uint32_t edge, uint64_t number) const noexcept {
-    return config_.lines[edge * kLines + number % kLines];
+    return config_.lines[uint64_t{edge} * kLines + number % kLines];
   }
 
   const Config config_;

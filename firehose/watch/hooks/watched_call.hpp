@@ -72,6 +72,7 @@ class HookedCallScope {
 
  private:
   static uint64_t load(const uint64_t* word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
+  // NOLINTNEXTLINE(readability-non-const-parameter): written by __atomic_store_n()
   static void store(uint64_t* word, uint64_t value) {
     __atomic_store_n(word, value, __ATOMIC_RELAXED);
   }
