@@ -50,7 +50,8 @@ bool miss_local(const Loop& loop, std::byte* at) {
 
 #if HYDRANT_HAVE_IBV
 bool register_bare(ibv_pd* pd, std::byte* at) {
-  ibv_mr* const mr = ibv_reg_mr(pd, at, kRegionBytes, IBV_ACCESS_LOCAL_WRITE);
+  constexpr int kWrite = IBV_ACCESS_LOCAL_WRITE;
+  ibv_mr* const mr = ibv_reg_mr(pd, at, kRegionBytes, kWrite);
   return mr != nullptr && ibv_dereg_mr(mr) == 0;
 }
 

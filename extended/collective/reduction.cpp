@@ -66,7 +66,11 @@ void combine_all(const void* left, const void* right, void* out, size_t count) n
   const auto* b = static_cast<const std::byte*>(right);
   auto* c = static_cast<std::byte*>(out);
   // The output may be an operand, but overlaps none otherwise.
+#ifdef __clang__
+#pragma clang loop vectorize(assume_safety)
+#else
 #pragma GCC ivdep
+#endif
   for (size_t i = 0; i < count; ++i) {
     T x;
     T y;

@@ -78,7 +78,11 @@ typedef struct hydrant_ibv_key_s {
 /* The key of a pin, in host byte order; NULL without a region, and for a page-mode pin of several
  * parts, whose keys hydrant_pin_parts() returns. Only for domains over this registrar. */
 static inline const hydrant_ibv_key_t* hydrant_ibv_key(hydrant_pin_t pin) {
+#ifdef __cplusplus
+  return pin.region ? static_cast<const hydrant_ibv_key_t*>(pin.region->key) : NULL;
+#else
   return pin.region ? (const hydrant_ibv_key_t*)pin.region->key : NULL;
+#endif
 }
 
 /* hydrant_ibv_options_t.flags */

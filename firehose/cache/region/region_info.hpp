@@ -20,14 +20,16 @@ enum class RegionState : uint8_t {
   kTombstone,   // was held when this process was forked off: never reused
 };
 
+struct RegionNeighbours {
+  RegionIndex next, previous;
+};
+
 struct RegionInfo {
   MemoryRange range;
   uint64_t charge;
   union {
     uint64_t crossed_bytes;  // kOpen: requests that reached over its ends and were registered apart
-    struct {
-      RegionIndex next, previous;
-    } retiring;  // kRetiring: its neighbours in UnpinsUnderWay
+    RegionNeighbours retiring;  // kRetiring: in UnpinsUnderWay
   };
   union {
     RegionIndex next;

@@ -11,6 +11,7 @@ namespace {
 
 uintptr_t current_break() { return static_cast<uintptr_t>(syscall(SYS_brk, nullptr)); }
 
+// NOLINTNEXTLINE(readability-non-const-parameter): written by __atomic_fetch_or()
 void set_block(uint64_t* blocks, uintptr_t addr) {
   const uintptr_t block = addr >> HYDRANT_HOOKS_HEAP_SHIFT;
   const uint64_t bit = uint64_t{1} << block % 64;
@@ -38,15 +39,14 @@ bool has_room_for_mark(const HeapStart* start, uintptr_t end) {
 
 bool leaves_marks(const HeapStart* start, uintptr_t end) {
   HeapMarks known = __atomic_load_n(&libc_heap.marks, __ATOMIC_ACQUIRE);
-  if (known == HeapMarks::kUnknown) {
-    const HeapMarks found =
-        has_room_for_mark(start, end) ? HeapMarks::kUsed : HeapMarks::kImpossible;
+  if (known == kMarksUnknown) {
+    const HeapMarks found = has_room_for_mark(start, end) ? kMarksUsed : kMarksImpossible;
     if (__atomic_compare_exchange_n(&libc_heap.marks, &known, found, false, __ATOMIC_ACQ_REL,
                                     __ATOMIC_ACQUIRE)) {
       known = found;
     }
   }
-  return known == HeapMarks::kUsed;
+  return known == kMarksUsed;
 }
 
 // Notes a heap that was not seen before: all of it is new memory. Two threads may get memory of it at once:

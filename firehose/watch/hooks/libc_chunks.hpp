@@ -19,7 +19,8 @@ inline constexpr size_t kChunkFlags = 7;       // the lowest: the chunk before i
 inline constexpr size_t kChunkHeaderBytes = 16;
 
 // Whether a heap has room for a mark: a word at its start that libc does not use.
-enum class HeapMarks : uint32_t { kUnknown, kUsed, kImpossible };
+// Not a scoped enumeration: Clang's atomic functions take none.
+enum HeapMarks : uint32_t { kMarksUnknown, kMarksUsed, kMarksImpossible };
 
 struct LibcHeap {
   uint32_t readable;  // nonzero: malloc is libc's and its chunks look as written above
@@ -54,7 +55,7 @@ void note_libc_heap_start();
 inline size_t chunk_word(const void* memory) { return *(static_cast<const size_t*>(memory) - 1); }
 
 inline bool is_known_heap(uintptr_t addr) {
-  if (__atomic_load_n(&libc_heap.marks, __ATOMIC_ACQUIRE) == HeapMarks::kUsed) [[likely]]
+  if (__atomic_load_n(&libc_heap.marks, __ATOMIC_ACQUIRE) == kMarksUsed) [[likely]]
     return __atomic_load_n(&heap_start(addr)->mark, __ATOMIC_ACQUIRE) == kHeapMark;
   if (addr >= kEndOfAddresses) [[unlikely]]
     return false;

@@ -214,7 +214,7 @@ void run_unattached() {
   }
   check(there[0] == there[1] && here[0] == here[1], "one segment at two endpoints");
   for (int round = 0; round < 20; ++round) {
-    const uint64_t value = round * 1000u + me;
+    const uint64_t value = static_cast<uint64_t>(round) * 1000 + me;
     gex_RMA_PutBlocking(world, peer, there[0] + 8 * round, &value, 8, 0);
     gex_RMA_PutBlocking(gex_TM_Pair(endpoints[1], 1), peer, there[0] + 4096 + 8 * round, &value, 8,
                         0);

@@ -2,12 +2,14 @@
 // "WRONG". Arguments: the scenario, and how often.
 #include <gasnet.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <gasnet_coll.h>
 #include <gasnet_tools.h>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
@@ -114,7 +116,7 @@ void each_call(uint64_t times) {
   GASNETT_TRACE_PRINTF("text %d of %s", 1, "the client\n");
 }
 
-#if GASNET_PAR
+#ifdef GASNET_PAR
 void many_threads(uint64_t times) {
   std::vector<std::thread> threads;
   threads.reserve(4);
@@ -212,7 +214,7 @@ int main(int argc, char** argv) {
     barrier();
     each_call(times);
   }
-#if GASNET_PAR
+#ifdef GASNET_PAR
   if (what == "threads") many_threads(times);
   if (what == "never_quiet") never_quiet(times);
 #endif

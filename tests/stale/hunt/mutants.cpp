@@ -16,8 +16,8 @@ constexpr uint32_t kFewBlocks = 2;
 
 using Stopped = HuntOptions::Stopped;
 
-constexpr HydrantCacheOptions kBusyMutex{HYDRANT_WATCH_AUTO, HYDRANT_MODE_REGION, uint64_t{2} << 20,
-                                         0, true};
+// Not constexpr: Clang 14 knows no constant std::string.
+const HydrantCacheOptions kBusyMutex{.budget_bytes = uint64_t{2} << 20, .busy_mutex = true};
 
 struct MutantRow {
   Mutant mutant;

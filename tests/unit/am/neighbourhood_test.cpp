@@ -103,7 +103,7 @@ Status find_in(std::initializer_list<uint32_t> entry, size_t bytes, RankLocation
 
 TEST(RankLocation, InvalidEntryLeavesTheLocationUnchanged) {
   RankLocation found{.host = 7, .supernode = 8};
-  for (const size_t bytes : {0, 1, 4, 8, 11, 13, 16}) {
+  for (const size_t bytes : std::initializer_list<size_t>{0, 1, 4, 8, 11, 13, 16}) {
     EXPECT_NE(find_in({1, 3, 2, 5}, bytes, &found), Status::kOk) << bytes;
     EXPECT_NE(std::string(last_error_text()), "");
     EXPECT_EQ(found.host, 7U);

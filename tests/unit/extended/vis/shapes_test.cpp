@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <initializer_list>
 
 namespace hydrant::testing {
 namespace {
@@ -220,7 +221,7 @@ TEST(Shapes, GridsAreCopiedAsByteByByte) {
 }
 
 TEST(Shapes, TransposesAreCopiedInBlocks) {
-  for (const size_t element : {1, 2, 4, 8, 16, 24}) {
+  for (const size_t element : std::initializer_list<size_t>{1, 2, 4, 8, 16, 24}) {
     const size_t rows = 77;
     const size_t columns = 45;
     std::vector<std::byte> source = numbered(rows * columns * element * 2);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <random>
 
 namespace hydrant {
@@ -30,7 +31,7 @@ TEST(Base64, MalformedTextIsRejected) {
 }
 
 TEST(Pmi2Entry, EveryLengthRoundTrips) {
-  for (const size_t bytes : {0, 1, 599, 600, 601, 1023, 1024}) {
+  for (const size_t bytes : std::initializer_list<size_t>{0, 1, 599, 600, 601, 1023, 1024}) {
     const std::vector<std::byte> entry(bytes, std::byte{0x5a});
     Pmi2Entry back;
     for (size_t piece = 0; piece < pmi2_pieces(bytes); ++piece) {
