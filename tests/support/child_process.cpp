@@ -105,10 +105,10 @@ std::string run_in_child(const std::function<std::string()>& body, ChildKind kin
   int ends[2];
   if (pipe(ends) != 0) return "pipe() failed";
   std::fflush(nullptr);
-  wait_for_other_threads();
+  if (kind != ChildKind::kForkAtOnce) wait_for_other_threads();
   const auto pid = static_cast<pid_t>(
-      kind == ChildKind::kFork ? fork()
-                               : syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, 0));
+      kind == ChildKind::kRawClone ? syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, 0)
+                                   : fork());
   if (pid < 0) return "cannot create the child";
   if (pid == 0) {
     close(ends[0]);

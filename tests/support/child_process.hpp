@@ -16,8 +16,9 @@ inline constexpr bool kThreadsInChildren = true;
 
 // How the child is created.
 enum class ChildKind : uint8_t {
-  kFork,      // fork(): atfork handlers run
-  kRawClone,  // the clone system call: no handler runs, and libc is not involved
+  kFork,        // fork(): atfork handlers run
+  kForkAtOnce,  // the same while other threads are busy, for a body that allocates nothing
+  kRawClone,    // the clone system call: no handler runs, and libc is not involved
 };
 
 // Runs body() in a child and answers its result ("" is success), or how the child ended instead. The child
