@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Checks the form of docs/coverage.md and the tables in docs/coverage/.
+"""Checks the form of docs/coverage.md and the tables in docs/coverage/, and the tests of promises in pages.
 
 Usage: check_coverage.py [ROOT] [--ripe | --self-test]
 
@@ -7,6 +7,9 @@ ROOT is the repository (default: two folders above this file). Every row has a u
 gaps, and one of three states. A "done" row names a place and a test that exist in the tree, and every
 identifier in its backticks occurs in one of the files it names; an "against" row gives its reason; the head
 table of docs/coverage.md has the right counts. The check cannot tell whether a test proves its point.
+
+Each sentence or table cell of PROMISE_PAGES that says "never", "always", "safe", "at once" or "at most" has a
+row in the table that ends the page: words of that sentence alone, and the test's file and case.
 
 --ripe lists the rows that are "not yet" although all their files exist: candidates for "done" (exit 0).
 --self-test breaks a small table in every way that this script detects, and fails unless each is found.
@@ -29,6 +32,11 @@ TEST_FOLDERS = ("tests/", "bench/", "docs/examples/")
 AGAINST = re.compile(r"^against, because (.+)$")
 MIN_REASON_WORDS = 4
 COLUMNS = ["id", "point", "place", "test", "state"]
+PROMISE_PAGES = ("docs/concurrency.md", "docs/launching.md", "docs/tracing.md")
+PROMISE_TABLE = "\n## Promises and their tests\n"
+PROMISE = re.compile(r"\b(never|always|safe|at once|at most)\b", re.IGNORECASE)
+NO_TEXT = re.compile(r"^```.*?^```|^(?:    |#)[^\n]*", re.MULTILINE | re.DOTALL)
+SENTENCE_BREAK = re.compile(r"\n\s*(?:\*|\d\.) |\n\s*\n|[.!?][*)]*\s+(?=[^a-z])|\|")
 STATES = ("done", "not yet", "against")
 
 
@@ -109,19 +117,40 @@ def check_form(row, report):
         report(f"no test: name a file or a folder below {', '.join(TEST_FOLDERS)} in backticks")
 
 
-def check_done(root, row, report):
-    """The files of a done row exist and contain the identifiers that the row names."""
-    places, words = paths_and_words(row.place)
-    tests, _ = paths_and_words(row.test)
-    for path in places + tests:
+def check_named(root, paths, words, report):
+    """The files exist and contain the identifiers."""
+    for path in paths:
         if not files_below(root / path):
-            report(f"done, but {path} does not exist or is empty")
-    files = [file for path in places + tests for file in files_below(root / path)]
+            report(f"{path} does not exist or is empty")
+    files = [file for path in paths for file in files_below(root / path)]
     text = "\n".join(file.read_text("utf-8", "replace") for file in files)
     for word in words:
         identifier = word.split("=")[0]
         if identifier not in text:
-            report(f"done, but none of its files mentions {identifier}")
+            report(f"none of its files mentions {identifier}")
+
+
+def check_done(root, row, report):
+    places, words = paths_and_words(row.place)
+    check_named(root, places + paths_and_words(row.test)[0], words, report)
+
+
+def check_promises(root, page, problems):
+    """Each sentence with a promise has a row with a test, and each row has its sentence."""
+    text, _, table = (root / page).read_text("utf-8").partition(PROMISE_TABLE)
+    sentences = [" ".join(part.split()) for part in SENTENCE_BREAK.split(NO_TEXT.sub("", text)) if part]
+    promises = [sentence for sentence in sentences if PROMISE.search(sentence)]
+    rows = [cells_of(line) for line in table.splitlines() if line.startswith("|")][2:]
+    for sentence in promises:
+        if not any(row[0] in sentence for row in rows):
+            problems.append(f'{page}:1: a promise without a test: "{sentence}"')
+    for words, test in rows:
+        if sum(words in sentence for sentence in promises) != 1:
+            problems.append(f'{page}:1: not words of one promise: "{words}"')
+        paths, cases = paths_and_words(test)
+        if not cases or not all(path.startswith("tests/") for path in paths):
+            problems.append(f'{page}:1: no test of "{words}": name a file below tests/ and a case')
+        check_named(root, paths, cases, lambda text: problems.append(f"{page}:1: {text}"))
 
 
 def check_head(lines, rows, problems):
@@ -165,6 +194,8 @@ def check(root):
         if row.state == "done":
             check_done(root, row, report)
     check_head(head.read_text("utf-8").splitlines(), rows, problems)
+    for page in PROMISE_PAGES:
+        check_promises(root, page, problems)
     return problems, rows
 
 
@@ -187,7 +218,28 @@ GOOD_PAGE = """| id | point | place | test | state |
 | ON-2 | A point for later. | `am/later.cpp`, `GASNET_KNOB` | `tests/later_test.cpp` | not yet |
 | ON-3 | A point we refuse. | - | - | against, because there is no such hardware |
 """
-# Text to replace in the good page or head, its replacement, and a part of the expected finding.
+GOOD_PROMISES = """# A page that never ends
+It waits, but not for
+ever: 5 s at
+most. `a` is *safe*.
+    A block never counts.
+```
+never
+```
+* no promise
+| wait | how long |
+|---|---|
+| a lock | always |
+
+## Promises and their tests
+
+| promise | test |
+|---|---|
+| 5 s at most | `tests/a_test.cpp` (`Waits`) |
+| `a` is *safe* | `tests/` (`Waits`) |
+| always | `tests/a_test.cpp` (`Waits`) |
+"""
+# Text to replace in the good pages or head, its replacement, and a part of the expected finding.
 BREAKS = [
     ("| ON-2 |", "| ON-1 |", "already used"),
     ("| ON-2 |", "| ON-7 |", "does not follow"),
@@ -210,28 +262,39 @@ BREAKS = [
     ("| all | | 3 | 1 |", "| all | | 4 | 1 |", "the counts are"),
     ("| all |", "| some |", 'no row "all"'),
     ("](coverage/one.md)", "](coverage/two.md)", "not in the head table"),
+    ("* no promise", "* It never ends.", 'without a test: "* It never ends"'),
+    ("| a lock | always |", "| a lock | at once |", 'without a test: "at once"'),
+    ("## Promises and their tests", "## Tests", 'without a test: "always"'),
+    ("5 s at\nmost", "5 s", 'not words of one promise: "5 s at most"'),
+    ("5 s at\nmost.", "5 s at most. Or 5 s at most.", "not words of one promise"),
+    ("`tests/` (`Waits`)", "`tests/`", "no test of"),
+    ("`tests/` (`Waits`)", "`firehose/a.hpp` (`pin_it`)", "no test of"),
+    ("`tests/` (`Waits`)", "`tests/b/` (`Waits`)", "tests/b/ does not exist"),
+    ("`tests/` (`Waits`)", "`tests/` (`Sleeps`)", "none of its files mentions Sleeps"),
 ]
 
 
-def write_tree(root, head, page):
+def write_tree(root, head, page, promises):
     for name, text in {"docs/coverage.md": head, "docs/coverage/one.md": page,
-                       "firehose/a.hpp": "int pin_it();\n", "tests/a_test.cpp": "\n"}.items():
+                       "firehose/a.hpp": "int pin_it();\n", "tests/a_test.cpp": "TEST(A, Waits) {}\n",
+                       **dict.fromkeys(PROMISE_PAGES, promises)}.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text, "utf-8")
     (root / "firehose" / "empty").mkdir(exist_ok=True)
 
 
 def self_test():
-    """Every break must be found, and the unbroken table must be clean."""
+    """Every break must be found, and the unbroken tables must be clean."""
     failures = []
     for old, new, expected in [("", "", None)] + BREAKS:
-        assert old in GOOD_HEAD + GOOD_PAGE, old
+        good = (GOOD_HEAD, GOOD_PAGE, GOOD_PROMISES)
+        assert old in "".join(good), old
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
-            write_tree(root, GOOD_HEAD.replace(old, new), GOOD_PAGE.replace(old, new))
+            write_tree(root, *(text.replace(old, new) for text in good))
             problems, _ = check(root)
             if expected is None and problems:
-                failures.append(f"clean table: {problems}")
+                failures.append(f"clean tables: {problems}")
             elif expected and not any(expected in problem for problem in problems):
                 failures.append(f'"{old}" -> "{new}": expected "{expected}", found {problems}')
     print("\n".join(failures) or f"check_coverage: {len(BREAKS)} breaks, all found")

@@ -313,6 +313,7 @@ TEST_F(PinCacheUpkeep, ForkDoesNotWaitLongAndTheChildStartsItsOwnThread) {
   ASSERT_TRUE(wait_until([this] { return inside_.load(); }));
   EXPECT_EQ(run_in_child([]() -> std::string { return has_upkeep_thread() ? "a thread" : ""; }),
             "");
+  EXPECT_NE(registrar_.live(), 0u) << "the fork has waited for the end of unpin()";
   may_go_ = true;
   EXPECT_TRUE(wait_until([this] { return registrar_.live() == 0; }));
   map(8);

@@ -8,6 +8,12 @@ namespace {
 constexpr ExitTimes kTimes{.quit_ns = 100, .kill_ns = 1000};
 using Step = JobTermination::Step;
 
+TEST(ExitTimes, GrowWithTheRanksUpToALimit) {
+  EXPECT_EQ(exit_times(4).kill_ns, 2'200'000'000U);
+  EXPECT_EQ(exit_times(360).kill_ns, 20'000'000'000U);
+  EXPECT_EQ(exit_times(1'000'000).kill_ns, 20'000'000'000U);
+}
+
 TEST(JobTermination, NothingIsDueBeforeTermination) {
   JobTermination end(kTimes);
   EXPECT_FALSE(end.has_begun());
