@@ -17,6 +17,7 @@
 #include "extended/vis/vis_transfer.hpp"
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
+#include "firehose/base/quiet_write.hpp"
 #include "rdma/config/job_knobs.hpp"
 
 #include <algorithm>
@@ -25,6 +26,7 @@
 #include <cinttypes>
 #include <cstdarg>
 #include <cstdio>
+#include <cstdlib>
 #include <fcntl.h>
 #include <span>
 #include <string>
@@ -76,14 +78,37 @@ std::string file_name() noexcept {
   return name;
 }
 
-FILE* open_statistics(const std::string& name) noexcept {
-  if (name != kStandardError) return fopen(name.c_str(), "we");
-  const int copy = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
-  FILE* file = copy >= 0 ? fdopen(copy, "w") : nullptr;
-  // Ranks take turns by whole buffers.
-  if (file != nullptr) (void)setvbuf(file, nullptr, _IOFBF, size_t{1} << 16);
-  if (file == nullptr && copy >= 0) ::close(copy);
-  return file;
+// Text in memory, which is written at once: ranks may share standard error.
+class MemoryText {
+ public:
+  MemoryText() noexcept : file_(open_memstream(&text_, &bytes_)) {}
+  ~MemoryText() {
+    if (file_ != nullptr) (void)fclose(file_);
+    std::free(text_);
+  }
+  MemoryText(const MemoryText&) = delete;
+  MemoryText& operator=(const MemoryText&) = delete;
+
+  FILE* file() const noexcept { return file_; }  // null: no memory
+  // 0 or an errno.
+  int write_to(int fd) noexcept {
+    if (fflush(file_) != 0 || ferror(file_) != 0) return ENOMEM;
+    return write_quietly(fd, text_, bytes_).error;
+  }
+
+ private:
+  char* text_ = nullptr;
+  size_t bytes_ = 0;
+  FILE* file_;
+};
+
+// 0 or an errno.
+int write_statistics(const std::string& name, MemoryText& text) noexcept {
+  if (name == kStandardError) return text.write_to(STDERR_FILENO);
+  const int fd = ::open(name.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd < 0) return errno;
+  const int error = text.write_to(fd);
+  return ::close(fd) != 0 && error == 0 ? errno : error;
 }
 
 // The names are fixed and need no escapes.
@@ -342,9 +367,10 @@ void write_job_statistics() noexcept {
   if (!is_wired()) return;
   const std::string name = file_name();
   if (name.empty()) return;
-  FILE* file = open_statistics(name);
+  MemoryText memory;
+  FILE* file = memory.file();
   if (file == nullptr) {
-    log_warning("HYDRANT_STATS: cannot write %s: %s", name.c_str(), errno_text(errno));
+    log_warning("HYDRANT_STATS: cannot write %s: %s", name.c_str(), errno_text(ENOMEM));
     return;
   }
   if (std::string_view(knob_text(JobKnob::kStats)).starts_with(kTable)) {
@@ -358,9 +384,8 @@ void write_job_statistics() noexcept {
   } else {
     write_json(file);
   }
-  const bool is_whole = ferror(file) == 0;
-  if (fclose(file) != 0 || !is_whole)
-    log_warning("HYDRANT_STATS: cannot write %s: %s", name.c_str(), errno_text(errno));
+  if (const int error = write_statistics(name, memory); error != 0)
+    log_warning("HYDRANT_STATS: cannot write %s: %s", name.c_str(), errno_text(error));
 }
 
 }  // namespace hydrant

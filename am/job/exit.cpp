@@ -11,6 +11,7 @@
 #include "am/trace/job_trace.hpp"
 #include "firehose/base/cancellation.hpp"
 #include "firehose/base/log.hpp"
+#include "firehose/base/quiet_write.hpp"
 #include "firehose/base/thread.hpp"
 #include "rdma/exit/exit_watch.hpp"
 #include "rdma/launch/job_termination.hpp"
@@ -188,7 +189,7 @@ void print_fault(int number) noexcept {
                              shows || number == SIGQUIT || number == SIGABRT
                                  ? ""
                                  : " (GASNET_BACKTRACE=1 shows where it was)");
-  (void)!write(STDERR_FILENO, line, static_cast<size_t>(bytes));
+  (void)write_quietly(STDERR_FILENO, line, static_cast<size_t>(bytes));
   if (exit_watch != nullptr) exit_watch->note_death_published();
 }
 
@@ -237,7 +238,7 @@ void on_request_to_end(int number) {
   char line[160];
   const int bytes = snprintf(line, sizeof line, "*** Caught a signal (rank %u): %s(%d)\n",
                              hydrant_job_info.rank, sigabbrev_np(number), number);
-  (void)!write(STDERR_FILENO, line, static_cast<size_t>(bytes));
+  (void)write_quietly(STDERR_FILENO, line, static_cast<size_t>(bytes));
   raise(SIGQUIT);
 }
 

@@ -23,6 +23,7 @@
 #include "firehose/base/config/job_rank.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/machine/stay_loaded.hpp"
+#include "firehose/base/quiet_write.hpp"
 #include "firehose/base/thread.hpp"
 #include "rdma/config/job_knobs.hpp"
 #include "rdma/injection.hpp"
@@ -161,7 +162,7 @@ void fatal(const char* format, ...) noexcept {
   char line[1200];
   const int bytes =
       snprintf(line, sizeof line, "*** FATAL ERROR (rank %u): %s\n", hydrant_job_info.rank, text);
-  (void)!write(STDERR_FILENO, line, static_cast<size_t>(bytes));
+  (void)write_quietly(STDERR_FILENO, line, static_cast<size_t>(bytes));
   flush_job_trace();
   (void)show_the_end(false);
   std::abort();

@@ -4,6 +4,7 @@
 
 #include "am/job/exit.hpp"
 #include "am/job/job.hpp"
+#include "firehose/base/quiet_write.hpp"
 #include "firehose/base/thread.hpp"
 #include "rdma/guarded_memory.hpp"
 
@@ -50,7 +51,7 @@ void on_memory_fault(int number, siginfo_t* info, void* context) {
     size_t bytes = describe_fault(addr, number == SIGBUS, line, sizeof line - 1);
     if (bytes != 0) {
       line[bytes++] = '\n';
-      (void)!write(STDERR_FILENO, line, bytes);
+      (void)write_quietly(STDERR_FILENO, line, bytes);
     }
   }
   errno = kept;

@@ -11,6 +11,7 @@
 #include "am/tools/settings.hpp"
 #include "am/tools/symbolizer.hpp"
 #include "firehose/base/cancellation.hpp"
+#include "firehose/base/quiet_write.hpp"
 
 #include <array>
 #include <atomic>
@@ -60,7 +61,7 @@ void write_frame(int fd, int number, void* frame, const CodeLocation* known) noe
     }
   }
   line[used++] = '\n';
-  write_whole(fd, line, used);
+  (void)write_quietly(fd, line, used);
 }
 
 [[gnu::noinline]] int write_execinfo(int fd) noexcept {

@@ -1,7 +1,8 @@
-// Formats messages and writes each with one write(2). Called by all other files of the tools.
+// Formats messages and writes each at once. Called by all other files of the tools.
 #include "am/tools/console.hpp"
 
 #include "am/tools/job_hooks.hpp"
+#include "firehose/base/quiet_write.hpp"
 
 #include <cerrno>
 #include <cstdio>
@@ -28,18 +29,6 @@ size_t append(char* line, size_t room, size_t used, const char* format, ...) noe
   return used;
 }
 
-void write_whole(int fd, const char* text, size_t len) noexcept {
-  const int saved_errno = errno;
-  while (len > 0) {
-    const ssize_t done = ::write(fd, text, len);
-    if (done < 0 && errno == EINTR) continue;
-    if (done <= 0) break;  // the reader has closed the pipe
-    text += done;
-    len -= static_cast<size_t>(done);
-  }
-  errno = saved_errno;
-}
-
 void console_message_va(const char* label, const char* position, const char* format,
                         va_list args) noexcept {
   const int saved_errno = errno;
@@ -53,7 +42,7 @@ void console_message_va(const char* label, const char* position, const char* for
     used = append(line, kRoom, used, "in %s: ", position);
   used = append_va(line, kRoom, used, format, args);
   if (line[used - 1] != '\n') line[used++] = '\n';
-  write_whole(STDERR_FILENO, line, used);
+  (void)write_quietly(STDERR_FILENO, line, used);
   errno = saved_errno;
 }
 

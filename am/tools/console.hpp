@@ -16,8 +16,6 @@ inline constexpr size_t kConsoleBytes = 2048;
 // Writes `position` before the text, unless it is null or "".
 [[gnu::format(printf, 3, 0)]] void console_message_va(const char* label, const char* position,
                                                       const char* format, va_list args) noexcept;
-// Writes all bytes, in spite of signals and full pipes; errors are ignored.
-void write_whole(int fd, const char* text, size_t len) noexcept;
 
 // Like snprintf(), but appends: `used` of the `room` bytes of `line` are in use. Returns the new number
 // of used bytes.

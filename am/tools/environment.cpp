@@ -8,6 +8,7 @@
 #include "am/tools/numbers.hpp"
 #include "am/tools/settings.hpp"
 #include "firehose/base/errno_text.hpp"
+#include "firehose/base/quiet_write.hpp"
 #include "firehose/base/thread.hpp"
 
 #include <cerrno>
@@ -58,7 +59,7 @@ bool is_known_locked(const char* key) noexcept HYDRANT_REQUIRES(g_displayed.mute
 void write_pending_locked() noexcept HYDRANT_REQUIRES(g_displayed.mutex) {
   for (Displayed* entry = g_displayed.first; entry != nullptr; entry = entry->next) {
     if (entry->pending_line == nullptr) continue;
-    write_whole(STDERR_FILENO, entry->pending_line, std::strlen(entry->pending_line));
+    (void)write_quietly(STDERR_FILENO, entry->pending_line, std::strlen(entry->pending_line));
     std::free(entry->pending_line);
     entry->pending_line = nullptr;
   }

@@ -3,7 +3,7 @@
 
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
-#include "firehose/base/thread.hpp"
+#include "firehose/base/quiet_write.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -11,7 +11,6 @@
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
-#include <poll.h>
 #include <string_view>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -61,31 +60,17 @@ bool TraceFile::open(const char* variable, const char* pattern, Rank rank, bool 
   return true;
 }
 
-bool TraceFile::wait_for_room(uint64_t* deadline_ns) const noexcept {
-  const uint64_t now = now_ns();
-  if (*deadline_ns == 0) *deadline_ns = now + patience_ns_;
-  if (now >= *deadline_ns) return false;
-  pollfd room = {.fd = fd_, .events = POLLOUT, .revents = 0};
-  (void)::poll(&room, 1, static_cast<int>((*deadline_ns - now) / 1'000'000 + 1));
-  return true;
-}
-
 void TraceFile::write_out(const char* text, size_t bytes) noexcept {
-  uint64_t deadline_ns = 0;
-  while (bytes != 0 && !is_broken_ && fd_ >= 0) {
-    const ssize_t written = ::write(fd_, text, bytes);
-    if (written < 0 && (errno == EINTR || (errno == EAGAIN && wait_for_room(&deadline_ns))))
-      continue;
-    if (written <= 0) {
-      is_broken_ = true;
+  size_t written = 0;
+  if (!is_broken_ && fd_ >= 0) {
+    const Written done = write_quietly(fd_, text, bytes, patience_ns_);
+    written = done.bytes;
+    is_broken_ = done.error != 0;
+    if (is_broken_)
       log_warning("%s: cannot write %s: %s; what follows is counted and lost", variable_, path_,
-                  errno_text(written < 0 ? errno : ENOSPC));
-      break;
-    }
-    text += written;
-    bytes -= static_cast<size_t>(written);
+                  errno_text(done.error));
   }
-  lost_ += static_cast<uint64_t>(std::count(text, text + bytes, '\n'));
+  lost_ += static_cast<uint64_t>(std::count(text + written, text + bytes, '\n'));
 }
 
 void TraceFile::append(const char* line, size_t bytes) noexcept {

@@ -24,7 +24,6 @@ class TraceFile {
   // each '%' stands for the rank. `is_first`: empties a file that exists. False: one warning that begins
   // with `variable` was logged.
   bool open(const char* variable, const char* pattern, Rank rank, bool is_first) noexcept;
-  bool is_open() const noexcept { return fd_ >= 0; }
   const char* path() const noexcept { return path_; }
 
   // Adds a line and its line break.
@@ -38,8 +37,6 @@ class TraceFile {
 
  private:
   void write_out(const char* text, size_t bytes) noexcept;
-  // False: the deadline has passed, which the first call sets (0 before).
-  bool wait_for_room(uint64_t* deadline_ns) const noexcept;
 
   static constexpr size_t kBytes = 65536;
   const uint64_t patience_ns_;

@@ -6,6 +6,7 @@
 #include "am/job/job.hpp"
 #include "firehose/base/cancellation.hpp"
 #include "firehose/base/log.hpp"
+#include "firehose/base/quiet_write.hpp"
 
 #include <algorithm>
 #include <cctype>
@@ -16,6 +17,20 @@
 #include <iterator>
 
 namespace hydrant::diagnostics {
+namespace {
+
+// Writes a line at once, behind what the client has left in the stream.
+[[gnu::format(printf, 2, 3)]] void say(FILE* stream, const char* format, ...) noexcept {
+  char line[300];
+  va_list arguments;
+  va_start(arguments, format);
+  const int bytes = vsnprintf(line, sizeof line, format, arguments);
+  va_end(arguments);
+  (void)std::fflush(stream);
+  (void)write_quietly(fileno(stream), line, static_cast<size_t>(bytes));
+}
+
+}  // namespace
 
 bool Run::expect(bool is_good, const char* format, ...) noexcept {
   if (is_good) return true;
@@ -25,7 +40,7 @@ bool Run::expect(bool is_good, const char* format, ...) noexcept {
   va_start(arguments, format);
   (void)vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
-  std::fprintf(stderr, "ERROR: diagnostics, rank %u: %s\n", rank, text);
+  say(stderr, "ERROR: diagnostics, rank %u: %s\n", rank, text);
   return false;
 }
 
@@ -100,12 +115,11 @@ int run_sections(Run& run, const char* letters) noexcept {
     gex_Event_Wait(gex_Coll_BarrierNB(run.team, 0));
     if (section.needs_handlers && !has_handlers()) {
       if (run.rank == 0)
-        std::printf("%c: %s: skipped, because the handlers are not registered\n", section.letter,
-                    section.title);
+        say(stdout, "%c: %s: skipped, because the handlers are not registered\n", section.letter,
+            section.title);
       continue;
     }
-    if (run.rank == 0) std::printf("%c: %s\n", section.letter, section.title);
-    std::fflush(stdout);
+    if (run.rank == 0) say(stdout, "%c: %s\n", section.letter, section.title);
     section.run(run);
   }
   gex_Event_Wait(gex_Coll_BarrierNB(run.team, 0));

@@ -1,8 +1,9 @@
-// Formats a message on the stack and writes it to standard error with one write(2). All components call it.
+// Formats a message on the stack and writes it to standard error at once. All components call it.
 #include "firehose/base/log.hpp"
 
 #include "firehose/base/cancellation.hpp"
 #include "firehose/base/config/knobs.hpp"
+#include "firehose/base/quiet_write.hpp"
 #include "firehose/base/thread.hpp"
 
 #include <cerrno>
@@ -36,17 +37,6 @@ size_t written(int length, size_t room) noexcept {
   return wanted < room ? wanted : room - 1;
 }
 
-void write_all(const char* line, size_t len) noexcept {
-  // The first call writes the whole line, unless a pipe is nearly full or a signal interrupts it.
-  while (len > 0) {
-    const ssize_t done = ::write(STDERR_FILENO, line, len);
-    if (done < 0 && errno == EINTR) continue;
-    if (done <= 0) return;  // standard error is closed
-    line += done;
-    len -= static_cast<size_t>(done);
-  }
-}
-
 [[gnu::format(printf, 3, 0)]] void write_line(LogLevel level, uint64_t suppressed,
                                               const char* format, va_list args) noexcept {
   const CancellationDisabled guard;
@@ -66,7 +56,7 @@ void write_all(const char* line, size_t len) noexcept {
     if (c < 0x20 || c == 0x7f) line[i] = ' ';
   }
   line[used] = '\n';  // replaces the terminator: used < kLineBytes
-  write_all(line, used + 1);
+  (void)write_quietly(STDERR_FILENO, line, used + 1);
   errno = saved_errno;
 }
 

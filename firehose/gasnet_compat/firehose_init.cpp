@@ -4,6 +4,7 @@
 #include "firehose/base/config/config_grammar.hpp"
 #include "firehose/base/config/knobs.hpp"
 #include "firehose/base/log.hpp"
+#include "firehose/base/quiet_write.hpp"
 #include "firehose/base/status.hpp"
 #include "firehose/gasnet_compat/firehose_state.hpp"
 
@@ -245,8 +246,7 @@ void compat_print(const char* format, ...) noexcept {
   va_end(arguments);
   const size_t length = std::strlen(text);
   text[length] = '\n';
-  // A failure means that standard error is closed: no report is possible.
-  if (write(STDERR_FILENO, text, length + 1) < 0) return;
+  (void)write_quietly(STDERR_FILENO, text, length + 1);
 }
 
 }  // namespace hydrant

@@ -3,6 +3,7 @@
 #include "rdma/launch/supervisor.hpp"
 
 #include "firehose/base/errno_text.hpp"
+#include "firehose/base/quiet_write.hpp"
 #include "firehose/base/thread.hpp"
 #include "rdma/config/job_knobs.hpp"
 
@@ -245,9 +246,7 @@ void Supervisor::say(const char* format, ...) noexcept {
   // A reader that no longer reads must not keep the job alive.
   constexpr int kPatienceMs = 100;
   pollfd out{STDERR_FILENO, POLLOUT, 0};
-  if (poll(&out, 1, kPatienceMs) == 1) {
-    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line, bytes);
-  }
+  if (poll(&out, 1, kPatienceMs) == 1) (void)write_quietly(STDERR_FILENO, line, bytes);
 }
 
 }  // namespace hydrant::launch

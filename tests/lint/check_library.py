@@ -8,6 +8,7 @@ tls LIB.so [BYTES]    at most 64 bytes of static thread-local storage (or BYTES)
                       keeps 512 for all libraries that are loaded late
 needed LIB.so [NAME...]  ldd lists only the five allowed libraries and those of these names
 cancellation LIST LIB.a...  each object that calls a cancellation point of libc is in LIST with its protection
+writes LIST LIB.a...  each object that writes to files by itself is in LIST with its reason
 allocations LIB.a [LIST]  no object calls an allocation function that throws, or throws as containers do, but
                       those in LIST, which says when they do
 hooks LIB.so MAP      the dynamic symbols are those of the version script; needs only libc and the loader,
@@ -109,24 +110,38 @@ def read_list(list_file):
     return {row[0]: row[1].strip() if len(row) == 2 else "" for row in rows}
 
 
-def check_cancellation(list_file, *archives):
+# Functions of libc that write to files, and so may raise SIGPIPE or SIGXFSZ.
+WRITES = frozenset("""
+    write writev pwrite pwritev pwrite64 pwritev2 sendfile splice fwrite fprintf vfprintf printf vprintf
+    dprintf vdprintf fputs fputc putc puts putchar perror psignal""".split())
+
+
+def check_calls(functions, kind, rule, list_file, archives):
+    """Objects that call one of the functions, against the list of those that may, each with a reason."""
     listed = read_list(list_file)
-    yield from (f"{source}: the list gives no protection for it" for source, why in listed.items() if not why)
+    yield from (f"{source}: the list gives no reason for it" for source, why in listed.items() if not why)
     found = {}
     for line in run("nm", "-A", "--undefined-only", *archives).splitlines():
         place, _, name = line.rpartition(" ")
         if not place:  # a heading, of one of several archives
             continue
-        if name.split("@")[0] in CANCELLATION_POINTS:
+        if name.split("@")[0] in functions:
             found.setdefault(place.split(":")[1].split(".")[0], set()).add(name)
     if not found:
-        yield f"{' '.join(archives)}: no call of a cancellation point"
+        yield f"{' '.join(archives)}: no call of {kind}"
     for source in sorted(set(found) - set(listed)):
-        calls = ", ".join(sorted(found[source]))
-        yield (f"{source}.cpp calls {calls}, which can end a cancelled thread: put a "
-               f"CancellationDisabled around it, and add the protection to {list_file}")
-    yield from (f"{source}: in the list, but calls no cancellation point"
-                for source in sorted(set(listed) - set(found)))
+        yield f"{source}.cpp calls {', '.join(sorted(found[source]))}, {rule} {list_file}"
+    yield from (f"{source}: in the list, but calls no {kind}" for source in sorted(set(listed) - set(found)))
+
+
+def check_cancellation(list_file, *archives):
+    rule = "which can end a cancelled thread: put a CancellationDisabled around it, and add the protection to"
+    return check_calls(CANCELLATION_POINTS, "cancellation point", rule, list_file, archives)
+
+
+def check_writes(list_file, *archives):
+    rule = "which may raise SIGPIPE or SIGXFSZ: call write_quietly(), or give the reason in"
+    return check_calls(WRITES, "function that writes", rule, list_file, archives)
 
 
 # operator new and new[], with and without alignment; what containers throw when they cannot grow.
@@ -177,6 +192,7 @@ CHECKS = {
     "needed": check_needed,
     "hooks": check_hooks,
     "cancellation": check_cancellation,
+    "writes": check_writes,
     "allocations": check_allocations,
 }
 

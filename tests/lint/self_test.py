@@ -734,7 +734,17 @@ class Library(Tree):
         self.assert_finds(outcome, "other: in the list, but calls no cancellation point")
         listed = self.write("points.txt", "lib\n")
         outcome = self.run_check("check_library.py", "cancellation", listed, archive)
-        self.assert_finds(outcome, "gives no protection")
+        self.assert_finds(outcome, "gives no reason")
+
+    def test_writes(self):
+        text = "#include <cstdio>\nnamespace hydrant { void a(); void a() { std::puts(\"text\"); } }\n"
+        archive = self.archive(text, "prints.a")
+        listed = self.write("writes.txt", "lib  to a socket of its own\n")
+        self.assert_clean(self.run_check("check_library.py", "writes", listed, archive))
+        others = self.write("writes.txt", "other  to memory\n")
+        outcome = self.run_check("check_library.py", "writes", others, archive)
+        self.assert_finds(outcome, "lib.cpp calls puts, which may raise SIGPIPE")
+        self.assert_finds(outcome, "other: in the list, but calls no function that writes")
 
     def test_allocations(self):
         text = "#include <new>\nnamespace hydrant {{ int* a(); int* a() {{ return new {}int; }} }}\n"

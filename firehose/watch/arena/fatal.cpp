@@ -1,6 +1,8 @@
 // Aborts with a message. The heap and the store call it when a pointer or a record is invalid.
 #include "firehose/watch/arena/fatal.hpp"
 
+#include "firehose/base/quiet_write.hpp"
+
 #include <cstdio>
 #include <cstdlib>
 #include <unistd.h>
@@ -11,9 +13,7 @@ void fatal(const char* what, const void* p) noexcept {
   char text[200];
   int length = std::snprintf(text, sizeof text, "libhydrant_alloc: %s: %p\n", what, p);
   if (length < 0 || length >= static_cast<int>(sizeof text)) length = sizeof text - 1;
-  // A failed write has no remedy here.
-  const ssize_t written = write(STDERR_FILENO, text, static_cast<size_t>(length));
-  static_cast<void>(written);
+  (void)write_quietly(STDERR_FILENO, text, static_cast<size_t>(length));
   std::abort();
 }
 

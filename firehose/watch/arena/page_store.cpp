@@ -3,6 +3,7 @@
 #include "firehose/watch/arena/page_store.hpp"
 
 #include "firehose/base/machine/memory_file.hpp"
+#include "firehose/base/quiet_write.hpp"
 #include "firehose/base/raw_memory.hpp"
 #include "firehose/watch/arena/fatal.hpp"
 #include "firehose/watch/arena/system_calls.hpp"
@@ -130,9 +131,7 @@ void log_file_size(size_t bytes) noexcept {
                     "than the limit on file sizes, %llu bytes: ulimit -f unlimited, or ask for "
                     "less\n",
                     bytes, static_cast<unsigned long long>(limit.rlim_cur));
-  // A failed write has no remedy here.
-  const ssize_t written = write(STDERR_FILENO, text, static_cast<size_t>(length));
-  static_cast<void>(written);
+  (void)write_quietly(STDERR_FILENO, text, static_cast<size_t>(length));
 }
 
 // Maps the reservation and enters it in the address map. False if there are no addresses.

@@ -2,6 +2,7 @@
 // "WRONG". Arguments: the scenario, and how often.
 #include <gasnet.h>
 
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -11,6 +12,7 @@
 #include <gasnet_tools.h>
 #include <iterator>
 #include <string>
+#include <sys/resource.h>
 #include <thread>
 #include <vector>
 
@@ -195,6 +197,18 @@ void statistics() {
   ping_pong(6);
 }
 
+volatile sig_atomic_t own_signals = 0;
+
+// Files cannot grow from now on, and the program has handlers of its own for what that raises.
+void limited(uint64_t times) {
+  for (const int number : {SIGXFSZ, SIGPIPE})
+    std::signal(number, [](int) { own_signals = own_signals + 1; });
+  const rlimit none = {.rlim_cur = 0, .rlim_max = RLIM_INFINITY};
+  check(setrlimit(RLIMIT_FSIZE, &none) == 0, "a limit on files");
+  ping_pong(times);
+  check(own_signals == 0, "the library's writes are not the program's");
+}
+
 void held_messages(uint64_t times) {
   gasnet_hold_interrupts();
   for (uint64_t i = 0; i < times; ++i) gex_AM_RequestShort0(world, me, kPing, 0);
@@ -223,6 +237,7 @@ int main(int argc, char** argv) {
   if (what == "local") local();
   if (what == "statistics") statistics();
   if (what == "flood") ping_pong(times);
+  if (what == "limited") limited(times);
   if (what == "held") held_messages(times);
   if (what == "abort" && me == 0) {
     gex_RMA_PutBlocking(world, job_size + 5, mine, "x", 1, 0);

@@ -4,12 +4,16 @@
 trace_jobs_test.py PATH_OF_TRACE_CLIENT_SEQ PATH_OF_TRACE_CLIENT_PAR
 """
 import collections
+import contextlib
 import json
+import os
 import pathlib
 import re
+import select
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -43,6 +47,19 @@ class Job:
     def count(self, rank, pattern, letter=None):
         return sum(1 for line in self.lines.get(rank, ())
                    if re.match(pattern, line[8]) and letter in (None, line[7]))
+
+
+@contextlib.contextmanager
+def leaving_at_first_byte(reader):
+    """Closes the pipe once something has been written to it."""
+    def leave():
+        select.select([reader], [], [], 60 * over.PATIENCE)
+        os.close(reader)
+
+    thread = threading.Thread(target=leave)
+    thread.start()
+    yield
+    thread.join()
 
 
 class TraceJobs(unittest.TestCase):
@@ -192,6 +209,41 @@ class TraceJobs(unittest.TestCase):
         job = Job(self.folder, CLIENTS[1], 2, "each", "20", GASNET_TRACEFILE=None,
                   GASNET_STATSFILE="/dev/full")
         self.assertIn("GASNET_STATSFILE: cannot write /dev/full: No space left on device", job.output)
+
+    def run_refused(self, scenario, *texts, times=3000, **extra):
+        """A job whose files take no more, or never did: it goes on, and each rank says each text once."""
+        job = Job(self.folder, CLIENTS[0], 2, scenario, str(times), **extra)
+        self.assertEqual((job.status, "all held" in job.output), (0, True), job.output)
+        for text in texts:
+            seen = [len(re.findall(text.replace("RANK", str(rank)), job.output)) for rank in range(2)]
+            self.assertEqual(seen, [1, 1], (text, job.output))
+
+    def test_a_file_beyond_the_limit_of_files(self):
+        for flush, times in (("y", 300), (None, 20000)):
+            with self.subTest(flush=flush):
+                self.run_refused("limited", f"cannot write {self.folder}/t-RANK: File too large",
+                                 f"lines could not be written to {self.folder}/t-RANK", times=times,
+                                 GASNET_TRACEFLUSH=flush)
+        self.run_refused("limited", "HYDRANT_STATS: cannot write .*/s-RANK: File too large", times=1,
+                         GASNET_TRACEFILE=None, HYDRANT_STATS=f"table:{self.folder}/s-%r")
+
+    def test_a_pipe_whose_reader_is_gone(self):
+        for flush, times in (("y", 2000), (None, 20000)):
+            with self.subTest(flush=flush), contextlib.ExitStack() as readers:
+                for rank in range(2):
+                    path = f"{self.folder}/pipe-{flush}-{rank}"
+                    os.mkfifo(path)
+                    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+                    readers.enter_context(leaving_at_first_byte(reader))
+                self.run_refused("flood", r"pipe-\w+-RANK: Broken pipe",
+                                 r"lines could not be written to .*/pipe-\w+-RANK", times=times,
+                                 GASNET_TRACEFILE=f"{self.folder}/pipe-{flush}-%", GASNET_TRACEFLUSH=flush)
+
+    def test_standard_error_that_nobody_reads(self):
+        for extra in ({"GASNET_TRACEFILE": "-"}, {"HYDRANT_LOG": "debug", "HYDRANT_STATS": "table:-"}):
+            no_reader = f"p={self.folder}/$HYDRANT_JOB_RANK; rm -f $p; mkfifo $p; exec 3<>$p 2>$p 3<&-;"
+            status, output = run_job(CLIENTS[0], 2, "flood", "3000", by_rank=no_reader, **extra)
+            self.assertEqual((status, output.count("all held")), (0, 1), output)
 
     def converted(self, job):
         result = subprocess.run([sys.executable, ROOT / "scripts" / "hydrant-trace", *job.files],
