@@ -105,8 +105,8 @@ class MemoryText {
 // 0 or an errno.
 int write_statistics(const std::string& name, MemoryText& text) noexcept {
   if (name == kStandardError) return text.write_to(STDERR_FILENO);
-  const int fd = ::open(name.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (fd < 0) return errno;
+  const int fd = open_quietly(name.c_str(), O_TRUNC);
+  if (fd < 0) return -fd;
   const int error = text.write_to(fd);
   return ::close(fd) != 0 && error == 0 ? errno : error;
 }
@@ -385,7 +385,9 @@ void write_job_statistics() noexcept {
     write_json(file);
   }
   if (const int error = write_statistics(name, memory); error != 0)
-    log_warning("HYDRANT_STATS: cannot write %s: %s", name.c_str(), errno_text(error));
+    log_warning(
+        "HYDRANT_STATS: cannot write %s: %s", name.c_str(),
+        error == ENXIO && is_pipe(name.c_str()) ? "the pipe has no reader" : errno_text(error));
 }
 
 }  // namespace hydrant

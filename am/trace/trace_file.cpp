@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
@@ -46,17 +47,37 @@ bool TraceFile::open(const char* variable, const char* pattern, Rank rank, bool 
     return false;
   } else {
     // Appending: ranks may share a file, as whole lines.
-    const int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (is_first ? O_TRUNC : 0);
-    fd_ = ::open(path_, flags, 0666);
+    fd_ = open_quietly(path_, O_APPEND | (is_first ? O_TRUNC : 0));
+    has_no_reader_ = fd_ == -ENXIO && is_pipe(path_);
+    if (has_no_reader_) {
+      log_warning(
+          "%s: the pipe %s has no reader; the first %zu KiB are kept until one comes; "
+          "further lines are counted and lost",
+          variable, path_, kBytes / 1024);
+      return true;
+    }
     if (fd_ < 0) {
-      log_warning("%s: cannot write %s: %s; nothing is written", variable, path_,
-                  errno_text(errno));
+      log_warning("%s: cannot write %s: %s; nothing is written", variable, path_, errno_text(-fd_));
       used_ = 0;
       return false;
     }
   }
+  find_limit();
+  return true;
+}
+
+void TraceFile::find_limit() noexcept {
   struct stat about = {};
-  limit_ = fstat(fd_, &about) == 0 && S_ISREG(about.st_mode) ? kBytes : 4096;
+  limit_ = fstat(fd_, &about) == 0 && S_ISREG(about.st_mode) ? kBytes : PIPE_BUF;
+}
+
+bool TraceFile::find_reader() noexcept {
+  if (!has_no_reader_) return fd_ >= 0;
+  const int fd = open_quietly(path_, O_APPEND);
+  if (fd < 0) return false;
+  has_no_reader_ = false;
+  fd_ = fd;
+  find_limit();
   return true;
 }
 
@@ -74,8 +95,8 @@ void TraceFile::write_out(const char* text, size_t bytes) noexcept {
 }
 
 void TraceFile::append(const char* line, size_t bytes) noexcept {
-  if (fd_ < 0 && !is_expected_) return;
-  if (used_ + bytes + 1 > limit_) flush();
+  if (fd_ < 0 && !is_expected_ && !has_no_reader_) return;
+  if (used_ + bytes + 1 > limit_ && !has_no_reader_) flush();
   if (used_ + bytes + 1 > limit_) {
     write_out(line, bytes);
     write_out("\n", 1);
@@ -96,15 +117,31 @@ void TraceFile::print(const char* format, ...) noexcept {
 }
 
 void TraceFile::flush() noexcept {
-  if (used_ == 0 || fd_ < 0) return;
-  write_out(buffer_, used_);
+  if (used_ == 0 || !find_reader()) return;
+  write_buffer();
+}
+
+// By as many whole lines as another writer of the same pipe does not interrupt.
+void TraceFile::write_buffer() noexcept {
+  const char* const end = buffer_ + used_;
+  for (const char* line = buffer_; line != end;) {
+    const char* stop = line;
+    do {
+      const char* next = std::find(stop, end, '\n') + 1;
+      if (stop != line && static_cast<size_t>(next - line) > limit_) break;
+      stop = next;
+    } while (stop != end);
+    write_out(line, static_cast<size_t>(stop - line));
+    line = stop;
+  }
   used_ = 0;
 }
 
 void TraceFile::close() noexcept {
-  if (fd_ < 0) return;
   flush();
-  if (!is_standard_ && ::close(fd_) != 0 && !is_broken_)
+  if (has_no_reader_) write_buffer();  // counts the lines
+  has_no_reader_ = false;
+  if (fd_ >= 0 && !is_standard_ && ::close(fd_) != 0 && !is_broken_)
     log_warning("%s: cannot write %s: %s", variable_, path_, errno_text(errno));
   fd_ = -1;
   if (lost_ != 0)

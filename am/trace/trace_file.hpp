@@ -1,5 +1,6 @@
 // The file of a trace or of statistics: whole lines, buffered. A file that cannot be written costs one
-// warning; what is lost from then on is counted.
+// warning; what is lost from then on is counted. A pipe without a reader is opened when one has come, which
+// flush() notices; until then the first lines are kept, the others are counted and lost.
 //
 // Threads: one at a time.
 #pragma once
@@ -37,11 +38,16 @@ class TraceFile {
 
  private:
   void write_out(const char* text, size_t bytes) noexcept;
+  void write_buffer() noexcept;
+  void find_limit() noexcept;
+  // False: the file is not open, and cannot be opened now.
+  bool find_reader() noexcept;
 
   static constexpr size_t kBytes = 65536;
   const uint64_t patience_ns_;
   int fd_ = -1;
   bool is_expected_ = false;
+  bool has_no_reader_ = false;
   bool is_standard_ = false;
   bool is_broken_ = false;
   size_t limit_ = kBytes;  // a pipe or terminal takes 4 KiB as a whole, beside other writers

@@ -8,8 +8,10 @@
 #include <cerrno>
 #include <csignal>
 #include <ctime>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace hydrant {
@@ -78,6 +80,27 @@ Written write_quietly(int fd, const void* data, size_t bytes, uint64_t patience_
   if (done.error == EPIPE || done.error == EFBIG) signals.take_back();
   errno = kept;
   return done;
+}
+
+int open_quietly(const char* path, int flags) noexcept {
+  const CancellationDisabled guard;
+  const int kept = errno;
+  int fd = ::open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | flags, 0666);
+  if (fd < 0) {
+    fd = -errno;
+  } else if (const int now = fcntl(fd, F_GETFL); now >= 0) {
+    (void)fcntl(fd, F_SETFL, now & ~O_NONBLOCK);
+  }
+  errno = kept;
+  return fd;
+}
+
+bool is_pipe(const char* path) noexcept {
+  const int kept = errno;
+  struct stat about = {};
+  const bool is = stat(path, &about) == 0 && S_ISFIFO(about.st_mode);
+  errno = kept;
+  return is;
 }
 
 }  // namespace hydrant

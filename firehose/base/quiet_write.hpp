@@ -21,4 +21,11 @@ struct Written {
 // does not block.
 Written write_quietly(int fd, const void* data, size_t bytes, uint64_t patience_ns = 0) noexcept;
 
+// Opens a file for writing, with O_CREAT, O_CLOEXEC and `flags`; writes to it block. A pipe without a reader
+// is -ENXIO at once, where open(2) waits for a reader. Negative: an errno.
+int open_quietly(const char* path, int flags) noexcept;
+
+// Whether the path names a pipe.
+bool is_pipe(const char* path) noexcept;
+
 }  // namespace hydrant

@@ -239,6 +239,16 @@ class TraceJobs(unittest.TestCase):
                                  r"lines could not be written to .*/pipe-\w+-RANK", times=times,
                                  GASNET_TRACEFILE=f"{self.folder}/pipe-{flush}-%", GASNET_TRACEFLUSH=flush)
 
+    def test_a_pipe_without_a_reader(self):
+        for rank in range(2):
+            os.mkfifo(f"{self.folder}/pipe-{rank}")
+        for flush in ("y", None):
+            self.run_refused("flood", r"GASNET_TRACEFILE: the pipe .*/pipe-RANK has no reader",
+                             r"lines could not be written to .*/pipe-RANK",
+                             GASNET_TRACEFILE=f"{self.folder}/pipe-%", GASNET_TRACEFLUSH=flush)
+        self.run_refused("flood", r"cannot write .*/pipe-RANK: the pipe has no reader", times=1,
+                         GASNET_TRACEFILE=None, HYDRANT_STATS=f"json:{self.folder}/pipe-%r")
+
     def test_standard_error_that_nobody_reads(self):
         for extra in ({"GASNET_TRACEFILE": "-"}, {"HYDRANT_LOG": "debug", "HYDRANT_STATS": "table:-"}):
             no_reader = f"p={self.folder}/$HYDRANT_JOB_RANK; rm -f $p; mkfifo $p; exec 3<>$p 2>$p 3<&-;"

@@ -14,6 +14,7 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
 
@@ -136,6 +137,54 @@ TEST_F(TraceFiles, LongLinesAndManyOfThemAreWhole) {
 
 TEST_F(TraceFiles, LinesThatADiskDoesNotTakeAreCounted) {
   ASSERT_TRUE(file_->open("GASNET_TRACEFILE", "/dev/full", 0, false));
+  for (int i = 0; i < 10'000; ++i) file_->print("line %d", i);
+  file_->close();
+  EXPECT_EQ(file_->lost_lines(), 10'000u);
+}
+
+std::string read_some(int fd) {
+  std::string all;
+  char buffer[4096];
+  for (ssize_t got = 1; got > 0;) {
+    got = read(fd, buffer, sizeof buffer);
+    if (got > 0) all.append(buffer, static_cast<size_t>(got));
+  }
+  return all;
+}
+
+TEST_F(TraceFiles, PipeIsOpenedWhenAReaderComes) {
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
+  ASSERT_TRUE(file_->open("GASNET_TRACEFILE", path_.c_str(), 0, true));
+  file_->print("early");
+  file_->flush();
+  const int reads = open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  ASSERT_GE(reads, 0);
+  file_->flush();
+  file_->print("late");
+  file_->close();
+  EXPECT_EQ(read_some(reads), "early\nlate\n");
+  EXPECT_EQ(file_->lost_lines(), 0u);
+  close(reads);
+}
+
+TEST_F(TraceFiles, PipeWithoutReaderKeepsTheFirstLines) {
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
+  ASSERT_TRUE(file_->open("GASNET_TRACEFILE", path_.c_str(), 0, true));
+  const std::string line(99, 'x');
+  for (int i = 0; i < 1000; ++i) file_->append(line.data(), line.size());
+  EXPECT_EQ(file_->lost_lines(), 1000u - 655u);  // 64 KiB have room for 655 of 100 bytes
+  const int reads = open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  ASSERT_GE(reads, 0);
+  EXPECT_GE(fcntl(reads, F_SETPIPE_SZ, 1 << 17), 1 << 17);
+  file_->close();
+  EXPECT_EQ(read_some(reads).size(), 65500u);
+  EXPECT_EQ(file_->lost_lines(), 1000u - 655u);
+  close(reads);
+}
+
+TEST_F(TraceFiles, LinesOfAPipeThatNobodyOpensAreCounted) {
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
+  ASSERT_TRUE(file_->open("GASNET_TRACEFILE", path_.c_str(), 0, true));
   for (int i = 0; i < 10'000; ++i) file_->print("line %d", i);
   file_->close();
   EXPECT_EQ(file_->lost_lines(), 10'000u);

@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <string>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace hydrant {
@@ -145,6 +146,22 @@ TEST(QuietWriteWhole, PendingCancellationWaits) {
   EXPECT_EQ(result, &ends[1]);
   close(ends[0]);
   close(ends[1]);
+}
+
+TEST(QuietOpen, PipeWithoutReaderIsAnError) {
+  const std::string path = "quiet_write_test.fifo." + std::to_string(getpid());
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  EXPECT_EQ(open_quietly(path.c_str(), O_APPEND), -ENXIO);
+  EXPECT_TRUE(is_pipe(path.c_str()));
+  const int reads = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  const int fd = open_quietly(path.c_str(), O_APPEND);
+  EXPECT_GE(fd, 0);
+  EXPECT_EQ(fcntl(fd, F_GETFL) & (O_NONBLOCK | O_APPEND), O_APPEND) << "its writes block";
+  close(fd);
+  close(reads);
+  unlink(path.c_str());
+  EXPECT_EQ(open_quietly("/nonexistent/file", 0), -ENOENT);
+  EXPECT_FALSE(is_pipe("/dev/null"));
 }
 
 }  // namespace
