@@ -5,6 +5,7 @@
 #include "firehose/base/log.hpp"
 #include "firehose/base/thread.hpp"
 #include "rdma/bootstrap/bootstrap_supervised.hpp"
+#include "rdma/launch/program_state.hpp"
 #include "rdma/launch/supervisor.hpp"
 
 #include <cstdio>
@@ -29,12 +30,14 @@ uint32_t count_threads() noexcept {
 }  // namespace
 
 Status open_forked(Rank size, std::unique_ptr<Bootstrap>* bootstrap) noexcept {
-  if (count_threads() > 1) {
+  const uint32_t threads = count_threads();
+  if (threads > 1) {
     log_warning(
         "GASNET_PSHM_NODES=%u forks a process with %u threads: the ranks have only the one that "
         "initialises; hydrant-run does without",
-        size, count_threads());
+        size, threads);
   }
+  launch::ProgramState program;
   std::unique_ptr<launch::Supervisor> supervisor;
   const Status status =
       launch::Supervisor::create({.program = "hydrant", .size = size}, &supervisor);
@@ -47,10 +50,12 @@ Status open_forked(Rank size, std::unique_ptr<Bootstrap>* bootstrap) noexcept {
       case launch::Supervisor::Side::kFailed: supervisor->abandon(); return Status::kResource;
       case launch::Supervisor::Side::kChild:
         supervisor.reset();
+        program.give_back();
         return SupervisedBootstrap::open("fork", make_topology(rank, size), ends.calls, ends.events,
                                          now_ns() + kHelloNs, bootstrap);
     }
   }
+  program.give_up(supervisor->descriptors(), threads > 1);
   prctl(PR_SET_NAME, "hydrant-super");
   _exit(supervisor->run());
 }

@@ -221,6 +221,12 @@ void Supervisor::become_child(pid_t parent, Rank rank, RankSockets* ends) noexce
   if (ends->calls < 0 || ends->events < 0) _exit(1);
 }
 
+std::vector<int> Supervisor::descriptors() const noexcept {
+  std::vector<int> all = {epoll_, signals_};
+  for (const RankState& state : ranks_) all.insert(all.end(), {state.calls, state.events});
+  return all;
+}
+
 void Supervisor::abandon() noexcept {
   for (RankState& state : ranks_) {
     if (state.pid != 0) kill(state.pid, SIGKILL);

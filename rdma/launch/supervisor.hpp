@@ -62,6 +62,9 @@ class Supervisor final : public ReplySender {
   // Kills and reaps the ranks that were started.
   void abandon() noexcept;
 
+  // All that it has open.
+  std::vector<int> descriptors() const noexcept;
+
   // Writes one line to standard error, after the program's name.
   [[gnu::format(printf, 2, 3)]] void say(const char* format, ...) noexcept;
 

@@ -177,6 +177,8 @@ void Supervisor::read_signals() noexcept {
     const ssize_t bytes = read(signals_, &info, sizeof info);
     if (bytes < 0 && errno == EINTR) continue;
     if (bytes != sizeof info) return;
+    // A timer of timer_create(2) that the program had made before it became a supervisor.
+    if (info.ssi_code == SI_TIMER) continue;
     const int signal = static_cast<int>(info.ssi_signo);
     if (signal == SIGCHLD) {
       reap();

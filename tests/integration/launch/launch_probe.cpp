@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <functional>
 #include <malloc.h>
 #include <map>
@@ -21,6 +22,7 @@
 #include <string>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 namespace {
@@ -29,6 +31,8 @@ using hydrant::Bootstrap;
 using hydrant::ExitWatch;
 using hydrant::Rank;
 using hydrant::Status;
+
+volatile std::sig_atomic_t ticks = 0;
 
 uint64_t soon(double seconds = 60 * hydrant::testing::patience()) {
   return hydrant::now_ns() + static_cast<uint64_t>(seconds * 1e9);
@@ -330,6 +334,14 @@ class Probe {
                      static_cast<int>(noted_signal));
          std::fflush(stdout);
        }},
+      {"await_ticks",
+       [](Probe& p) {
+         // Not await(), which sleeps: some timers count processor time.
+         for (const uint64_t deadline = soon(); ticks < 3 && hydrant::now_ns() < deadline;) {
+         }
+         std::printf("rank %u has %s\n", p.topology().rank, ticks < 3 ? "no ticks" : "its ticks");
+         std::fflush(stdout);
+       }},
       {"sleep", [](Probe& p) { sleep_for(p.seconds()); }},
       {"abort", [](Probe&) { std::abort(); }},
       {"read",
@@ -358,6 +370,25 @@ class Probe {
   uint32_t sequence_ = 0;
 };
 
+// Starts a timer of setitimer(2), or of timer_create(2), which fork(2) does not pass on.
+void start_timer(const std::string& which) {
+  const int all[] = {ITIMER_REAL, ITIMER_VIRTUAL, ITIMER_PROF};
+  const int numbers[] = {SIGALRM, SIGVTALRM, SIGPROF};
+  const bool is_created = which == "created";
+  const int index = is_created ? 0 : std::atoi(which.c_str());
+  std::signal(numbers[index], [](int) { ticks = ticks + 1; });
+  if (!is_created) {
+    const itimerval often = {.it_interval = {.tv_sec = 0, .tv_usec = 10'000},
+                             .it_value = {.tv_sec = 0, .tv_usec = 10'000}};
+    setitimer(all[index], &often, nullptr);
+    return;
+  }
+  timer_t timer = nullptr;
+  const itimerspec often = {.it_interval = {.tv_sec = 0, .tv_nsec = 5'000'000},
+                            .it_value = {.tv_sec = 0, .tv_nsec = 5'000'000}};
+  if (timer_create(CLOCK_MONOTONIC, nullptr, &timer) == 0) timer_settime(timer, 0, &often, nullptr);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -367,6 +398,8 @@ int main(int argc, char** argv) {
     const std::string step = argv[i];
     const char* rank = std::getenv("HYDRANT_JOB_RANK");
     if (rank != nullptr && step == std::string("before@") + rank + "=exit") return 0;
+    const std::string timer = "before@timer=";
+    if (step.starts_with(timer)) start_timer(step.substr(timer.size()));
     if (step.starts_with("before@")) argv[i] = const_cast<char*>("4294967295:none");
   }
   std::unique_ptr<Bootstrap> bootstrap;

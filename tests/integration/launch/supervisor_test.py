@@ -5,6 +5,7 @@ The supervisor besides exit codes: signals from outside, its own death, stopped 
 HYDRANT_TEST_LONG=1 makes 1000 kills instead of 20.
 """
 import os
+import pathlib
 import random
 import signal
 import sys
@@ -103,6 +104,29 @@ class Supervisor(unittest.TestCase):
                              GASNET_EXITTIMEOUT="0.5")
             self.assertEqual(job.wait()[0], 6)
             self.assertEqual(job.wait_until_gone(), [])
+
+    def test_timers_of_the_program_go_on_in_every_rank(self):
+        for which in range(3):
+            with self.subTest(timer=which):
+                job = Job(BUILD, "fork", 3, f"before@timer={which}", "await_ticks", "fence")
+                code, output, errors = job.wait()
+                self.assertEqual((code, errors, output.count("has its ticks")), (0, "", 3), output)
+
+    @unittest.skipIf(over.launcher("fork") != "fork", "the supervisor is hydrant-run")
+    def test_the_supervisor_keeps_nothing_of_the_program(self):
+        job = self.start("fork", 2, "before@timer=created", "note=10", "fence", "print=ready", "await_signal",
+                         "fence")
+        job.wait_for("ready", 2)
+        of_supervisor = f"/proc/{job.process.pid}"
+        self.assertEqual([os.readlink(f"{of_supervisor}/fd/{fd}") for fd in range(2)], ["/dev/null"] * 2)
+        with open(f"{of_supervisor}/status", encoding="ascii") as lines:
+            caught = next(int(line.split()[1], 16) for line in lines if line.startswith("SigCgt"))
+        self.assertEqual(caught & 0x7fffffff, 0)
+        if os.path.exists(f"{of_supervisor}/timers"):
+            self.assertEqual(pathlib.Path(f"{of_supervisor}/timers").read_text(encoding="ascii"), "")
+        job.process.send_signal(signal.SIGUSR1)
+        code, output, errors = job.wait()
+        self.assertEqual((code, errors), (0, ""), output)
 
     def test_random_kills_leave_no_process(self):
         generator = random.Random(os.environ.get("HYDRANT_TEST_SEED", "1"))
