@@ -14,6 +14,7 @@
 #include "firehose/base/log.hpp"
 #include "rdma/bootstrap/bootstrap_hints.hpp"
 #include "rdma/config/job_knobs.hpp"
+#include "rdma/launch/job_environment.hpp"
 
 #include <cstdlib>
 #include <string_view>
@@ -67,8 +68,14 @@ void prepare_debugging() noexcept {
 void print_environment() noexcept {
   if (displays() == 0) return;
   show_knob(knob_info(Knob::kLog));
-  for (uint32_t i = 0; i < static_cast<uint32_t>(JobKnob::kEnd); ++i)
-    show_knob(knob_info(static_cast<JobKnob>(i)));
+  const char* const request = launch::removed_job_request();
+  for (uint32_t i = 0; i < static_cast<uint32_t>(JobKnob::kEnd); ++i) {
+    const auto knob = static_cast<JobKnob>(i);
+    if (knob == JobKnob::kGasnetPshmNodes && request != nullptr)
+      hydrant_tools_envstr_display(launch::kForkVariable, request, 0);
+    else
+      show_knob(knob_info(knob));
+  }
   const char* most = std::getenv("GASNET_MAX_SEGSIZE");
   hydrant_tools_envint_display("GASNET_MAX_SEGSIZE", static_cast<int64_t>(max_local_segment()),
                                most == nullptr || *most == '\0', 1);

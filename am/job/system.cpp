@@ -11,9 +11,11 @@
 #include "am/progress/waiting.hpp"
 #include "am/segment/neighbourhood.hpp"
 #include "firehose/base/status.hpp"
+#include "rdma/launch/job_environment.hpp"
 
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 
 using namespace hydrant;
 
@@ -81,8 +83,11 @@ int gex_System_QueryProgressThreads(gex_Client_t client, unsigned* count_p,
 // Every rank inherits the launcher's environment, which is the fallback.
 char* gasnet_getenv(const char* name) {
   if (name == nullptr) return nullptr;
-  char* const shared = shared_environment().find(name);
-  return shared != nullptr ? shared : std::getenv(name);
+  if (char* const shared = shared_environment().find(name)) return shared;
+  char* const own = std::getenv(name);
+  return own == nullptr && std::strcmp(name, launch::kForkVariable) == 0
+             ? launch::removed_job_request()
+             : own;
 }
 
 const char* gasnet_ErrorName(int errval) { return status_name(static_cast<Status>(errval)); }

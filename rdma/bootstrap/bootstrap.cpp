@@ -84,7 +84,7 @@ Status open_by_environment(std::unique_ptr<Bootstrap>* bootstrap) noexcept {
   // No launcher, a launcher of a single process, or a size that may be the allocation's: the program may fork
   // its own ranks.
   const bool may_fork = nodes > 1 && (hint.size == 1 || *hint.variable == '\0' || !hint.whole_step);
-  if (may_fork && stale.empty()) return open_forked(nodes, bootstrap);
+  if (may_fork) return open_forked(nodes, bootstrap);
 
   std::string why;
   open_foreign(bootstrap, &why);
@@ -96,7 +96,8 @@ Status open_by_environment(std::unique_ptr<Bootstrap>* bootstrap) noexcept {
     return status;
   }
   if (*bootstrap != nullptr) return Status::kOk;
-  if (!stale.empty() && wire.size > 1) return fail(Status::kBroken, "%s", stale.c_str());
+  if (!stale.empty() && wire.size > 1 && nodes == 0)
+    return fail(Status::kBroken, "%s", stale.c_str());
   if (!why.empty()) log_warning("%s; this process is a job of its own", why.c_str());
   return open_alone(bootstrap);
 }

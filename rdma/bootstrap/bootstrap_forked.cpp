@@ -5,6 +5,7 @@
 #include "firehose/base/log.hpp"
 #include "firehose/base/thread.hpp"
 #include "rdma/bootstrap/bootstrap_supervised.hpp"
+#include "rdma/launch/job_environment.hpp"
 #include "rdma/launch/program_state.hpp"
 #include "rdma/launch/supervisor.hpp"
 
@@ -51,6 +52,7 @@ Status open_forked(Rank size, std::unique_ptr<Bootstrap>* bootstrap) noexcept {
       case launch::Supervisor::Side::kChild:
         supervisor.reset();
         program.give_back();
+        launch::remove_job_request();  // while no other thread may read the environment
         return SupervisedBootstrap::open("fork", make_topology(rank, size), ends.calls, ends.events,
                                          now_ns() + kHelloNs, bootstrap);
     }

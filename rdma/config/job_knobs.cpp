@@ -91,7 +91,7 @@ constexpr std::array<KnobInfo, at(JobKnob::kEnd)> kRows = {{
      .unit = "processes",
      .default_text = "0",
      .effect = "A program without a launcher forks into this many processes at init; 0 and 1 mean "
-               "one process.",
+               "one process. Ranks do not pass it on to programs that they start.",
      .max = 4096,
      .refused = true},
     {.index = at(JobKnob::kGasnetExitTimeout),

@@ -23,6 +23,10 @@ uint64_t socket_inode(int fd) noexcept {
 }
 
 constexpr std::string_view kVersion = "2";
+constexpr const char* kPlaceVariables[] = {"HYDRANT_JOB_RANK", "HYDRANT_JOB_SIZE"};
+
+// Written while the process has one thread. unsetenv(3) leaves the text where it is.
+constinit char* g_removed_request = nullptr;
 
 // Takes the next field, which ends at a colon, or at the end of the text if it is the last one. Only plain
 // digits as std::to_string() writes them.
@@ -82,8 +86,9 @@ Status set_job_environment(const JobWire& wire) noexcept {
                                             .calls_inode = socket_inode(wire.ends.calls),
                                             .events_inode = socket_inode(wire.ends.events)});
   if (setenv(kWireVariable, text.c_str(), 1) != 0 ||
-      setenv("HYDRANT_JOB_RANK", std::to_string(wire.rank).c_str(), 1) != 0 ||
-      setenv("HYDRANT_JOB_SIZE", std::to_string(wire.size).c_str(), 1) != 0) {
+      setenv(kPlaceVariables[0], std::to_string(wire.rank).c_str(), 1) != 0 ||
+      setenv(kPlaceVariables[1], std::to_string(wire.size).c_str(), 1) != 0 ||
+      unsetenv(kForkVariable) != 0) {
     return fail(Status::kResource, "setenv(): %s", errno_text(errno));
   }
   return Status::kOk;
@@ -109,8 +114,16 @@ Status read_job_environment(JobWire* wire) noexcept {
       "this process has the environment of rank %u of %u under hydrant-run, but not its "
       "connection: "
       "a rank has started it, or a program between them closed the descriptors; to run it as a job "
-      "of its own: env -u %s, then the command",
-      got.rank, got.size, kWireVariable);
+      "of its own, set %s for it alone (1: one rank)",
+      got.rank, got.size, kForkVariable);
 }
+
+void remove_job_request() noexcept {
+  g_removed_request = std::getenv(kForkVariable);
+  for (const char* name : {kForkVariable, kWireVariable, kPlaceVariables[0], kPlaceVariables[1]})
+    unsetenv(name);
+}
+
+char* removed_job_request() noexcept { return g_removed_request; }
 
 }  // namespace hydrant::launch

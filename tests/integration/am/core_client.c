@@ -134,8 +134,8 @@ int main(int argc, char** argv) {
     printf("rank %u: local %zu global %zu\n", (unsigned)me, (size_t)gasnet_getMaxLocalSegmentSize(),
            (size_t)gasnet_getMaxGlobalSegmentSize());
   } else if (!strcmp(which, "getenv")) {
-    const char* names[] = {"TEST_ALL", "TEST_SOME", "HYDRANT_JOB_RANK"};
-    for (int i = 0; i < 3; ++i) {
+    const char* names[] = {"TEST_ALL", "TEST_SOME", "HYDRANT_JOB_RANK", "GASNET_PSHM_NODES"};
+    for (int i = 0; i < 4; ++i) {
       const char* got = gasnet_getenv(names[i]);
       const char* tools = gasnett_getenv(names[i]);
       const char* own = getenv(names[i]);
@@ -143,6 +143,9 @@ int main(int argc, char** argv) {
       printf("rank %u: %s is %s, own %s\n", (unsigned)me, names[i], got == NULL ? "-" : got,
              own == NULL ? "-" : own);
     }
+  } else if (!strcmp(which, "start")) { /* COMMAND: a process that the rank starts */
+    const int status = system(argv[2]);
+    printf("rank %u has started a process, status %d\n", (unsigned)me, WEXITSTATUS(status));
   } else if (!strcmp(which,
                      "heap-offset")) { /* of rank 0, and the increment for every other rank */
     const uintptr_t more = me == 0 ? 0 : (uintptr_t)strtoull(argv[2], NULL, 0);

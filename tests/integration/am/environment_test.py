@@ -2,10 +2,11 @@
 """environment_test.py BUILD_FOLDER
 
 gasnet_getenv() if the ranks' environments differ: every rank gets rank 0's values, however large the
-environment is. Also: a job of one rank that no setting requested.
+environment is. Also: what processes that ranks start have of it; a job of one rank that no setting requested.
 """
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import unittest
@@ -47,6 +48,53 @@ class GetenvTest(unittest.TestCase):
     def test_equal_environments(self):
         text = self.answers(3, "", TEST_ALL="the same")
         self.assertEqual(text.count(": TEST_ALL is the same, own the same\n"), 3, text)
+
+
+class ChildTest(unittest.TestCase):
+    """Processes that ranks start: a job of their own only where it is asked for."""
+    HAS = re.compile(r"has (\S*) (\S*) (\S*)$", re.MULTILINE)
+    SAY = 'echo "has $GASNET_PSHM_NODES- $HYDRANT_JOB_RANK- ${HYDRANT_JOB_WIRE:+wire}-"'
+
+    def started(self, outer, command, status=0, starts=2, **variables):
+        env = {name: value for name, value in os.environ.items()
+               if not name.startswith(("GASNET_", "HYDRANT_"))}
+        env.update({"HYDRANT_LOG": "error", **variables})
+        start = [over.hydrant_run(CLIENT), "-n", "2"] if outer == "hydrant-run" else []
+        if outer == "fork":
+            env["GASNET_PSHM_NODES"] = "2"
+        run = subprocess.run([*start, CLIENT, "start", command], env=env, stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT, text=True, timeout=60 * over.PATIENCE, check=False)
+        self.assertEqual(run.returncode, 0, run.stdout)
+        self.assertEqual(run.stdout.count(f"has started a process, status {status}\n"), starts, run.stdout)
+        return run.stdout
+
+    def test_environment_of_children(self):
+        text = self.started("hydrant-run", self.SAY, GASNET_PSHM_NODES="3")
+        self.assertEqual(sorted(self.HAS.findall(text)), [("-", "0-", "wire-"), ("-", "1-", "wire-")], text)
+        text = self.started("fork", self.SAY)
+        self.assertEqual(self.HAS.findall(text), [("-", "-", "-")] * 2, text)
+
+    def test_jobs_of_their_own(self):
+        for outer in ("hydrant-run", "fork"):
+            for size in (1, 2):
+                with self.subTest(outer=outer, size=size):
+                    inner = f"GASNET_PSHM_NODES={size} {CLIENT} start '{self.SAY}'"
+                    text = self.started(outer, inner, starts=2 + 2 * size)
+                    # In the outer job, and in those that its two ranks have started.
+                    self.assertEqual(text.count("rank 0 has started"), 3, text)
+                    if size > 1:
+                        self.assertEqual(self.HAS.findall(text), [("-", "-", "-")] * 4, text)
+
+    def test_no_job_that_nobody_has_asked_for(self):
+        text = self.started("hydrant-run", f"{CLIENT} limits", status=98, GASNET_PSHM_NODES="3")
+        self.assertIn("to run it as a job of its own, set GASNET_PSHM_NODES for it alone", text)
+        self.assertEqual(self.started("fork", f"{CLIENT} limits").count("rank 0: local"), 2)
+
+    @unittest.skipIf(over.launcher("fork") != "fork", "hydrant-run starts the job")
+    def test_the_rank_itself_has_the_value(self):
+        text = run_job(CLIENT, 2, "getenv", GASNET_VERBOSEENV="1")[1]
+        self.assertEqual(text.count("GASNET_PSHM_NODES is 2, own -\n"), 2, text)
+        self.assertRegex(text, r"ENV parameter: GASNET_PSHM_NODES = 2 *\n")
 
 
 class AloneTest(unittest.TestCase):
