@@ -492,7 +492,9 @@ HYDRANT_API uint32_t hydrant_key_bytes(hydrant_domain_t domain);
 /* Moves bytes between [addr, addr+len) and a file at `offset` through the pinned pages (uring only:
  * READ_FIXED, WRITE_FIXED). to_file != 0 writes the file.
  * Errors: UNSUPPORTED (another registrar), NOT_INIT (the pin is not live), BAD_ARG (not inside the pin,
- * a bad descriptor, end of file), NOT_READY (no progress for 30 s), BROKEN (the I/O failed). */
+ * a bad descriptor, end of file), NOT_READY (no progress for 30 s), BROKEN (the I/O, or io_uring_enter(),
+ * failed). The kernel does not touch the memory after an error, unless the program has closed
+ * the ring (BROKEN). */
 HYDRANT_API int hydrant_uring_move(hydrant_pin_t pin, const void* addr, size_t len, int fd,
                                    uint64_t offset, int to_file);
 

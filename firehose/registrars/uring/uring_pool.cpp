@@ -29,6 +29,8 @@ constexpr uint32_t kRingsForRoom = 16;
 // Time before the next optional ring after a failure: an attempt costs tens of microseconds.
 constexpr uint64_t kNoLuxuryNs = 100'000'000;
 
+constexpr UringFailure kPoolIsFull{-EXFULL, ""};
+
 uint32_t online_processors() noexcept {
   const long n = sysconf(_SC_NPROCESSORS_ONLN);
   return n > 0 ? static_cast<uint32_t>(n) : 1;
@@ -115,15 +117,16 @@ bool UringPool::worth_growing(const Choice& choice) const noexcept {
   return n < (busy ? processors_ * kRingsPerProcessor : kRingsForRoom);
 }
 
-UringRing* UringPool::claim(size_t len, uint64_t avoid, uint32_t* index, int* error) noexcept {
-  *error = -EXFULL;
+UringRing* UringPool::claim(size_t len, uint64_t avoid, uint32_t* index,
+                            UringFailure* failure) noexcept {
+  *failure = kPoolIsFull;
   for (;;) {
     const uint32_t seen = size();
     const Choice choice = find(len, avoid);
     if (worth_growing(choice)) {
-      const int grown = grow(seen);
-      if (grown == 0) continue;
-      if (choice.ring == nullptr) return *error = grown, nullptr;
+      const UringFailure grown = grow(seen);
+      if (grown.error == 0) continue;
+      if (choice.ring == nullptr) return *failure = grown, nullptr;
     }
     if (choice.ring == nullptr) return nullptr;
     // Another thread took or filled the ring meanwhile: choose again.
@@ -134,33 +137,33 @@ UringRing* UringPool::claim(size_t len, uint64_t avoid, uint32_t* index, int* er
   }
 }
 
-// Returns 0 if there are more rings than `size_seen` now, else a negative errno.
-int UringPool::grow(uint32_t size_seen) noexcept {
+// No error if there are more rings than `size_seen` now.
+UringFailure UringPool::grow(uint32_t size_seen) noexcept {
   MutexLock lock(grow_mu_);
   const uint32_t n = size();
-  if (n > size_seen) return 0;
-  if (n - lost() >= max_rings_) return -EXFULL;
-  int error = reopen_lost();
-  if (error == 0) return 0;
-  if (n == kUringMaxRings) return -EXFULL;
+  if (n > size_seen) return {};
+  if (n - lost() >= max_rings_) return kPoolIsFull;
+  UringFailure failure = reopen_lost();
+  if (failure.error == 0) return {};
+  if (n == kUringMaxRings) return kPoolIsFull;
   growing_.store(true, std::memory_order_relaxed);
-  std::unique_ptr<UringRing> ring = UringRing::open(slots_of_ring(n), tagged_, &error);
+  std::unique_ptr<UringRing> ring = UringRing::open(slots_of_ring(n), tagged_, &failure);
   growing_.store(false, std::memory_order_relaxed);
   if (ring == nullptr) {
     no_luxury_until_ns_.store(now_ns() + kNoLuxuryNs, std::memory_order_relaxed);
-    return error;
+    return failure;
   }
   rings_[n] = ring.release();
   size_.store(n + 1, std::memory_order_release);
-  return 0;
+  return {};
 }
 
-// Reopens a lost ring that has drained. Returns 0 or a negative errno.
-int UringPool::reopen_lost() noexcept {
-  int error = -EBUSY;
+// Reopens a lost ring that has drained.
+UringFailure UringPool::reopen_lost() noexcept {
+  UringFailure failure{-EBUSY, ""};
   const uint32_t n = size();
-  for (uint32_t i = 0; i < n && error != 0; ++i) error = rings_[i]->reopen();
-  return error;
+  for (uint32_t i = 0; i < n && failure.error != 0; ++i) failure = rings_[i]->reopen();
+  return failure;
 }
 
 uint32_t UringPool::lost() const noexcept {

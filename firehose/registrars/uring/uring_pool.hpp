@@ -37,9 +37,9 @@ class UringPool {
   void adopt_first(std::unique_ptr<UringRing> ring) noexcept;
 
   // Claims a ring with room for a registration of `len` bytes and returns it and its index. Skips rings whose
-  // bit is set in `avoid`. Null with *error = a negative errno if every ring is full and no further one can
-  // be opened (-EXFULL: the pool's own limit).
-  UringRing* claim(size_t len, uint64_t avoid, uint32_t* index, int* error) noexcept;
+  // bit is set in `avoid`. Null with *failure if every ring is full and no further one can be opened
+  // (-EXFULL: the pool's own limit).
+  UringRing* claim(size_t len, uint64_t avoid, uint32_t* index, UringFailure* failure) noexcept;
 
   // Null if the index is invalid.
   UringRing* at(uint32_t index) const noexcept;
@@ -67,8 +67,8 @@ class UringPool {
   Choice find(size_t len, uint64_t avoid) noexcept;
   uint64_t score(const UringLoad& load, uint32_t index, size_t len) const noexcept;
   bool worth_growing(const Choice& choice) const noexcept;
-  int grow(uint32_t size_seen) noexcept;
-  int reopen_lost() noexcept HYDRANT_REQUIRES(grow_mu_);
+  UringFailure grow(uint32_t size_seen) noexcept;
+  UringFailure reopen_lost() noexcept HYDRANT_REQUIRES(grow_mu_);
   uint32_t lost() const noexcept;
   bool is_large(size_t len) const noexcept { return len >= options_.large_bytes; }
 

@@ -3,6 +3,7 @@
 
 #include "firehose/base/errno_text.hpp"
 #include "firehose/registrars/memlock.hpp"
+#include "firehose/registrars/uring/uring_status.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -137,9 +138,12 @@ Status probe_uring(UringRing& ring, UringFacts* facts) noexcept {
     describe_memlock({facts->limit_bytes, false}, advice, sizeof advice);
     return fail(Status::kUnsupported, "io_uring cannot pin a single page: %s", advice);
   }
-  if (error != 0) {
-    return fail(Status::kUnsupported, "io_uring cannot pin memory here: %s", errno_text(-error));
+  if (error == -EFAULT || error == -EOPNOTSUPP || error == -EINVAL) {
+    return fail(Status::kUnsupported,
+                "io_uring cannot pin memory here: io_uring_register: %s; use mlock",
+                errno_text(-error));
   }
+  if (error != 0) return explain_uring_unusable({error, "io_uring_register"});
   if (!facts->late_charges) ring.set_tagged(false);
   measure(ring, memory, page_bytes, facts);
   return Status::kOk;

@@ -95,9 +95,9 @@ class PooledUringRegistrar final : public UringRegistrar {
 };
 
 Status PooledUringRegistrar::start() noexcept {
-  int error = 0;
-  std::unique_ptr<UringRing> first = UringRing::open(pool_.slots_of_ring(0), true, &error);
-  if (first == nullptr) return explain_uring_unusable(-error);
+  UringFailure failure;
+  std::unique_ptr<UringRing> first = UringRing::open(pool_.slots_of_ring(0), true, &failure);
+  if (first == nullptr) return explain_uring_unusable(failure);
   UringFacts facts;
   const Status status = probe_uring(*first, &facts);
   if (status != Status::kOk) return status;
@@ -153,13 +153,17 @@ Status PooledUringRegistrar::pin(MemoryRange range, Access /*access*/, std::byte
   const uint64_t charge_bytes = late_charges_ ? charge(range) : 0;
   UringRun run;
   uint32_t index = 0;
-  int error = -EXFULL;
+  int error = 0;
   // A ring with enough free slots may have no neighbours among them: then another is tried.
-  for (uint64_t avoid = 0; error == -EXFULL || error == -EBADF; avoid |= uint64_t{1} << index) {
-    UringRing* ring = pool_.claim(range.len, avoid, &index, &error);
-    if (ring == nullptr) return explain_uring_growth(-error, pool_.size());
+  bool goes_on = true;
+  for (uint64_t avoid = 0; goes_on; avoid |= uint64_t{1} << index) {
+    UringFailure failure;
+    UringRing* ring = pool_.claim(range.len, avoid, &index, &failure);
+    if (ring == nullptr) return explain_uring_growth(failure, pool_.size());
     error = ring->register_run(range, charge_bytes, &run);
-    if (error == -EBADF) note_losses();
+    const bool lost = error == -EBADF && ring->is_lost();
+    if (lost) note_losses();
+    goes_on = lost || error == -EXFULL;
   }
   if (error != 0) return explain_uring_pin(-error, range, pending_charge());
   const UringKey out{incarnation_, static_cast<uint16_t>(index), static_cast<uint16_t>(run.first),
@@ -195,12 +199,14 @@ UnpinResult PooledUringRegistrar::finish(const Batch& batch) noexcept {
   if (batch.ring == nullptr) return UnpinResult::kDone;
   const int error = batch.ring->finish_unregister(batch.first, batch.size);
   if (error == 0) return UnpinResult::kDone;
-  if (error == -EBADF) {
+  if (error == -EBADF && batch.ring->is_lost()) {
     note_losses();
     return batch.ring->pending_bytes() != 0 ? UnpinResult::kPending : UnpinResult::kDone;
   }
-  (void)fail(Status::kBroken, "io_uring: clearing %u slots failed: %s", batch.size.slots,
-             errno_text(-error));
+  (void)fail(Status::kBroken,
+             "io_uring: clearing %u slots failed (io_uring_register: %s): their memory stays "
+             "pinned until the slots are used again",
+             batch.size.slots, errno_text(-error));
   return UnpinResult::kBroken;
 }
 
@@ -236,13 +242,13 @@ Status PooledUringRegistrar::move(const std::byte* key, MemoryRange within, int 
   UringKey parts;
   std::memcpy(&parts, key, sizeof parts);
   UringRing* ring = ring_of(parts);
-  uint64_t moved = 0;
-  int error = -ESTALE;
+  UringMoveEnd end{UringMoveCause::kStaleKey, 0, 0};
   if (ring != nullptr) {
-    error = ring->move({parts.first_slot, parts.generation}, within, fd, offset, to_file,
-                       kMoveTimeoutNs, &moved);
+    end = ring->move({parts.first_slot, parts.generation}, within, fd, offset, to_file,
+                     kMoveTimeoutNs);
   }
-  return error == 0 ? Status::kOk : explain_uring_move(-error, fd, moved, kMoveTimeoutNs);
+  if (end.cause == UringMoveCause::kNone) return Status::kOk;
+  return explain_uring_move(end, fd, kMoveTimeoutNs);
 }
 
 }  // namespace

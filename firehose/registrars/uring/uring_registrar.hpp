@@ -50,7 +50,7 @@ class UringRegistrar : public Registrar {
   // Moves `within`, a part of the live registration `key`, to (to_file) or from `fd` at `offset`. Short
   // transfers are continued; the end of a file before all is read is kBadArg.
   // Errors: kBadArg (stale key, outside the registration, end of file, bad descriptor); kNotReady (30 s
-  // without progress); kBroken (the I/O failed; the text has the errno).
+  // without progress); kBroken (the I/O or io_uring_enter() failed; the text has the errno).
   // Threads: any; moves on one ring take turns. Cost: system calls; made for proofs, not for speed.
   virtual Status move(const std::byte* key, MemoryRange within, int fd, uint64_t offset,
                       bool to_file) noexcept = 0;

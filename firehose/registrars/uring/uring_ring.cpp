@@ -18,8 +18,16 @@ namespace {
 constexpr uint32_t kSubmissions = 8;
 // Holds the tags of about one second of unpins; the kernel's overflow list takes more.
 constexpr uint32_t kMaxCompletions = 4096;
-// pin_user_pages() may fail transiently with EINTR or EAGAIN: update() retries this often.
+// pin_user_pages() may fail transiently with EINTR or EAGAIN: calls are tried again this often.
 constexpr int kRetries = 16;
+
+// Makes a call that returns a negative errno, again if another attempt may succeed.
+template <class Call>
+int retried(const Call& call) noexcept {
+  int error = call();
+  for (int i = 1; uring_try_again(error) && i < kRetries; ++i) error = call();
+  return error;
+}
 
 // The load in one word: [63:48] users, [47:32] slots, [31:0] units of 64 KiB. The largest ring holds 2^14
 // slots of 2^14 units, so no field overflows.
@@ -43,39 +51,51 @@ const __u64 kNoTags[kClearBatch] = {};
 
 }  // namespace
 
-std::unique_ptr<UringRing> UringRing::open(uint32_t slots, bool tagged, int* error) noexcept {
+std::unique_ptr<UringRing> UringRing::open(uint32_t slots, bool tagged,
+                                           UringFailure* failure) noexcept {
   std::unique_ptr<UringRing> self(new (std::nothrow) UringRing);
   if (self == nullptr || !self->slots_.make(slots)) {
-    *error = -ENOMEM;
+    *failure = {-ENOMEM, "malloc"};
     return nullptr;
   }
-  *error = self->set_up(slots, tagged);
-  if (*error < 0) return nullptr;
+  *failure = self->set_up(slots, tagged);
+  if (failure->error < 0) return nullptr;
   return self;
 }
 
-// Creates the ring and its buffer table. Returns 0 or a negative errno.
-int UringRing::set_up(uint32_t slots, bool tagged) noexcept {
-  const int error = make(slots, tagged);
-  return error < 0 ? error : io_uring_register_buffers_sparse(&ring_, slots);
+// Creates the ring and its buffer table.
+UringFailure UringRing::set_up(uint32_t slots, bool tagged) noexcept {
+  const UringFailure failure = make(slots, tagged);
+  if (failure.error < 0) return failure;
+  return {retried([&] { return io_uring_register_buffers_sparse(&ring_, slots); }),
+          "io_uring_register"};
 }
 
-// Holds off forks until the ring is excluded from children. Returns 0 or a negative errno.
-int UringRing::make(uint32_t slots, bool tagged) noexcept {
+// Holds off forks until the ring is excluded from children.
+UringFailure UringRing::make(uint32_t slots, bool tagged) noexcept {
   io_uring_params params{};
-  params.flags = IORING_SETUP_CQSIZE;
-  params.cq_entries = tagged ? std::clamp(std::bit_ceil(slots), 64u, kMaxCompletions) : 64;
+  const auto create = [&] {
+    params = {};
+    params.flags = IORING_SETUP_CQSIZE;
+    params.cq_entries = tagged ? std::clamp(std::bit_ceil(slots), 64u, kMaxCompletions) : 64;
+    return io_uring_queue_init_params(kSubmissions, &ring_, &params);
+  };
   prepare_for_forks();
   const SignalsBlocked blocked;
   const MutexLock lock(open_rings_mutex());
-  const int error = io_uring_queue_init_params(kSubmissions, &ring_, &params);
-  if (error < 0) return error;
+  int error = retried(create);
+  if (error < 0) {
+    // The kernel has filled in the sizes if it made the ring, and also if it had no descriptor for it.
+    const bool made = params.sq_entries != 0 && error != -EMFILE && error != -ENFILE;
+    return {error, made ? "mmap" : "io_uring_setup"};
+  }
   descriptor_.fd = ring_.ring_fd;
   list_ring(&descriptor_);
   opened_ = true;
   tagged_ = tagged;
   // A child that inherited the ring's mappings would keep the ring alive after closing its descriptor.
-  return io_uring_ring_dontfork(&ring_);
+  error = retried([this] { return io_uring_ring_dontfork(&ring_); });
+  return {error, "madvise"};
 }
 
 UringRing::~UringRing() {
@@ -138,26 +158,26 @@ void UringRing::end_if_drained() noexcept {
   release_completions();
 }
 
-int UringRing::reopen() noexcept {
+UringFailure UringRing::reopen() noexcept {
   uint64_t none = 0;
+  UringFailure failure{-EBUSY, ""};
   // A thread that claims the lost ring meanwhile detects the loss and drops its claim.
   if (!is_lost() || !load_.compare_exchange_strong(none, kOneUser, std::memory_order_acq_rel)) {
-    return -EBUSY;
+    return failure;
   }
   claim_completions();
-  int error = -EBUSY;
   if (!opened_) {
     overflow_seen_ = 0;
-    error = set_up(slots_.size(), tagged_);
-    if (error < 0 && opened_) shut();
-    if (error == 0) {
+    failure = set_up(slots_.size(), tagged_);
+    if (failure.error < 0 && opened_) shut();
+    if (failure.error == 0) {
       loss_taken_.store(false, std::memory_order_relaxed);
       lost_.store(false, std::memory_order_release);
     }
   }
   release_completions();
   load_.fetch_sub(kOneUser, std::memory_order_release);
-  return error;
+  return failure;
 }
 
 uint64_t UringRing::memory_bytes() const noexcept {
@@ -195,37 +215,29 @@ bool UringRing::claim(size_t len, bool only_if_idle) noexcept {
 // register and returns the count before it; a second call for the rest returns the reason.
 int UringRing::update(uint32_t first, uint32_t count, MemoryRange range, uint64_t tag) noexcept {
   uint32_t done = 0;
-  int retries = 0;
   while (done < count) {
     const size_t offset = size_t{done} * kUringPieceBytes;
     iovec piece{reinterpret_cast<void*>(range.addr + offset),
                 std::min(range.len - offset, kUringPieceBytes)};
     // Only the first piece has the tag, for the whole run: all pieces are cleared together.
     __u64 piece_tag = done == 0 ? tag : 0;
-    const int result = update_table(first + done, &piece, &piece_tag, 1);
-    if (result == 1) {
-      ++done;
-    } else if ((result == -EINTR || result == -EAGAIN) && ++retries < kRetries) {
-      continue;
-    } else {
+    const int result = retried([&] { return update_table(first + done, &piece, &piece_tag, 1); });
+    if (result != 1) {
       if (done > 0) clear(first, done);
       return result < 0 ? result : -EIO;
     }
+    ++done;
   }
   return 0;
 }
 
 int UringRing::clear(uint32_t first, uint32_t count) noexcept {
-  int retries = 0;
   while (count > 0) {
     const uint32_t n = std::min(count, kClearBatch);
-    const int result = update_table(first, kNothing, kNoTags, n);
-    if (result > 0) {
-      first += static_cast<uint32_t>(result);
-      count -= static_cast<uint32_t>(result);
-    } else if ((result != -EINTR && result != -EAGAIN) || ++retries == kRetries) {
-      return result < 0 ? result : -EIO;
-    }
+    const int result = retried([&] { return update_table(first, kNothing, kNoTags, n); });
+    if (result <= 0) return result < 0 ? result : -EIO;
+    first += static_cast<uint32_t>(result);
+    count -= static_cast<uint32_t>(result);
   }
   return 0;
 }
@@ -269,11 +281,10 @@ int UringRing::finish_unregister(uint32_t first, const UringSize& size) noexcept
   const bool kept = error == -EBADF && is_lost();
   // A lost ring returns its charge when its mappings are removed.
   if (kept) pending_.fetch_add(size.bytes, std::memory_order_relaxed);
-  // Frees the bits before the count that promises them. Slots that could not be cleared stay taken.
-  const bool given = error == 0 || kept;
-  if (given) slots_.give(first, size.slots);
-  const uint64_t freed = given ? pack(size) : 0;
-  if (user + freed != 0) load_.fetch_sub(user + freed, std::memory_order_release);
+  // Frees the bits before the count that promises them. A buffer that could not be cleared is replaced by the
+  // next one in its slot.
+  slots_.give(first, size.slots);
+  load_.fetch_sub(user + pack(size), std::memory_order_release);
   if (kept) end_if_drained();
   return error;
 }

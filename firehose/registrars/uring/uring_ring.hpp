@@ -26,6 +26,7 @@
 #include <liburing.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -55,6 +56,33 @@ struct UringSize {
   }
 };
 
+// A failed call of the ring: a negative errno, and the system call that failed.
+struct UringFailure {
+  int error = 0;
+  const char* call = "";
+};
+
+// True for a negative errno that another attempt may not meet.
+constexpr bool uring_try_again(int error) noexcept {
+  return error == -EINTR || error == -EAGAIN || error == -EBUSY;
+}
+
+// How a move ended.
+enum class UringMoveCause : uint8_t {
+  kNone,        // all was moved
+  kStaleKey,    // the run is not a live registration that covers the range
+  kRingLost,    // the program has closed the ring's descriptor
+  kEndOfFile,   // the file ended before all was read
+  kNoProgress,  // the transfer was cancelled at the time limit
+  kFile,        // the transfer failed with `error`
+  kCall,        // io_uring_enter() failed with `error`
+};
+struct UringMoveEnd {
+  UringMoveCause cause = UringMoveCause::kNone;
+  int error = 0;       // a negative errno, or 0
+  uint64_t moved = 0;  // bytes done, also on failure
+};
+
 // How busy a ring is; UringPool chooses by it.
 struct UringLoad {
   uint32_t users = 0;  // threads inside a registration or waiting for one
@@ -64,9 +92,10 @@ struct UringLoad {
 
 class UringRing {
  public:
-  // `tagged`: charges return late, see above. Null on failure, with *error = a negative errno.
+  // `tagged`: charges return late, see above. Null on failure, with *failure.
   // Cost: about 0.1 ms, most of it in the kernel.
-  static std::unique_ptr<UringRing> open(uint32_t slots, bool tagged, int* error) noexcept;
+  static std::unique_ptr<UringRing> open(uint32_t slots, bool tagged,
+                                         UringFailure* failure) noexcept;
 
   // Clears all slots, waits until the kernel has unpinned them, and closes. In a process other than the one
   // that opened the ring it only closes the descriptor.
@@ -85,8 +114,8 @@ class UringRing {
   // Takes the exclusive right to clear the run. False if `run` is not a live registration of exactly `range`.
   bool begin_unregister(MemoryRange range, UringRun run) noexcept;
   // Clears runs after begin_unregister(), from slot `first` on. Adjacent runs may share one call, with the
-  // sum of their sizes. 0 or a negative errno; on failure the slots stay taken. -EBADF: the ring is lost, and
-  // the bytes are pending until it has drained.
+  // sum of their sizes. 0 or a negative errno; on failure the memory stays pinned until the slots are
+  // registered again. -EBADF: the ring is lost, and the bytes are pending until it has drained.
   int finish_unregister(uint32_t first, const UringSize& size) noexcept;
 
   // Bytes of cleared buffers that the kernel still charges. Processes its completions first.
@@ -94,11 +123,12 @@ class UringRing {
   uint64_t pending_bytes() noexcept;
 
   // Moves [within) of a live registration to (to_file) or from `fd` at `offset`, through the pinned pages.
-  // `*moved` counts the bytes done, also on failure. 0 or a negative errno: -ESTALE if `run` is not a live
-  // registration that covers `within`, -ENODATA at the end of the file, -ETIME if the file made no progress
-  // until the time limit. One move at a time per ring; others wait.
-  int move(UringRun run, MemoryRange within, int fd, uint64_t offset, bool to_file,
-           uint64_t timeout_ns, uint64_t* moved) noexcept;
+  // What may pass (uring_try_again()) is tried again until there was no progress for `timeout_ns`; any other
+  // error ends the move at once. At its end nothing is queued, and the kernel does not touch the memory any
+  // more, except through a lost ring, which cannot be told to stop. Waits for a transfer that cannot be
+  // cancelled, without a limit. One move at a time per ring; others wait.
+  UringMoveEnd move(UringRun run, MemoryRange within, int fd, uint64_t offset, bool to_file,
+                    uint64_t timeout_ns) noexcept;
 
   // Memory that the kernel allocated for the ring's queues, without the slot table. Newer kernels charge it
   // to the account.
@@ -110,9 +140,8 @@ class UringRing {
   // Checks the descriptor, and unmaps a lost ring that has drained. True for one caller only, when the loss
   // is detected. Cost: a system call, 0.09 us.
   bool claim_loss() noexcept;
-  // Reopens a lost ring that has drained; -EBUSY for any other. 0 or a negative errno. Earlier keys stay
-  // stale.
-  int reopen() noexcept;
+  // Reopens a lost ring that has drained; -EBUSY for any other. Earlier keys stay stale.
+  UringFailure reopen() noexcept;
 
   // For the probe, on an empty ring that no other thread knows yet.
   void set_tagged(bool tagged) noexcept { tagged_ = tagged; }
@@ -128,8 +157,8 @@ class UringRing {
   };
 
   UringRing() noexcept = default;
-  int set_up(uint32_t slots, bool tagged) noexcept;
-  int make(uint32_t slots, bool tagged) noexcept;
+  UringFailure set_up(uint32_t slots, bool tagged) noexcept;
+  UringFailure make(uint32_t slots, bool tagged) noexcept;
   void shut() noexcept;
   bool is_usable() noexcept;
   void end_if_drained() noexcept;
@@ -143,10 +172,12 @@ class UringRing {
   void reap() noexcept;
   void release_update(uint64_t tag) noexcept;
   bool find_piece(UringRun run, MemoryRange within, Piece* piece) noexcept;
-  int move_piece(const Piece& piece, int fd, uint64_t offset, bool to_file,
-                 uint64_t deadline_ns) noexcept;
+  UringMoveEnd move_piece(const Piece& piece, int fd, uint64_t offset, bool to_file,
+                          uint64_t deadline_ns) noexcept;
+  int submit(uint64_t deadline_ns) noexcept;
   int wait_for(uint64_t ticket, uint64_t deadline_ns, int* result) noexcept;
-  int cancel(uint64_t ticket) noexcept;
+  int end_transfer(uint64_t ticket, int cause, uint64_t deadline_ns, int* result) noexcept;
+  void cancel(uint64_t ticket) noexcept;
 
   io_uring ring_{};
   RingDescriptor descriptor_;

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <unistd.h>
 
 namespace hydrant {
@@ -49,55 +50,74 @@ Status explain_no_memory(MemoryRange range, uint64_t pending_bytes) noexcept {
 }
 
 // Some kernels also charge the pages of a ring to the account.
-Status explain_no_ring_memory() noexcept {
+Status explain_no_ring_memory(const char* call) noexcept {
   const MemlockLimit limit = read_memlock_limit();
   char advice[256];
   describe_memlock(limit, advice, sizeof advice);
   return fail(limit.usable_bytes() < kRingBytes ? Status::kUnsupported : Status::kResource,
-              "io_uring: no memory for a ring (ENOMEM); %s", advice);
+              "io_uring: no memory for a ring (ENOMEM of %s); %s", call, advice);
+}
+
+// The kernel lacks the call, or the system forbids it.
+Status explain_refused_call(const UringFailure& failure) noexcept {
+  return fail(Status::kUnsupported,
+              "%s is %s (%s), and io_uring needs it: in a container, use a seccomp profile that "
+              "allows io_uring_setup, io_uring_enter, io_uring_register, and mmap and madvise",
+              failure.call,
+              failure.error == -ENOSYS ? "absent from this kernel, or hidden by a seccomp filter"
+                                       : "forbidden here",
+              errno_text(-failure.error));
 }
 
 }  // namespace
 
-Status explain_uring_unusable(int error) noexcept {
+Status explain_uring_unusable(const UringFailure& failure) noexcept {
+  const int error = -failure.error;
+  const bool by_setup = std::strcmp(failure.call, "io_uring_setup") == 0;
+  const bool by_ring = by_setup || std::strcmp(failure.call, "io_uring_register") == 0;
   switch (error) {
-    case ENOSYS:
-      return fail(Status::kUnsupported,
-                  "this kernel has no io_uring, or a seccomp filter hides it (ENOSYS): in a "
-                  "container, allow io_uring_setup, io_uring_enter and io_uring_register");
     case EPERM:
     case EACCES: {
-      const int disabled = io_uring_disabled();
+      const int disabled = by_setup ? io_uring_disabled() : 0;
       if (disabled > 0) {
         return fail(Status::kUnsupported,
                     "io_uring is switched off (kernel.io_uring_disabled = %d): as root, 'sysctl "
                     "kernel.io_uring_disabled=0'",
                     disabled);
       }
-      return fail(
-          Status::kUnsupported,
-          "the system forbids io_uring (%s): in a container, use a seccomp profile that allows "
-          "io_uring_setup, io_uring_enter and io_uring_register",
-          errno_text(error));
+      return explain_refused_call(failure);
     }
+    case ENOSYS: return explain_refused_call(failure);
     case EINVAL:
+      if (!by_ring) break;
       return fail(
           Status::kUnsupported,
-          "this kernel's io_uring is too old (EINVAL): sparse buffer tables need Linux 5.19");
+          "this kernel's io_uring is too old (EINVAL of %s): sparse buffer tables need Linux 5.19",
+          failure.call);
     case EMFILE:
     case ENFILE:
       return fail(Status::kResource,
                   "no file descriptor for a ring (%s): raise RLIMIT_NOFILE with 'ulimit -n'",
                   errno_text(error));
-    case ENOMEM: return explain_no_ring_memory();
-    default: return fail(Status::kUnsupported, "io_uring cannot be set up: %s", errno_text(error));
+    case ENOMEM: return explain_no_ring_memory(failure.call);
+    case EINTR:
+    case EAGAIN:
+    case EBUSY:
+      return fail(Status::kResource, "io_uring cannot be set up now: %s failed: %s; try again",
+                  failure.call, errno_text(error));
+    default: break;
   }
+  return fail(Status::kUnsupported,
+              "io_uring cannot be set up: %s failed: %s; correct the cause, or use mlock",
+              failure.call, errno_text(error));
 }
 
-Status explain_uring_growth(int error, uint32_t live) noexcept {
+Status explain_uring_growth(const UringFailure& failure, uint32_t live) noexcept {
+  const int error = -failure.error;
   return fail(Status::kNotReady,
-              "io_uring: all %u rings are full and another cannot be opened: %s; release pins%s",
-              live, errno_text(error),
+              "io_uring: all %u rings are full and another cannot be opened: %s%s%s; release "
+              "pins%s",
+              live, failure.call, failure.call[0] != '\0' ? ": " : "", errno_text(error),
               error == EMFILE ? ", or raise RLIMIT_NOFILE with 'ulimit -n'" : "");
 }
 
@@ -124,43 +144,55 @@ Status explain_uring_pin(int error, MemoryRange range, uint64_t pending_bytes) n
     case ENOMEM: return explain_no_memory(range, pending_bytes);
     case EINTR:
     case EAGAIN:
+    case EBUSY:
       return fail(Status::kNotReady,
                   "io_uring: registering [0x%llx, +%zu) was interrupted: %s; try again", addr,
                   range.len, errno_text(error));
     default:
-      return fail(Status::kBroken, "io_uring: registering [0x%llx, +%zu) failed: %s", addr,
-                  range.len, errno_text(error));
+      return fail(Status::kBroken,
+                  "io_uring: registering [0x%llx, +%zu) failed: io_uring_register: %s; if a "
+                  "seccomp filter refuses the call, allow it",
+                  addr, range.len, errno_text(error));
   }
 }
 
-Status explain_uring_move(int error, int fd, uint64_t moved_bytes, uint64_t timeout_ns) noexcept {
-  switch (error) {
-    case ESTALE:
+Status explain_uring_move(const UringMoveEnd& end, int fd, uint64_t timeout_ns) noexcept {
+  const int error = -end.error;
+  switch (end.cause) {
+    case UringMoveCause::kStaleKey:
       return fail(Status::kBadArg,
                   "io_uring: the key is stale or does not cover the range to move: pass a live "
                   "pin's key and memory");
-    case ENODATA:
+    case UringMoveCause::kEndOfFile:
       return fail(Status::kBadArg, "io_uring: descriptor %d ended after %llu bytes", fd,
-                  ull(moved_bytes));
-    case ENXIO:
+                  ull(end.moved));
+    case UringMoveCause::kRingLost:
       return fail(Status::kBroken,
                   "io_uring: the program has closed the ring that pins this memory, after %llu "
                   "bytes: release the pin, and pin again",
-                  ull(moved_bytes));
-    case EBADF:
-      return fail(Status::kBadArg,
-                  "io_uring: descriptor %d is not open for reading (to memory) or writing (from "
-                  "memory): open it with that mode",
-                  fd);
-    case ETIME:
-      return fail(Status::kNotReady,
-                  "io_uring: descriptor %d made no progress for %llu s after %llu "
-                  "bytes",
-                  fd, ull(timeout_ns / 1'000'000'000u), ull(moved_bytes));
-    default:
+                  ull(end.moved));
+    case UringMoveCause::kCall:
+      return fail(uring_try_again(end.error) ? Status::kNotReady : Status::kBroken,
+                  "io_uring: moving data of descriptor %d failed after %llu bytes: "
+                  "io_uring_enter: %s; %s",
+                  fd, ull(end.moved), errno_text(error),
+                  uring_try_again(end.error) ? "try again"
+                                             : "if a seccomp filter refuses the call, allow it");
+    case UringMoveCause::kFile:
+      if (error == EBADF) {
+        return fail(Status::kBadArg,
+                    "io_uring: descriptor %d is not open for reading (to memory) or writing (from "
+                    "memory): open it with that mode",
+                    fd);
+      }
+      if (uring_try_again(end.error)) break;
       return fail(Status::kBroken, "io_uring: I/O on descriptor %d failed after %llu bytes: %s", fd,
-                  ull(moved_bytes), errno_text(error));
+                  ull(end.moved), errno_text(error));
+    default: break;
   }
+  return fail(Status::kNotReady,
+              "io_uring: descriptor %d made no progress for %llu s after %llu bytes", fd,
+              ull(timeout_ns / 1'000'000'000u), ull(end.moved));
 }
 
 }  // namespace hydrant

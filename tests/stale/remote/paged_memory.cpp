@@ -193,9 +193,10 @@ class RingMemory final : public PagedMemory {
   bool store(Registration& registration, size_t page, size_t cell, uint32_t value) override {
     const auto offset = static_cast<off_t>(cell * sizeof value);
     if (pwrite(fd_, &value, sizeof value, offset) != sizeof value) return false;
-    uint64_t moved = 0;
-    return ring_->move(registration.run, {addr(page) + cell * sizeof value, sizeof value}, fd_,
-                       static_cast<uint64_t>(offset), false, kLongNs, &moved) == 0;
+    return ring_
+               ->move(registration.run, {addr(page) + cell * sizeof value, sizeof value}, fd_,
+                      static_cast<uint64_t>(offset), false, kLongNs)
+               .cause == UringMoveCause::kNone;
   }
   uint32_t load(size_t page, size_t cell) override {
     const auto* at = reinterpret_cast<const uint32_t*>(addr(page)) + cell;
@@ -213,10 +214,10 @@ std::unique_ptr<PagedMemory> make_object_memory(size_t pages) {
 }
 
 std::unique_ptr<PagedMemory> make_ring_memory(size_t pages, std::string* why) {
-  int error = 0;
-  std::unique_ptr<UringRing> ring = UringRing::open(kRegistrations, false, &error);
+  UringFailure failure;
+  std::unique_ptr<UringRing> ring = UringRing::open(kRegistrations, false, &failure);
   if (ring == nullptr) {
-    *why = std::string("cannot create a ring: ") + std::strerror(-error);
+    *why = std::string("cannot create a ring: ") + std::strerror(-failure.error);
     return nullptr;
   }
   const int fd = memfd_create("cells", MFD_CLOEXEC);

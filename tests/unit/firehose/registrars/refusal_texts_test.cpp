@@ -77,7 +77,7 @@ TEST(UringRefusalTextsOfMemory, NameTheRange) {
 }
 
 TEST(UringRefusalTextsOfRings, NameTheLimitAndTheRemedy) {
-  EXPECT_EQ(explain_uring_growth(EMFILE, 3), Status::kNotReady);
+  EXPECT_EQ(explain_uring_growth({-EMFILE, "io_uring_setup"}, 3), Status::kNotReady);
   EXPECT_THAT(last_error_text(), HasSubstr("all 3 rings are full"));
   EXPECT_THAT(last_error_text(), HasSubstr("release pins, or raise RLIMIT_NOFILE"));
 }

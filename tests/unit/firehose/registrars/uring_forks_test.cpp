@@ -78,8 +78,9 @@ std::string fork_in_handlers() {
     itimerspec once{};
     once.it_value.tv_nsec = 1 + static_cast<long>(i * 7919 % kLatestNs);
     timer_settime(timer, 0, &once, nullptr);
-    int error = 0;
-    if (UringRing::open(64, false, &error) == nullptr) return "no ring: " + std::to_string(error);
+    UringFailure failure;
+    if (UringRing::open(64, false, &failure) == nullptr)
+      return "no ring: " + std::to_string(failure.error);
   }
   timer_delete(timer);
   if (g_children_with_rings == 0) return "";

@@ -126,13 +126,13 @@ TEST(UringPool, BusyRingsAreAvoided) {
   UringOptions options;
   options.ring_slots = 8;
   UringPool pool(options);
-  int error = 0;
-  std::unique_ptr<UringRing> first = UringRing::open(8, false, &error);
-  if (first == nullptr) GTEST_SKIP() << "no io_uring here, errno " << -error;
+  UringFailure failure;
+  std::unique_ptr<UringRing> first = UringRing::open(8, false, &failure);
+  if (first == nullptr) GTEST_SKIP() << "no io_uring here, errno " << -failure.error;
   pool.adopt_first(std::move(first));
   uint32_t one = 9, two = 9;
-  UringRing* a = pool.claim(kPageBytes, 0, &one, &error);
-  UringRing* b = pool.claim(kPageBytes, 0, &two, &error);
+  UringRing* a = pool.claim(kPageBytes, 0, &one, &failure);
+  UringRing* b = pool.claim(kPageBytes, 0, &two, &failure);
   ASSERT_NE(a, nullptr);
   ASSERT_NE(b, nullptr);
   EXPECT_NE(a, b);

@@ -278,8 +278,8 @@ TEST(UringProcess, ForkClosesEveryRingDuringOpenAndClose) {
   for (int i = 0; i < 2; ++i) {
     threads.start([&] {
       while (!stop.load()) {
-        int error = 0;
-        ++(UringRing::open(64, false, &error) != nullptr ? made : failed);
+        UringFailure failure;
+        ++(UringRing::open(64, false, &failure) != nullptr ? made : failed);
       }
     });
   }
