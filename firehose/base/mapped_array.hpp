@@ -28,9 +28,9 @@ class MappedArray {
   }
   ~MappedArray() { reset(); }
 
-  // False when the address space is refused. Requires: empty.
+  // False when the address space is refused. No effect on an array that is mapped: its size stays.
   [[nodiscard]] bool map(size_t count) noexcept {
-    if (count == 0) return true;
+    if (count == 0 || data_ != nullptr) return true;
     void* p = g_table_space.take(count * sizeof(T));
     if (p == nullptr) return false;
     data_ = static_cast<T*>(p);

@@ -91,7 +91,7 @@ Status Domain::start_watching() noexcept {
   more.wanted = [](void*) { Upkeep::own().wake_at_once(); };
   const Status status = parts_.watch.start(find_monitor(), client, more);
   if (status != Status::kOk || parts_.config.watch != HYDRANT_WATCH_AUTO) return status;
-  (void)Upkeep::own().start();  // here and not in a pin: see WatchLink::start()
+  (void)Upkeep::own().start(true);  // here and not in a pin: see WatchLink::start()
   upkeep_ = Upkeep::own().enlist([](void* self) { return static_cast<Releases*>(self)->keep_up(); },
                                  &releases_);
   return status;

@@ -34,7 +34,7 @@ Budget::Share share_of(const MappedArray<RegionInfo>& infos, const RegionQueue& 
 // yet. Requires: no lock is held.
 void start_upkeep(const DomainConfig& config, const Plan& plan) noexcept {
   const bool may_be_released = plan.vouched || plan.cover != HYDRANT_COVER_NONE;
-  if (may_be_released && config.watch == HYDRANT_WATCH_AUTO) (void)Upkeep::own().start();
+  if (may_be_released && config.watch == HYDRANT_WATCH_AUTO) (void)Upkeep::own().start(false);
 }
 
 [[gnu::cold]] void trace_miss(MemoryRange range, uint64_t begin, Status status) noexcept {

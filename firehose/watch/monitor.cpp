@@ -4,10 +4,12 @@
 
 #include "firehose/base/config/knobs.hpp"
 #include "firehose/base/log.hpp"
+#include "firehose/base/start_gate.hpp"
 #include "firehose/watch/hooks_state.hpp"
 #include "firehose/watch/static_memory.hpp"
 
 #include <cerrno>
+#include <cstring>
 
 extern "C" __attribute__((weak)) hydrant_hooks_t hydrant_hooks_1;
 
@@ -16,43 +18,53 @@ namespace hydrant {
 bool Monitor::map_tables() noexcept {
   if (pinned_blocks_.is_mapped()) return true;  // kept over a fork()
   const RangesLock lock(watched_.mutex());
-  if (watched_.map(lock) && removals_.map(lock) && stacks_.map(lock) && pinned_blocks_.map()) {
-    show_blocks();
-    return true;
-  }
-  return false;
+  if (!watched_.map(lock) || !removals_.map(lock) || !stacks_.map(lock) || !pinned_blocks_.map())
+    return false;
+  show_blocks();
+  return true;
 }
 
-// Creates tables, userfaultfd, mapping query and reader, in that order. On failure sets *reason to a static
-// text and returns false.
-bool Monitor::start_parts(const char** reason) noexcept {
+// Creates tables, userfaultfd, mapping query and reader, in that order. Returns 0, or an errno with *reason
+// set to a static text.
+int Monitor::start_parts(const char** reason) noexcept {
   if (!map_tables()) {
     *reason = "no address space was left for the monitor's tables: raise ulimit -v";
-    return false;
+    return ENOMEM;
   }
-  if (userfault_.open(reason) != Status::kOk) return false;
+  if (const int error = userfault_.open(reason); error != 0) return error;
   if (!mappings_.open()) {
-    *reason = errno == EMFILE || errno == ENFILE
-                  ? "no file descriptor was left for /proc/self/maps: raise ulimit -n"
-                  : "/proc/self/maps cannot be opened, and nothing else tells what is mapped: "
-                    "mount /proc";
-    return false;
+    const int error = errno;
+    *reason =
+        error == EMFILE || error == ENFILE
+            ? "no file descriptor was left for /proc/self/maps: raise ulimit -n"
+        : error == ENOENT
+            ? "/proc/self/maps is absent, and nothing else tells what is mapped: mount /proc"
+            : "/proc/self/maps cannot be opened, and nothing else tells what is mapped: permit it";
+    return error;
   }
-  if (reader_.start()) return true;
-  *reason = "no thread could be started to read the kernel's reports: raise ulimit -u or ulimit -v";
-  return false;
+  const int error = reader_.start();
+  if (error == 0) return 0;
+  *reason = is_shortage(error)
+                ? "no thread could be started to read the kernel's reports: raise ulimit -u or "
+                  "ulimit -v"
+                : "a thread to read the kernel's reports was refused, or did not run within 5 s: "
+                  "permit clone3 and clone";
+  return error;
 }
 
-// Under the mutex of the start, with signals blocked.
-bool Monitor::begin_watching(const char** reason) noexcept {
-  if (!start_parts(reason)) {
+// Under the mutex of the start, with signals blocked. An errno.
+int Monitor::begin_watching(const char** reason) noexcept {
+  if (const int error = start_parts(reason); error != 0) {
     userfault_.close();
     mappings_.close();
-    log_info(
-        "memory cannot be watched, so only memory of libhydrant_alloc and what the program vouches "
-        "for is cached: %s",
-        *reason);
-    return false;
+    const bool is_said = std::strcmp(*reason, state_.reason()) == 0;
+    if (!is_said) {
+      log_info(
+          "memory cannot be watched%s, so only memory of libhydrant_alloc and what the program "
+          "vouches for is cached: %s",
+          is_shortage(error) ? " now" : "", *reason);
+    }
+    return error;
   }
   hydrant_hooks_t* hooks = &hydrant_hooks_1;
   if (hooks != nullptr && hooks->version == HYDRANT_HOOKS_VERSION && hooks->size >= sizeof *hooks) {
@@ -73,11 +85,11 @@ bool Monitor::begin_watching(const char** reason) noexcept {
            why == nullptr ? "the hooks are in force: hits are free of checks"
                           : "each use of cached memory asks the kernel (0.3 us): ",
            why == nullptr ? "" : why);
-  return true;
+  return 0;
 }
 
-bool Monitor::start() noexcept {
-  return state_.start_once([this](const char** reason) { return begin_watching(reason); });
+bool Monitor::start(bool now) noexcept {
+  return state_.start_once(now, [this](const char** reason) { return begin_watching(reason); });
 }
 
 void Monitor::show_counters(hydrant_monitor_t* shown) noexcept {

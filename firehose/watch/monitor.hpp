@@ -59,7 +59,8 @@ class Monitor {
   static Monitor& own() noexcept;
 
   // Starts the reader, once. False if the kernel's reports are not available; reason() then holds the cause.
-  bool start() noexcept;
+  // A later call tries again what a shortage has prevented: at once if `now`, else at most every 100 ms.
+  bool start(bool now) noexcept;
   const char* reason() const noexcept { return state_.reason(); }
 
   MonitorClients& clients() noexcept { return clients_; }
@@ -82,8 +83,8 @@ class Monitor {
  private:
   bool map_tables() noexcept;
   void show_blocks() noexcept;
-  bool start_parts(const char** reason) noexcept;
-  bool begin_watching(const char** reason) noexcept;
+  int start_parts(const char** reason) noexcept;
+  int begin_watching(const char** reason) noexcept;
 
   WatchState state_;
   Userfault userfault_;

@@ -52,7 +52,7 @@ int quiet(uint64_t timeout_ns) {
 }
 int start() {
   const CancellationDisabled guard;
-  return Monitor::own().start() ? 0 : -1;
+  return Monitor::own().start(true) ? 0 : -1;
 }
 const char* reason() { return Monitor::own().reason(); }
 void replaced(uintptr_t addr, size_t len) {

@@ -10,12 +10,12 @@ uint32_t Monitor::cover(MemoryRange range, uint32_t flags) noexcept {
   const bool only_arenas = only_kept || (flags & HYDRANT_COVER_ONLY_ARENAS) != 0;
   if (arenas_.cover(range, only_kept)) {
     const bool reported = !only_arenas && (flags & HYDRANT_COVER_REPORTED_ARENAS) != 0;
-    if (reported && !arenas_.cover(range, true) && start()) (void)mappings_.watch(range);
+    if (reported && !arenas_.cover(range, true) && start(false)) (void)mappings_.watch(range);
     return HYDRANT_COVER_ARENA;
   }
   if (only_arenas) return HYDRANT_COVER_NONE;
   if (is_mutant(Mutant::kUnwatched)) return HYDRANT_COVER_WATCHED;
-  if (!start() || !mappings_.watch(range)) return HYDRANT_COVER_NONE;
+  if (!start(false) || !mappings_.watch(range)) return HYDRANT_COVER_NONE;
   if (removals_.under_way(range)) return HYDRANT_COVER_NONE;
   const bool is_free = hooked_calls_.are_complete() && !raw_releases_.are_hits_checked();
   return is_free && !hooked_calls_.is_in_libc_heap(range) ? HYDRANT_COVER_WATCHED

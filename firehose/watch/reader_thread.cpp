@@ -26,10 +26,11 @@ constexpr int kBehindPollMs = 1;
 
 }  // namespace
 
-bool ReaderThread::start() noexcept {
+int ReaderThread::start() noexcept {
   begun_.store(false, std::memory_order_relaxed);
   pthread_attr_t attributes;
-  if (pthread_attr_init(&attributes) != 0) return false;
+  int error = pthread_attr_init(&attributes);
+  if (error != 0) return error;
   (void)pthread_attr_setstacksize(&attributes, kReaderStack);
   (void)pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
   sigset_t all;
@@ -38,19 +39,19 @@ bool ReaderThread::start() noexcept {
   // The program's signal handlers must run in its own threads.
   pthread_sigmask(SIG_SETMASK, &all, &before);
   pthread_t thread;
-  const bool started = pthread_create(&thread, &attributes, &main, this) == 0;
+  error = pthread_create(&thread, &attributes, &main, this);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   pthread_attr_destroy(&attributes);
-  if (!started) return false;
+  if (error != 0) return error;
   (void)pthread_setname_np(thread, "hydrant-watch");
   // The hook of pthread_create() makes each new thread sync first. Memory must not be watched before that is
   // over: the sync would wait for this reader.
   const uint64_t deadline = now_ns() + kBeginDeadlineNs;
   while (!begun_.load(std::memory_order_acquire)) {
-    if (now_ns() > deadline) return false;
+    if (now_ns() > deadline) return ETIMEDOUT;
     sched_yield();
   }
-  return true;
+  return 0;
 }
 
 void* ReaderThread::main(void* self) {

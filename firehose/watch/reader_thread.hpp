@@ -32,8 +32,9 @@ class ReaderThread {
         watched_(watched),
         clients_(clients) {}
 
-  // False if no thread could be started. Requires: the userfaultfd is open.
-  bool start() noexcept;
+  // 0, or an errno if no thread could be started; ETIMEDOUT: it was, but has not run yet. Requires: the
+  // userfaultfd is open.
+  int start() noexcept;
 
  private:
   static void* main(void* self);

@@ -34,24 +34,28 @@ const char* reason_of(int error) {
 
 }  // namespace
 
-Status Userfault::open(const char** reason) noexcept {
+int Userfault::open(const char** reason) noexcept {
   // UFFD_USER_MODE_ONLY: unprivileged processes may open it, and the monitor handles no faults of the kernel.
   const long fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
   if (fd < 0) {
-    *reason = reason_of(errno);
-    return fail(Status::kUnsupported, "%s", *reason);
+    const int error = errno;
+    *reason = reason_of(error);
+    return error;
   }
   uffdio_api api{};
   api.api = UFFD_API;
   api.features = UFFD_FEATURE_EVENT_UNMAP | UFFD_FEATURE_EVENT_REMOVE | UFFD_FEATURE_EVENT_REMAP;
   if (ioctl(static_cast<int>(fd), UFFDIO_API, &api) != 0) {
-    *reason = "this kernel's userfaultfd does not report unmapping (Linux 5.7 does)";
+    const int error = errno;
+    *reason = error == EINVAL
+                  ? "this kernel's userfaultfd does not report unmapping (Linux 5.7 does)"
+                  : "ioctl(UFFDIO_API) is not permitted here: allow it for userfaultfds";
     ::close(static_cast<int>(fd));
-    return fail(Status::kUnsupported, "%s", *reason);
+    return error;
   }
   identity_.note(static_cast<int>(fd));
   fd_.store(static_cast<int>(fd), std::memory_order_relaxed);
-  return Status::kOk;
+  return 0;
 }
 
 void Userfault::close() noexcept {

@@ -11,7 +11,6 @@
 
 #include "firehose/base/machine/file_identity.hpp"
 #include "firehose/base/memory_range.hpp"
-#include "firehose/base/status.hpp"
 
 #include <atomic>
 #include <cstddef>
@@ -30,8 +29,8 @@ class Userfault {
   Userfault(const Userfault&) = delete;
   Userfault& operator=(const Userfault&) = delete;
 
-  // kUnsupported with a reason in *reason (static text) when this process may not have one.
-  Status open(const char** reason) noexcept;
+  // 0, or an errno with a reason in *reason (static text) when this process may not have one, or not now.
+  int open(const char** reason) noexcept;
   // Closes the descriptor; reports end.
   void close() noexcept;
   int descriptor() const noexcept { return fd_.load(std::memory_order_relaxed); }

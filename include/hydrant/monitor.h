@@ -120,8 +120,8 @@ typedef struct hydrant_monitor_s {
   /* Like sync(), but gives up after timeout_ns and returns nonzero: no cached registration may then be
    * used or added. */
   int (*quiet)(uint64_t timeout_ns);
-  /* Starts the reader thread if possible. Returns 0, or nonzero if the kernel cannot report releases;
-   * reason() returns the cause. */
+  /* Starts the reader thread if possible, also after a shortage. Returns 0, or nonzero if the kernel cannot
+   * report releases (now); reason() returns the cause. */
   int (*start)(void);
   /* "" while the kernel's reports are available or were not requested. Static text. */
   const char* (*reason)(void);

@@ -4,6 +4,7 @@
 
 #include "tests/stale/hunt/hydrant_cache.hpp"
 #include "tests/stale/hunt/mutants.hpp"
+#include "tests/support/refused_calls.hpp"
 #include "tests/support/test_seed.hpp"
 
 #include <gtest/gtest.h>
@@ -217,6 +218,23 @@ TEST_F(StaleHunt, WithoutUserfaultfdCoverageFallsAndNothingIsStale) {
   EXPECT_EQ(pins_with(result_, Coverage::kChecked), 0u);
   EXPECT_EQ(pins_with(result_, Coverage::kWatched), 0u);
   EXPECT_GT(pins_with(result_, Coverage::kNone), pins_with(result_, Coverage::kVouched));
+}
+
+// No descriptor is left for the monitor at first: it starts in the midst of the hunt, in a miss.
+TEST_F(StaleHunt, TheChangeFromUnwatchedToWatchedIsClean) {
+  const std::string wrong = testing::RefusedCalls::run(
+      {{"userfaultfd", SYS_userfaultfd}}, [&](testing::RefusedCalls& calls) -> std::string {
+        constexpr int kRefused = 3;  // by the domain and two misses, in 200 ms
+        calls.refuse(0, 0, kRefused, EMFILE);
+        hunt(watching(HYDRANT_WATCH_AUTO), short_hunt(kOperations / 3));
+        return calls.allow() == kRefused ? "" : "the monitor was not started again";
+      });
+  if (wrong == testing::RefusedCalls::kNoFilter) GTEST_SKIP() << wrong;
+  expect_clean();
+  if (IsSkipped()) return;
+  EXPECT_EQ(wrong, "");
+  EXPECT_GT(pins_with(result_, Coverage::kNone), 0u);
+  EXPECT_GT(pins_with(result_, Coverage::kChecked) + pins_with(result_, Coverage::kWatched), 0u);
 }
 
 // The hunt must find each defect.

@@ -46,16 +46,17 @@ std::string RefusedCalls::run(std::vector<CallKind> kinds,
   answers = true;
   answers.notify_one();
   filtered.join();
+  calls.is_over_ = true;
   answering.join();
   if (installed) close(calls.listener_);
   return result;
 }
 
 void RefusedCalls::answer() {
-  for (;;) {
+  constexpr int kLookMs = 10;
+  while (!is_over_) {
     pollfd reports{listener_, POLLIN, 0};
-    if (poll(&reports, 1, -1) < 0) continue;
-    if ((reports.revents & POLLIN) == 0) return;  // the last thread under the filter has ended
+    if (poll(&reports, 1, kLookMs) <= 0 || (reports.revents & POLLIN) == 0) continue;
     seccomp_notif call{};
     if (ioctl(listener_, SECCOMP_IOCTL_NOTIF_RECV, &call) != 0) continue;
     seccomp_notif_resp response{};

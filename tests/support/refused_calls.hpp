@@ -24,7 +24,8 @@ class RefusedCalls {
   static constexpr int kForEver = 1 << 30;
 
   // Runs the body in a thread of its own. Calls of these kinds by it, and by threads that it starts, can be
-  // refused; the filter ends with them. Returns the body's result, or kNoFilter.
+  // refused; a thread that goes on after the body gets ENOSYS for them. Returns the body's result, or
+  // kNoFilter.
   static std::string run(std::vector<CallKind> kinds,
                          const std::function<std::string(RefusedCalls&)>& body);
   static constexpr const char* kNoFilter = "no seccomp filter with a listener here";
@@ -39,6 +40,8 @@ class RefusedCalls {
   bool install();
   void answer();
   bool refuses(const seccomp_data& call);
+
+  std::atomic<bool> is_over_{false};
 
   const std::vector<CallKind> kinds_;
   std::atomic<int> listener_{-1};

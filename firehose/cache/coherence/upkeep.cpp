@@ -3,6 +3,7 @@
 #include "firehose/cache/coherence/upkeep.hpp"
 
 #include "firehose/base/cancellation.hpp"
+#include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/raw_memory.hpp"
 #include "firehose/base/signals_blocked.hpp"
@@ -49,13 +50,13 @@ int start_on_stack(size_t bytes, void* (*main)(void*), void* argument) noexcept 
   return error;
 }
 
-// EINVAL: the stack is too small.
-bool start_detached(void* (*main)(void*), void* argument) noexcept {
+// An errno. EINVAL: the stack is too small.
+int start_detached(void* (*main)(void*), void* argument) noexcept {
   int error = EINVAL;
   for (size_t bytes = kStackBytes; error == EINVAL && bytes <= kMaxStackBytes; bytes *= 2) {
     error = start_on_stack(bytes, main, argument);
   }
-  return error == 0;
+  return error;
 }
 
 // Unblocks the signals of faults: the program may handle faults of memory that its unpin() touches, and its
@@ -87,16 +88,22 @@ Upkeep& Upkeep::own() noexcept {
   return upkeep;
 }
 
-bool Upkeep::start_thread() noexcept {
-  if (refused_.load(std::memory_order_relaxed)) return false;
+bool Upkeep::start_thread(bool now) noexcept {
+  if (!gate_.is_open(now)) return false;
   const SignalsBlocked blocked;  // for the new thread, too: the program's handlers run in its own
   const MutexLock lock(start_mu_);
   if (running_.load(std::memory_order_relaxed)) return true;
-  if (!start_detached(&thread_main, this)) {
-    refused_.store(true, std::memory_order_relaxed);
-    log_info(
-        "no thread could be started to unpin released memory: it stays pinned until the next miss "
-        "or hydrant_poll()");
+  if (!gate_.is_open(now)) return false;
+  if (const int error = start_detached(&thread_main, this); error != 0) {
+    gate_.note_failure(error);
+    static RateLimit once(RateLimit::kOnce);
+    uint64_t suppressed = 0;
+    if (once.pass(now_ns(), &suppressed)) {
+      log_info(
+          "no thread could be started to unpin released memory (%s): until there is one it stays "
+          "pinned until the next miss or hydrant_poll()",
+          errno_text(error));
+    }
     return false;
   }
   // Objects that the client's unpin() uses may be destroyed at exit.
@@ -192,7 +199,7 @@ void Upkeep::pause() noexcept {
 void Upkeep::reset_in_child() noexcept {
   start_mu_.reset_in_child();
   running_.store(false, std::memory_order_relaxed);
-  refused_.store(false, std::memory_order_relaxed);
+  gate_.reset();
   paused_.store(0, std::memory_order_relaxed);
   wakes_.store(0, std::memory_order_relaxed);
   for (Client& client : clients_) {

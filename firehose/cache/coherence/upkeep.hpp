@@ -12,6 +12,7 @@
 // allocator's locks: they do not wait. start() may allocate.
 #pragma once
 
+#include "firehose/base/start_gate.hpp"
 #include "firehose/base/thread.hpp"
 
 #include <atomic>
@@ -33,8 +34,11 @@ class Upkeep {
   // The instance of this copy of the library.
   static Upkeep& own() noexcept;
 
-  // Starts the thread, once. False if the system has no thread. The caller holds no lock of the library.
-  bool start() noexcept { return running_.load(std::memory_order_acquire) || start_thread(); }
+  // Starts the thread, once. False if the system has no thread; a later call tries again what a shortage has
+  // prevented, at once if `now`, else at most every 100 ms. The caller holds no lock of the library.
+  bool start(bool now) noexcept {
+    return running_.load(std::memory_order_acquire) || start_thread(now);
+  }
   // Has `work` called after each wake(). Returns an index for leave(), or -1 if all are taken.
   int enlist(Work work, void* context) noexcept;
   void leave(int index) noexcept;
@@ -79,7 +83,7 @@ class Upkeep {
   static constexpr uint32_t kWoken = 1;
   static constexpr uint32_t kAtOnce = 2;
   void wake(uint32_t how) noexcept;
-  bool start_thread() noexcept HYDRANT_EXCLUDES(start_mu_);
+  bool start_thread(bool now) noexcept HYDRANT_EXCLUDES(start_mu_);
   static void* thread_main(void* self);
   void wait_for_work() noexcept;
   void serve(Client& client) noexcept;
@@ -87,7 +91,7 @@ class Upkeep {
 
   Mutex start_mu_;  // outermost: held, with signals blocked, while the thread is started
   std::atomic<bool> running_{false};
-  std::atomic<bool> refused_{false};
+  StartGate gate_;  // written under start_mu_
   bool ends_at_exit_ HYDRANT_GUARDED_BY(start_mu_) = false;
   std::atomic<uint32_t> paused_{0};  // callers of pause()
   Client clients_[kMaxClients] = {};

@@ -185,6 +185,12 @@ Status explain_uring_move(const UringMoveEnd& end, int fd, uint64_t timeout_ns) 
                     "memory): open it with that mode",
                     fd);
       }
+      if (error == ECANCELED) {
+        return fail(Status::kNotReady,
+                    "io_uring: the kernel could not make a thread for I/O on descriptor %d after "
+                    "%llu bytes (ECANCELED): raise ulimit -u, or try again",
+                    fd, ull(end.moved));
+      }
       if (uring_try_again(end.error)) break;
       return fail(Status::kBroken, "io_uring: I/O on descriptor %d failed after %llu bytes: %s", fd,
                   ull(end.moved), errno_text(error));

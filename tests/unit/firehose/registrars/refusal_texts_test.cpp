@@ -82,6 +82,21 @@ TEST(UringRefusalTextsOfRings, NameTheLimitAndTheRemedy) {
   EXPECT_THAT(last_error_text(), HasSubstr("release pins, or raise RLIMIT_NOFILE"));
 }
 
+TEST(UringRefusalTextsOfMoves, NameTheDescriptorTheCauseAndTheRemedy) {
+  const auto explain = [](UringMoveCause cause, int error) {
+    return explain_uring_move({cause, error, 7}, 5, 30'000'000'000);
+  };
+  EXPECT_EQ(explain(UringMoveCause::kFile, -ECANCELED), Status::kNotReady);
+  EXPECT_THAT(last_error_text(), HasSubstr("descriptor 5 after 7 bytes"));
+  EXPECT_THAT(last_error_text(), HasSubstr("ulimit -u"));
+  EXPECT_EQ(explain(UringMoveCause::kFile, -EAGAIN), Status::kNotReady);
+  EXPECT_THAT(last_error_text(), HasSubstr("descriptor 5 made no progress for 30 s after 7 bytes"));
+  EXPECT_EQ(explain(UringMoveCause::kFile, -EIO), Status::kBroken);
+  EXPECT_THAT(last_error_text(), HasSubstr("I/O on descriptor 5 failed after 7 bytes"));
+  EXPECT_EQ(explain(UringMoveCause::kCall, -EPERM), Status::kBroken);
+  EXPECT_THAT(last_error_text(), HasSubstr("io_uring_enter: Operation not permitted"));
+}
+
 // ---- mlock, over system calls that fail on demand ----
 
 int g_lock_error = 0;

@@ -31,7 +31,7 @@ bool FakeUserfault::is_refused(MemoryRange range) const {
 
 }  // namespace testing
 
-Status Userfault::open(const char**) noexcept { return Status::kOk; }
+int Userfault::open(const char**) noexcept { return 0; }
 void Userfault::close() noexcept { abandon(); }
 
 bool Userfault::watch(MemoryRange range) const noexcept {

@@ -41,14 +41,14 @@ TEST(ReaderThread, EndsWatchingWhenTheDescriptorIsClosed) {
   };
   ASSERT_EQ(parts.clients.subscribe(client), 0);
   const uint64_t before = parts.watched.changes();
-  ASSERT_TRUE(parts.state.start_once([](const char**) { return parts.reader.start(); }));
+  ASSERT_TRUE(parts.state.start_once(false, [](const char**) { return parts.reader.start(); }));
   Pause pause(UINT64_MAX);
   while (!parts.sequence.has_reached(2)) (void)pause.again();
   EXPECT_TRUE(is_forgotten);
   EXPECT_FALSE(parts.state.is_running());
   EXPECT_NE(parts.state.reason()[0], '\0');
   EXPECT_NE(parts.watched.changes(), before) << "nothing counts as watched";
-  EXPECT_FALSE(parts.state.start_once([](const char**) { return true; }));
+  EXPECT_FALSE(parts.state.start_once(true, [](const char**) { return 0; }));
 }
 
 }  // namespace

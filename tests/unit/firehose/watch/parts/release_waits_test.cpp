@@ -30,7 +30,7 @@ class ReleaseWaitsTest : public UnwatchingParts {
     ASSERT_EQ(clients->subscribe(client), 0);
     ASSERT_TRUE(map_tables());
     (void)removals.show_newest();
-    ASSERT_TRUE(state.start_once([](const char**) { return true; }));
+    ASSERT_TRUE(state.start_once(false, [](const char**) { return 0; }));
   }
   void TearDown() override { fake_userfault() = {}; }
   static ReleaseWaitsTest& of(void* self) { return *static_cast<ReleaseWaitsTest*>(self); }

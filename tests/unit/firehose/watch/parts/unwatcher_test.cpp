@@ -43,7 +43,7 @@ class UnwatcherTest : public UnwatchingParts {
     };
     ASSERT_EQ(clients->subscribe(client), 0);
     ASSERT_TRUE(map_tables());
-    ASSERT_TRUE(state.start_once([](const char**) { return true; }));
+    ASSERT_TRUE(state.start_once(false, [](const char**) { return 0; }));
   }
   void TearDown() override {
     fake_mappings() = {};
