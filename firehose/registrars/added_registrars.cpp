@@ -2,6 +2,7 @@
 // registrar factory looks names up.
 #include "firehose/registrars/added_registrars.hpp"
 
+#include "firehose/base/machine/stay_loaded.hpp"
 #include "firehose/base/thread.hpp"
 
 #include <atomic>
@@ -64,6 +65,8 @@ Status add_registrar(const char* name, hydrant_registrar_open_fn open) noexcept 
   if (const Status status = check_name(name); status != Status::kOk) return status;
   if (open == nullptr)
     return fail(Status::kBadArg, "cannot add registrar '%s': its function is a null pointer", name);
+  // Domains call it later, and so the registrar's functions, which lie beside it.
+  keep_loaded(reinterpret_cast<const void*>(open));
   for (Added& entry : added) {
     if (!entry.is_taken.exchange(true, std::memory_order_acq_rel)) {
       std::snprintf(entry.name, sizeof entry.name, "%s", name);

@@ -205,8 +205,8 @@ typedef struct hydrant_registrar {
 typedef int (*hydrant_registrar_open_fn)(const char* argument, hydrant_registrar_t* registrar);
 
 /* Adds a registrar that domains can then name (registrar_name). For libraries that bring one, as
- * libfirehose_ibv does; it cannot be removed, so the library must stay loaded. Adding the same function
- * again is OK.
+ * libfirehose_ibv does; it cannot be removed, so the library that contains `open` stays loaded after
+ * dlclose(). Adding the same function again is OK.
  * Errors: BAD_ARG (no name; a name of 16 bytes or more, with a colon, or taken; a null function);
  * RESOURCE (8 have been added). Threads: any, also in constructors before main(). */
 HYDRANT_API int hydrant_registrar_add(const char* name, hydrant_registrar_open_fn open);

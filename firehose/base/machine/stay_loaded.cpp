@@ -16,27 +16,30 @@ namespace hydrant {
 namespace {
 
 // Null for the program itself, which is never unloaded, and in static programs.
-const char* path_of_this_object() noexcept {
+const char* path_of_object_of(const void* code) noexcept {
   if (&dladdr1 == nullptr || &dlopen == nullptr) return nullptr;
   Dl_info info{};
   void* found = nullptr;
-  const auto* here = reinterpret_cast<const void*>(&stay_loaded);
-  if (dladdr1(here, &info, &found, RTLD_DL_LINKMAP) == 0 || found == nullptr) return nullptr;
+  if (dladdr1(code, &info, &found, RTLD_DL_LINKMAP) == 0 || found == nullptr) return nullptr;
   const char* path = static_cast<const link_map*>(found)->l_name;
   return path != nullptr && *path != '\0' ? path : nullptr;
 }
 
 }  // namespace
 
+void keep_loaded(const void* code) noexcept {
+  const CancellationDisabled guard;
+  const char* path = path_of_object_of(code);
+  if (path != nullptr && dlopen(path, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE) == nullptr)
+    log_debug("cannot keep %s loaded: the program must not unload it with dlclose()", path);
+}
+
 void stay_loaded() noexcept {
   static std::atomic<bool> done{false};
   if (done.load(std::memory_order_acquire)) return;
-  const CancellationDisabled guard;
   // No lock: it could deadlock with a thread that loads a library and arrives here. Two concurrent calls are
   // harmless.
-  const char* path = path_of_this_object();
-  if (path != nullptr && dlopen(path, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE) == nullptr)
-    log_debug("cannot keep %s loaded: the program must not unload it with dlclose()", path);
+  keep_loaded(reinterpret_cast<const void*>(&stay_loaded));
   done.store(true, std::memory_order_release);
 }
 

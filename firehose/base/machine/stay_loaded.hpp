@@ -9,4 +9,7 @@ namespace hydrant {
 // Cost: 1 us, once.
 void stay_loaded() noexcept;
 
+// The same for the object that contains this code, each time. It may be called by the object's constructor.
+void keep_loaded(const void* code) noexcept;
+
 }  // namespace hydrant
