@@ -22,12 +22,15 @@ set(hydrant_unity_exceptions
     barrier_client_AMDISSEM barrier_client_AMCENTRAL hydrant-info)
 
 # Sources that compile alone: programs and libraries bring their own definitions of all functions in them, so
-# nothing else may be in the object that an archive has of them.
-set(hydrant_unity_alone extended/barrier/barriers.cpp firehose/base/status.cpp)
+# nothing else may be in the object that an archive has of them; and the sources that may call cancellation points
+# (tests/lint/check_library.py).
+set(hydrant_unity_alone extended/barrier/barriers.cpp firehose/base/status.cpp
+    firehose/base/uncancelled.cpp am/tools/locks.cpp am/tools/timers.cpp
+    # The same names as in bootstrap_pmi2.cpp.
+    rdma/bootstrap/bootstrap_pmix.cpp)
 
 # Sources of libraries share a compilation only with others of their folder, because tests/lint reads object
-# files: lint.upcalls has to know the folder of each (layers.txt). Sources that cancellation_points.txt lists
-# compile alone, so that lint.cancellation names the source in which a call is new.
+# files: lint.upcalls has to know the folder of each (layers.txt).
 function(hydrant_group_sources target)
   get_target_property(sources ${target} SOURCES)
   get_target_property(folder ${target} SOURCE_DIR)
@@ -35,7 +38,7 @@ function(hydrant_group_sources target)
     cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY "${folder}")
     cmake_path(RELATIVE_PATH source BASE_DIRECTORY "${PROJECT_SOURCE_DIR}" OUTPUT_VARIABLE path)
     cmake_path(GET path STEM name)
-    if(path IN_LIST hydrant_unity_alone OR name IN_LIST hydrant_cancellation_points)
+    if(path IN_LIST hydrant_unity_alone OR name IN_LIST hydrant_writes)
       continue()
     endif()
     cmake_path(GET path PARENT_PATH layer)
@@ -79,7 +82,7 @@ function(hydrant_finish_unity)
   if(NOT HYDRANT_UNITY)
     return()
   endif()
-  foreach(list IN ITEMS layers cancellation_points)
+  foreach(list IN ITEMS layers writes)
     set(file "${PROJECT_SOURCE_DIR}/tests/lint/${list}.txt")
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${file}")
     file(STRINGS "${file}" hydrant_${list} REGEX "^[a-z]")

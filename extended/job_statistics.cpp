@@ -18,6 +18,7 @@
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/quiet_write.hpp"
+#include "firehose/base/uncancelled.hpp"
 #include "rdma/config/job_knobs.hpp"
 
 #include <algorithm>
@@ -83,7 +84,7 @@ class MemoryText {
  public:
   MemoryText() noexcept : file_(open_memstream(&text_, &bytes_)) {}
   ~MemoryText() {
-    if (file_ != nullptr) (void)fclose(file_);
+    if (file_ != nullptr) (void)uncancelled::fclose(file_);
     std::free(text_);
   }
   MemoryText(const MemoryText&) = delete;
@@ -92,7 +93,7 @@ class MemoryText {
   FILE* file() const noexcept { return file_; }  // null: no memory
   // 0 or an errno.
   int write_to(int fd) noexcept {
-    if (fflush(file_) != 0 || ferror(file_) != 0) return ENOMEM;
+    if (uncancelled::fflush(file_) != 0 || ferror(file_) != 0) return ENOMEM;
     return write_quietly(fd, text_, bytes_).error;
   }
 
@@ -108,7 +109,7 @@ int write_statistics(const std::string& name, MemoryText& text) noexcept {
   const int fd = open_quietly(name.c_str(), O_TRUNC);
   if (fd < 0) return -fd;
   const int error = text.write_to(fd);
-  return ::close(fd) != 0 && error == 0 ? errno : error;
+  return uncancelled::close(fd) != 0 && error == 0 ? errno : error;
 }
 
 // The names are fixed and need no escapes.
@@ -120,11 +121,12 @@ void write_rows(FILE* file) noexcept {
       hydrant_path_counts_t counts;
       if (hydrant_query_path(peer, path, &counts) != GASNET_OK) continue;
       if (counts.put_ops + counts.get_ops == 0) continue;
-      fprintf(file,
-              "%s    {\"peer\": %u, \"path\": \"%s\", \"put_ops\": %" PRIu64
-              ", \"put_bytes\": %" PRIu64 ", \"get_ops\": %" PRIu64 ", \"get_bytes\": %" PRIu64 "}",
-              separator, peer, hydrant_path_name(path), counts.put_ops, counts.put_bytes,
-              counts.get_ops, counts.get_bytes);
+      uncancelled::fprintf(file,
+                           "%s    {\"peer\": %u, \"path\": \"%s\", \"put_ops\": %" PRIu64
+                           ", \"put_bytes\": %" PRIu64 ", \"get_ops\": %" PRIu64
+                           ", \"get_bytes\": %" PRIu64 "}",
+                           separator, peer, hydrant_path_name(path), counts.put_ops,
+                           counts.put_bytes, counts.get_ops, counts.get_bytes);
       separator = ",\n";
     }
   }
@@ -173,11 +175,13 @@ void write_firehoses(FILE* file) noexcept {
   const char* separator = "\n";
   for_each_firehose_count(
       [&](const char* kind) {
-        fprintf(file, "%s    {\"kind\": \"%s\"", separator, kind);
+        uncancelled::fprintf(file, "%s    {\"kind\": \"%s\"", separator, kind);
         separator = ",\n";
       },
-      [&](const char* name, uint64_t value) { fprintf(file, ", \"%s\": %" PRIu64, name, value); },
-      [&]() { fprintf(file, "}"); });
+      [&](const char* name, uint64_t value) {
+        uncancelled::fprintf(file, ", \"%s\": %" PRIu64, name, value);
+      },
+      [&]() { uncancelled::fprintf(file, "}"); });
 }
 
 template <typename Row>
@@ -226,10 +230,11 @@ void for_each_vis_path(Row row) noexcept {
 void write_vis(FILE* file) noexcept {
   const char* separator = "";
   for_each_vis_path([&](const char* path, const uint64_t(&sums)[2][2]) {
-    fprintf(file,
-            "%s\n    {\"path\": \"%s\", \"put_ops\": %" PRIu64 ", \"put_bytes\": %" PRIu64
-            ", \"get_ops\": %" PRIu64 ", \"get_bytes\": %" PRIu64 "}",
-            separator, path, sums[0][0], sums[0][1], sums[1][0], sums[1][1]);
+    uncancelled::fprintf(file,
+                         "%s\n    {\"path\": \"%s\", \"put_ops\": %" PRIu64
+                         ", \"put_bytes\": %" PRIu64 ", \"get_ops\": %" PRIu64
+                         ", \"get_bytes\": %" PRIu64 "}",
+                         separator, path, sums[0][0], sums[0][1], sums[1][0], sums[1][1]);
     separator = ",";
   });
 }
@@ -246,30 +251,31 @@ template <typename Each>
 void write_members(FILE* file, Each each) noexcept {
   const char* separator = "";
   each([&](const char* name, uint64_t count) {
-    fprintf(file, "%s\"%s\": %" PRIu64, separator, name, count);
+    uncancelled::fprintf(file, "%s\"%s\": %" PRIu64, separator, name, count);
     separator = ", ";
   });
 }
 
 void write_json(FILE* file) noexcept {
-  fprintf(file, "{\n  \"rank\": %u,\n  \"size\": %u,\n  \"transport\": \"%s\",\n  \"put_get\": [",
-          job().rank(), job().size(),
-          job().transport != nullptr ? job().transport->name() : "none");
+  uncancelled::fprintf(
+      file, "{\n  \"rank\": %u,\n  \"size\": %u,\n  \"transport\": \"%s\",\n  \"put_get\": [",
+      job().rank(), job().size(), job().transport != nullptr ? job().transport->name() : "none");
   write_rows(file);
-  fprintf(file, "\n  ],\n  \"firehoses\": [");
+  uncancelled::fprintf(file, "\n  ],\n  \"firehoses\": [");
   write_firehoses(file);
   const OnDemandCounts on_demand = on_demand_counts();
-  fprintf(file, "\n  ],\n  \"on_demand\": {\"ops\": %" PRIu64 ", \"bytes\": %" PRIu64 "}",
-          on_demand.ops, on_demand.bytes);
-  fprintf(file, ",\n  \"collectives\": {");
+  uncancelled::fprintf(file,
+                       "\n  ],\n  \"on_demand\": {\"ops\": %" PRIu64 ", \"bytes\": %" PRIu64 "}",
+                       on_demand.ops, on_demand.bytes);
+  uncancelled::fprintf(file, ",\n  \"collectives\": {");
   write_members(file, [](auto row) { for_each_collective(row); });
-  fprintf(file, "},\n  \"vis\": [");
+  uncancelled::fprintf(file, "},\n  \"vis\": [");
   write_vis(file);
-  fprintf(file, "\n  ],\n  \"atomics\": {");
+  uncancelled::fprintf(file, "\n  ],\n  \"atomics\": {");
   write_members(file, [](auto row) { for_each_atomic_path(row); });
-  fprintf(file, "},\n  \"transport_counts\": {");
+  uncancelled::fprintf(file, "},\n  \"transport_counts\": {");
   write_members(file, [](auto row) { for_each_transport_count(row); });
-  fprintf(file, "}\n}\n");
+  uncancelled::fprintf(file, "}\n}\n");
 }
 
 // Lines of the table, from the general to the particular; parts without an operation are left out.
@@ -374,11 +380,11 @@ void write_job_statistics() noexcept {
     return;
   }
   if (std::string_view(knob_text(JobKnob::kStats)).starts_with(kTable)) {
-    fprintf(file, "rank %u of %u over %s\n", job().rank(), job().size(),
-            job().transport != nullptr ? job().transport->name() : "no transport");
+    uncancelled::fprintf(file, "rank %u of %u over %s\n", job().rank(), job().size(),
+                         job().transport != nullptr ? job().transport->name() : "no transport");
     list_counters(
         [](void* user, const char* text) noexcept {
-          fprintf(static_cast<FILE*>(user), "%s\n", text);
+          uncancelled::fprintf(static_cast<FILE*>(user), "%s\n", text);
         },
         file);
   } else {

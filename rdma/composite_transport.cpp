@@ -5,6 +5,7 @@
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/thread_without_signals.hpp"
+#include "firehose/base/uncancelled.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -56,7 +57,7 @@ Status CompositeTransport::init(const JobTopology& topology) noexcept {
 
 CompositeTransport::~CompositeTransport() {
   ends_.store(true, std::memory_order_relaxed);
-  if (is_running_.load(std::memory_order_relaxed)) pthread_join(thread_, nullptr);
+  if (is_running_.load(std::memory_order_relaxed)) uncancelled::pthread_join(thread_, nullptr);
 }
 
 uint32_t CompositeTransport::inline_bytes() const noexcept {
@@ -140,11 +141,11 @@ void* CompositeTransport::run_thread(void* self) noexcept {
   auto& composite = *static_cast<CompositeTransport*>(self);
   while (!composite.ends_.load(std::memory_order_relaxed)) {
     pollfd notices = {composite.far_->notice_fd(), POLLIN, 0};
-    if (::poll(&notices, 1, kThreadLooksMs) <= 0) continue;
+    if (uncancelled::poll(&notices, 1, kThreadLooksMs) <= 0) continue;
     composite.far_->take_notices();
     composite.near_->wake();
     // The descriptor of a removed device is always ready but has no notices: do not spin on it.
-    if ((notices.revents & POLLIN) == 0) usleep(kNapNs / 1000);
+    if ((notices.revents & POLLIN) == 0) uncancelled::sleep_ns(kNapNs);
   }
   return nullptr;
 }

@@ -1,6 +1,7 @@
 // Loads libhydrant_injected and passes calls to it.
 #include "rdma/injection.hpp"
 
+#include "firehose/base/uncancelled.hpp"
 #include "rdma/config/job_knobs.hpp"
 #include "rdma/injected/injected_object.hpp"
 
@@ -32,11 +33,12 @@ void* load_object() noexcept {
     const size_t slash = own.rfind('/');
     if (slash != std::string::npos) {
       const std::string beside = own.substr(0, slash + 1) + kObject;
-      void* found = dlopen(beside.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+      void* found =
+          uncancelled::call(dlopen, beside.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
       if (found != nullptr) return found;
     }
   }
-  return dlopen(kObject, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  return uncancelled::call(dlopen, kObject, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 }
 
 // Null, with an error: kUnsupported.

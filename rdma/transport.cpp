@@ -2,11 +2,10 @@
 // by one. A transport overrides what its network can do.
 #include "rdma/transport.hpp"
 
-#include "firehose/base/cancellation.hpp"
 #include "firehose/base/thread.hpp"
+#include "firehose/base/uncancelled.hpp"
 
 #include <algorithm>
-#include <ctime>
 
 namespace hydrant {
 namespace {
@@ -78,9 +77,7 @@ bool Transport::announce_sleep(Announcement* announcement) noexcept {
 bool Transport::sleep_announced(const Announcement& announcement, uint64_t deadline_ns) noexcept {
   const uint64_t now = now_ns();
   const uint64_t until = std::min({deadline_ns, announcement.deadline_ns, now + kNapNs});
-  const timespec nap{0, static_cast<long>(until - std::min(until, now))};
-  const CancellationDisabled guard;
-  nanosleep(&nap, nullptr);
+  uncancelled::sleep_ns(until - std::min(until, now));
   return false;
 }
 

@@ -13,6 +13,7 @@
 #include "firehose/base/log.hpp"
 #include "firehose/base/quiet_write.hpp"
 #include "firehose/base/thread.hpp"
+#include "firehose/base/uncancelled.hpp"
 #include "rdma/exit/exit_watch.hpp"
 #include "rdma/launch/job_termination.hpp"
 
@@ -22,7 +23,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <memory>
 #include <pthread.h>
 #include <unistd.h>
@@ -62,7 +62,7 @@ void flush_standard_streams() noexcept {
 std::atomic<bool> all_flushed{false};
 
 void* flush_all(void*) {
-  std::fflush(nullptr);
+  uncancelled::fflush(nullptr);
   all_flushed.store(true, std::memory_order_release);
   return nullptr;
 }
@@ -76,8 +76,7 @@ void flush_streams() noexcept {
   pthread_detach(thread);
   const uint64_t deadline = now_ns() + kFlushNs;
   while (!all_flushed.load(std::memory_order_acquire) && now_ns() < deadline) {
-    const timespec pause_time = {.tv_sec = 0, .tv_nsec = 50'000};
-    nanosleep(&pause_time, nullptr);
+    uncancelled::sleep_ns(50'000);
   }
 }
 
@@ -336,7 +335,7 @@ void exit_job(int code) noexcept {
   }
   if (!leave_once(code, ExitReason::kGasnetExit)) {
     // Another thread is ending the process already, so this thread must not return.
-    for (;;) pause();
+    for (;;) uncancelled::pause();
   }
   // SIGQUIT from other ranks must not interrupt this exit.
   signal(SIGQUIT, SIG_IGN);

@@ -1,9 +1,9 @@
 // Arms event descriptors, and sleeps for them in a thread. waiting_calls.cpp has the C functions.
 #include "am/progress/event_descriptors.hpp"
 
-#include "firehose/base/cancellation.hpp"
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/thread_without_signals.hpp"
+#include "firehose/base/uncancelled.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -33,14 +33,13 @@ EventDescriptors::~EventDescriptors() {
   }
   if (joins) {
     if (options_.transport != nullptr) options_.transport->wake();
-    pthread_join(thread_, nullptr);
+    uncancelled::pthread_join(thread_, nullptr);
   }
 }
 
 // ---- calls of the program ----
 
 Status EventDescriptors::open(int* descriptor) noexcept {
-  const CancellationDisabled guard;
   const MutexLock lock(mu_);
   Descriptor* const free = std::find_if(descriptors_.begin(), descriptors_.end(),
                                         [](auto& one) { return one.fd.number() < 0; });
@@ -61,7 +60,6 @@ Status EventDescriptors::open(int* descriptor) noexcept {
 }
 
 Status EventDescriptors::close(int descriptor) noexcept {
-  const CancellationDisabled guard;
   const MutexLock lock(mu_);
   Descriptor* const one = find(descriptor);
   if (one == nullptr) return unknown(descriptor);
@@ -71,7 +69,6 @@ Status EventDescriptors::close(int descriptor) noexcept {
 }
 
 Status EventDescriptors::arm(int descriptor) noexcept {
-  const CancellationDisabled guard;
   {
     const MutexLock lock(mu_);
     Descriptor* const one = find(descriptor);
@@ -81,7 +78,7 @@ Status EventDescriptors::arm(int descriptor) noexcept {
     // The announcement is renewed: polls since then may have ended what it has announced.
     disarm(*one);
     uint64_t count = 0;
-    (void)!::read(descriptor, &count, sizeof count);
+    (void)!uncancelled::read(descriptor, &count, sizeof count);
   }
   Transport::Announcement announcement;
   if (!announce(&announcement)) return Status::kNotReady;
@@ -195,7 +192,7 @@ void EventDescriptors::report(bool all) noexcept {
     if (!one.is_armed || (!all && now < one.announcement.deadline_ns)) continue;
     disarm(one);
     const uint64_t event = 1;
-    if (const int fd = one.fd.get(); fd >= 0) (void)!::write(fd, &event, sizeof event);
+    if (const int fd = one.fd.get(); fd >= 0) (void)!uncancelled::write(fd, &event, sizeof event);
   }
 }
 

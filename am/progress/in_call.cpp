@@ -6,6 +6,7 @@
 
 #include "am/progress/thread_state.hpp"
 #include "am/trace/trace_points.hpp"
+#include "firehose/base/machine/small_file.hpp"
 
 #include <atomic>
 #include <cstdint>
@@ -33,13 +34,9 @@ struct ThreadName {
   explicit ThreadName(pid_t number) noexcept {
     char path[48];
     (void)std::snprintf(path, sizeof path, "/proc/self/task/%d/comm", number);
-    char name[20] = "";
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) {
-      const ssize_t bytes = read(fd, name, sizeof name - 1);
-      if (bytes > 0) name[name[bytes - 1] == '\n' ? bytes - 1 : bytes] = '\0';
-      close(fd);
-    }
+    char name[20];
+    const size_t bytes = read_small_file(path, name, sizeof name);
+    if (bytes > 0 && name[bytes - 1] == '\n') name[bytes - 1] = '\0';
     (void)std::snprintf(text, sizeof text, name[0] != '\0' ? "thread %d ('%s')" : "thread %d",
                         number, name);
   }

@@ -6,9 +6,9 @@
 #include "am/job/job.hpp"
 #include "am/message/deliver.hpp"
 #include "am/progress/short_slices.hpp"
-#include "firehose/base/cancellation.hpp"
 #include "firehose/base/machine/membarrier.hpp"
 #include "firehose/base/thread.hpp"
+#include "firehose/base/uncancelled.hpp"
 #include "rdma/config/job_knobs.hpp"
 
 #include <atomic>
@@ -145,7 +145,6 @@ bool spin_or_yield(uint32_t misses) noexcept {
 void sleep_announced(bool needed, const WaitCondition& condition) noexcept {
   if (needed) {
     take_short_slices();
-    const CancellationDisabled guard;
     const uint64_t max_ns = condition.max_ns != 0 ? condition.max_ns : kSleepNs;
     job().transport->sleep(now_ns() + max_ns, {.holds = must_stay_awake, .context = &condition});
   }
@@ -169,7 +168,6 @@ void wake_for_handled_messages() noexcept {
 uint32_t polls_with_events() noexcept { return handled.polls.load(std::memory_order_acquire); }
 
 void sleep_until_event() noexcept {
-  const CancellationDisabled guard;
   const WaitCondition nothing;
   job().transport->sleep(now_ns() + kSleepNs, {.holds = must_stay_awake, .context = &nothing});
 }
@@ -191,11 +189,10 @@ void choose_wait_mode(uint32_t ranks_here) noexcept {
 }
 
 void wait_for_job_exit() noexcept {
-  const CancellationDisabled guard;
   // Bounded: the launcher soon reports the job's end, or this rank, which cannot reach a peer, ends the
   // job itself.
   const uint64_t limit = now_ns() + kMaxNs;
-  while (!has_exit_grace_expired() && now_ns() < limit) usleep(1000);
+  while (!has_exit_grace_expired() && now_ns() < limit) uncancelled::sleep_ns(1'000'000);
   exit_with_job();
 }
 

@@ -8,7 +8,7 @@
 #include "am/progress/in_call.hpp"
 #include "am/progress/thread_state.hpp"
 #include "am/progress/waiting.hpp"
-#include "firehose/base/cancellation.hpp"
+#include "firehose/base/uncancelled.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -57,8 +57,7 @@ EventDescriptors* find_descriptors(int descriptor, Status* failure) noexcept {
 // In a job of one rank no message comes: only other threads change anything.
 void nap_alone(uint64_t ns) noexcept {
   constexpr uint64_t kNapNs = 1'000'000;
-  const CancellationDisabled guard;
-  usleep(static_cast<useconds_t>(std::min(ns, kNapNs) / 1000 + 1));
+  uncancelled::sleep_ns(std::min(ns, kNapNs));
 }
 
 // Whether a poll had events, in this thread or another one, since the last call that found some. So a wait

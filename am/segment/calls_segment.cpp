@@ -10,7 +10,6 @@
 #include "am/segment/neighbourhood.hpp"
 #include "am/segment/segment_size.hpp"
 #include "am/segment/segments.hpp"
-#include "firehose/base/cancellation.hpp"
 #include "firehose/base/thread.hpp"
 
 #include <atomic>
@@ -113,7 +112,6 @@ extern "C" {
 
 int gex_Segment_Attach(gex_Segment_t* segment_p, gex_TM_t tm, uintptr_t size) {
   const InCall in_call("gex_Segment_Attach");
-  const CancellationDisabled guard;
   constexpr const char* kCall = "gex_Segment_Attach";
   Job& the_job = job();
   if (!is_wired()) return report(fail(Status::kNotInit, "call gex_Client_Init() first"), kCall);
@@ -136,7 +134,6 @@ gex_Event_t gex_EP_QueryBoundSegmentNB(gex_TM_t tm, gex_Rank_t rank, void** owne
   const InCall in_call("gex_EP_QueryBoundSegmentNB", (flags & GEX_FLAG_IMMEDIATE) != 0
                                                          ? CallKind::kLocal
                                                          : CallKind::kCommunicates);
-  const CancellationDisabled guard;
   SegmentAddress address;
   Rank peer = 0;
   if ((flags & GEX_FLAG_IMMEDIATE) != 0 && is_wired() && resolve(tm, rank, &peer) == Status::kOk &&
@@ -151,13 +148,11 @@ gex_Event_t gex_EP_QueryBoundSegmentNB(gex_TM_t tm, gex_Rank_t rank, void** owne
 int gex_Segment_QueryBound(gex_TM_t tm, gex_Rank_t rank, void** owneraddr_p, void** localaddr_p,
                            uintptr_t* size_p) {
   const InCall in_call("gex_Segment_QueryBound");
-  const CancellationDisabled guard;
   return to_c(query_bound(tm, rank, owneraddr_p, localaddr_p, size_p));
 }
 
 int gasnet_getSegmentInfo(gasnet_seginfo_t* table, int numentries) {
   const InCall in_call("gasnet_getSegmentInfo", CallKind::kLocal);
-  const CancellationDisabled guard;
   constexpr const char* kCall = "gasnet_getSegmentInfo";
   if (job().state.load(std::memory_order_acquire) != JobState::kAttached)
     return report(
@@ -179,7 +174,6 @@ int gasnet_getSegmentInfo(gasnet_seginfo_t* table, int numentries) {
 
 int gasnet_getNodeInfo(gasnet_nodeinfo_t* table, int numentries) {
   const InCall in_call("gasnet_getNodeInfo", CallKind::kLocal);
-  const CancellationDisabled guard;
   constexpr const char* kCall = "gasnet_getNodeInfo";
   if (!is_wired()) return report(fail(Status::kNotInit, "call gasnet_init() first"), kCall);
   if (table == nullptr || numentries < 0)
@@ -217,7 +211,6 @@ uintptr_t gasnet_getMaxGlobalSegmentSize(void) {
 int gex_Segment_Create(gex_Segment_t* segment_p, gex_Client_t client, gex_Addr_t addr,
                        uintptr_t size, gex_MK_t kind, gex_Flags_t flags) {
   const InCall in_call("gex_Segment_Create");
-  const CancellationDisabled guard;
   constexpr const char* kCall = "gex_Segment_Create";
   const Job& the_job = job();
   if (!is_wired() || client != &the_job.client)
@@ -253,7 +246,6 @@ int gex_Segment_Create(gex_Segment_t* segment_p, gex_Client_t client, gex_Addr_t
 
 void gex_Segment_Destroy(gex_Segment_t segment, gex_Flags_t) {
   const InCall in_call("gex_Segment_Destroy");
-  const CancellationDisabled guard;
   if (segment == GEX_SEGMENT_INVALID || segment == &job().segment)
     return;  // the job's segment lives as long as the process
   unbind(segment);
@@ -284,7 +276,6 @@ int gex_EP_BindSegment(gex_EP_t ep, gex_Segment_t segment, gex_Flags_t flags) {
 
 int gex_EP_PublishBoundSegment(gex_TM_t tm, gex_EP_t* eps, size_t num_eps, gex_Flags_t flags) {
   const InCall in_call("gex_EP_PublishBoundSegment");
-  const CancellationDisabled guard;
   constexpr const char* kCall = "gex_EP_PublishBoundSegment";
   if (!is_wired()) return report(fail(Status::kNotInit, "call gex_Client_Init() first"), kCall);
   if (!is_team(tm) || is_destroyed_team(tm))

@@ -9,6 +9,7 @@
 #include "firehose/base/log.hpp"
 #include "firehose/base/machine/memory_file.hpp"
 #include "firehose/base/thread.hpp"
+#include "firehose/base/uncancelled.hpp"
 #include "rdma/guarded_memory.hpp"
 #include "rdma/shared_files.hpp"
 
@@ -17,7 +18,6 @@
 #include <gasnet_config.h>
 #include <new>
 #include <sys/mman.h>
-#include <unistd.h>
 
 namespace hydrant {
 namespace {
@@ -94,7 +94,7 @@ bool make_extent(size_t bytes, void** addr) noexcept {
     log_info("a segment is not mapped by other ranks: %s", last_error_text());
     is_made = false;
   }
-  close(fd);
+  uncancelled::close(fd);
   if (!is_made) {
     if (start != nullptr) (void)release_guarded(start);
     delete extent;

@@ -12,7 +12,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <unistd.h>
 
 namespace hydrant {
 namespace {

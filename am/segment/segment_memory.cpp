@@ -8,6 +8,7 @@
 #include "firehose/base/log.hpp"
 #include "firehose/base/machine/machine_limits.hpp"
 #include "firehose/base/machine/memory_file.hpp"
+#include "firehose/base/uncancelled.hpp"
 #include "rdma/config/job_knobs.hpp"
 #include "rdma/guarded_memory.hpp"
 
@@ -24,12 +25,9 @@
 namespace hydrant {
 namespace {
 
-constexpr uint64_t kHugePage = uint64_t{2} << 20;
 // A core dump reads every page, which would commit all of a large sparse segment; larger segments are
 // not dumped.
 constexpr uint64_t kMaxDumped = uint64_t{256} << 20;
-
-unsigned long long ull(uint64_t value) noexcept { return value; }
 
 bool is_committed_at_once() noexcept { return knob_number(JobKnob::kSegmentCommit) != 0; }
 
@@ -87,7 +85,8 @@ Status commit(int fd, const SegmentSlice& slice) noexcept {
   if (slice.size == 0) return Status::kOk;
   int result = 0;
   do {
-    result = fallocate(fd, 0, static_cast<off_t>(slice.start), static_cast<off_t>(slice.size));
+    result = uncancelled::fallocate(fd, 0, static_cast<off_t>(slice.start),
+                                    static_cast<off_t>(slice.size));
   } while (result != 0 && errno == EINTR);
   if (result == 0) return Status::kOk;
   const int error = errno;

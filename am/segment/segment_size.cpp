@@ -6,6 +6,7 @@
 #include "firehose/base/config/config_grammar.hpp"
 #include "firehose/base/machine/cgroup_memory.hpp"
 #include "firehose/base/machine/machine_limits.hpp"
+#include "firehose/base/machine/small_file.hpp"
 #include "rdma/guarded_memory.hpp"
 
 #include <algorithm>
@@ -25,9 +26,6 @@ namespace {
 constexpr double kShare = 0.85;
 // Upper bound that fits the address space of a job.
 constexpr uint64_t kMax = uint64_t{1} << 44;
-
-// Slices of the node's file begin at one.
-constexpr uint64_t kHugePage = uint64_t{2} << 20;
 
 enum class Source { kMemory, kVariable, kFileSize, kAddressSpace };
 

@@ -10,6 +10,9 @@
 
 namespace hydrant {
 
+// Slices of the node's file begin at multiples of it.
+inline constexpr uint64_t kHugePage = uint64_t{2} << 20;
+
 // The memory available now, and its limit: the machine, a control group, or the kernel's commit limit
 // if overcommit is disabled (vm.overcommit_memory is 2). `root` is prepended to the paths of /proc and
 // /sys, for tests.

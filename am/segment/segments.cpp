@@ -14,9 +14,9 @@
 #include "am/segment/segment_memory.hpp"
 #include "am/segment/segment_size.hpp"
 #include "am/segment/shared_segments.hpp"
-#include "firehose/base/cancellation.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/thread.hpp"
+#include "firehose/base/uncancelled.hpp"
 #include "rdma/exit/fd_passing.hpp"
 #include "rdma/shared_files.hpp"
 
@@ -28,7 +28,6 @@
 #include <new>
 #include <span>
 #include <string>
-#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -139,8 +138,8 @@ Status map_node(Status laid_out, uint32_t round, std::vector<SegmentSlice>* slic
     if (own.size != 0 && announce_shared_file(range, fd, own.start) != Status::kOk)
       log_info("the segment is not announced as shared memory: %s", last_error_text());
   }
-  if (fd >= 0 && fd != made) close(fd);
-  if (made >= 0) close(made);
+  if (fd >= 0 && fd != made) uncancelled::close(fd);
+  if (made >= 0) uncancelled::close(made);
   return status;
 }
 
@@ -382,7 +381,6 @@ Status find_segment(Rank rank, SegmentAddress* address, bool may_ask, uint32_t e
     *address = {.addr = bound.addr, .size = bound.len};
     return Status::kOk;
   }
-  const CancellationDisabled guard;
   const MutexLock lock(the_job.bootstrap_mu);
   Known& here = known();
   std::vector<SegmentAddress>& of_ranks = here.addresses[endpoint];
@@ -403,7 +401,6 @@ bool is_in_segment_of(Rank rank, uintptr_t addr, size_t bytes) noexcept {
   SegmentAddress primordial;
   if (find_segment(rank, &primordial) != Status::kOk) return false;
   if (primordial.holds(addr, bytes)) return true;
-  const CancellationDisabled guard;
   const MutexLock lock(job().bootstrap_mu);
   for (const std::vector<SegmentAddress>& of_ranks : known().addresses) {
     if (!of_ranks.empty() && of_ranks[rank].holds(addr, bytes)) return true;

@@ -1,6 +1,8 @@
 // Decides whether the time-stamp counter is usable as a clock. Called by timers.cpp at the first tick.
 #include "am/tools/clock.hpp"
 
+#include "firehose/base/uncancelled.hpp"
+
 #include <cstddef>
 #include <cstring>
 #include <fcntl.h>
@@ -23,11 +25,11 @@ bool processor_says_invariant() noexcept {
 
 // True if `word` is one of the blank-separated words of a file; `otherwise` if the file cannot be read.
 bool file_has_word(const char* path, const char* word, bool otherwise) noexcept {
-  const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
+  const int fd = uncancelled::open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return otherwise;
   char text[256];
-  const ssize_t len = ::read(fd, text, sizeof text - 1);
-  ::close(fd);
+  const ssize_t len = uncancelled::read(fd, text, sizeof text - 1);
+  uncancelled::close(fd);
   if (len < 0) return otherwise;
   text[len] = '\0';
   const size_t word_len = std::strlen(word);

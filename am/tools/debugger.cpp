@@ -10,11 +10,11 @@
 #include "am/tools/settings.hpp"
 #include "am/tools/signal_names.hpp"
 #include "firehose/base/errno_text.hpp"
+#include "firehose/base/uncancelled.hpp"
 
 #include <atomic>
 #include <cerrno>
 #include <csignal>
-#include <ctime>
 #include <unistd.h>
 
 // A debugger clears this flag. Global, so that debuggers find it by its name.
@@ -29,10 +29,7 @@ constexpr long kLookEveryNs = 100'000'000;
 // The flag that SIGCONT clears. Written before the handler is installed, so the handler sees it.
 volatile int* volatile g_flag = &hydrant_tools_frozen;
 
-void pause_a_little() noexcept {
-  const timespec pause{0, kLookEveryNs};
-  (void)::nanosleep(&pause, nullptr);
-}
+void pause_a_little() noexcept { uncancelled::sleep_ns(kLookEveryNs); }
 
 void go_on(int) { __atomic_store_n(g_flag, 0, __ATOMIC_RELAXED); }
 

@@ -1,6 +1,7 @@
 // Properties of the machine and the process: processors, memory, names, limits, standard streams.
 // Called by clients through gasnet_tools.h.
 #include "am/tools/settings.hpp"
+#include "firehose/base/uncancelled.hpp"
 
 #include <climits>
 #include <cstdio>
@@ -121,24 +122,24 @@ void* hydrant_tools_mmap(uintptr_t size) {
 }
 
 void hydrant_tools_flush_streams(void) {
-  (void)std::fflush(stdout);
-  (void)std::fflush(stderr);
-  (void)::fsync(STDOUT_FILENO);
-  (void)::fsync(STDERR_FILENO);
+  (void)hydrant::uncancelled::fflush(stdout);
+  (void)hydrant::uncancelled::fflush(stderr);
+  (void)hydrant::uncancelled::fsync(STDOUT_FILENO);
+  (void)hydrant::uncancelled::fsync(STDERR_FILENO);
 }
 
 void hydrant_tools_close_streams(void) {
-  (void)std::fflush(stdout);
-  (void)std::fflush(stderr);
-  const int nowhere = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  (void)hydrant::uncancelled::fflush(stdout);
+  (void)hydrant::uncancelled::fflush(stderr);
+  const int nowhere = hydrant::uncancelled::open("/dev/null", O_RDWR | O_CLOEXEC);
   // Replaced, not closed: otherwise the next opened file would become standard output.
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (nowhere >= 0)
       (void)::dup2(nowhere, fd);
     else
-      (void)::close(fd);
+      (void)hydrant::uncancelled::close(fd);
   }
-  if (nowhere > STDERR_FILENO) (void)::close(nowhere);
+  if (nowhere > STDERR_FILENO) (void)hydrant::uncancelled::close(nowhere);
 }
 
 const char* hydrant_tools_performance_warning_str(void) { return HYDRANT_TOOLS_SLOW; }

@@ -2,8 +2,8 @@
 // backtrace.cpp; run_helper() also starts gdb.
 #include "am/tools/symbolizer.hpp"
 
-#include "firehose/base/cancellation.hpp"
 #include "firehose/base/thread.hpp"
+#include "firehose/base/uncancelled.hpp"
 
 #include <atomic>
 #include <cerrno>
@@ -11,7 +11,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <link.h>
@@ -46,9 +45,10 @@ size_t read_output(int fd, char* text, size_t room, uint64_t deadline_ns) noexce
     const uint64_t now = now_ns();
     if (now >= deadline_ns) break;
     pollfd one{fd, POLLIN, 0};
-    const int ready = poll(&one, 1, static_cast<int>((deadline_ns - now) / 1'000'000) + 1);
+    const int ready =
+        uncancelled::poll(&one, 1, static_cast<int>((deadline_ns - now) / 1'000'000) + 1);
     if (ready < 0 && errno == EINTR) continue;
-    const ssize_t bytes = ready > 0 ? read(fd, text + used, room - used) : 0;
+    const ssize_t bytes = ready > 0 ? uncancelled::read(fd, text + used, room - used) : 0;
     if (bytes <= 0) break;
     used += static_cast<size_t>(bytes);
   }
@@ -92,7 +92,7 @@ bool look_up(Room& room, void* const* frames, int count, int first, uint64_t dea
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return false;
   const pid_t child = run_helper(kReaders, room.arguments, ends[1]);
-  close(ends[1]);
+  uncancelled::close(ends[1]);
   size_t bytes = 0;
   bool is_over = false;
   if (child > 0) {
@@ -100,7 +100,7 @@ bool look_up(Room& room, void* const* frames, int count, int first, uint64_t dea
     const uint64_t now = now_ns();
     is_over = await_helper(child, deadline_ns > now ? deadline_ns - now : 0) || bytes > 0;
   }
-  close(ends[0]);
+  uncancelled::close(ends[0]);
   const char* at = room.helper_output;
   const char* const end = at + bytes;
   for (int i = 0; i < requested && at < end; ++i) {
@@ -139,7 +139,7 @@ pid_t run_helper(const char* const* programs, const char* const* arguments, int 
       // System calls alone touch no memory of the parent.
       // NOLINTNEXTLINE(clang-analyzer-unix.Vfork)
       dup2(output, STDOUT_FILENO);
-      const int nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
+      const int nowhere = uncancelled::open("/dev/null", O_RDWR | O_CLOEXEC);
       if (nowhere >= 0) {
         dup2(nowhere, STDIN_FILENO);
         dup2(nowhere, STDERR_FILENO);
@@ -150,7 +150,7 @@ pid_t run_helper(const char* const* programs, const char* const* arguments, int 
     }
     if (child < 0) return -1;
     if (!has_failed) return child;
-    while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+    while (uncancelled::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
     }
     program = program + 1;
   }
@@ -161,21 +161,19 @@ bool await_helper(pid_t child, uint64_t limit_ns) noexcept {
   const uint64_t deadline = now_ns() + limit_ns;
   for (;;) {
     int status = 0;
-    const pid_t ended = waitpid(child, &status, WNOHANG);
+    const pid_t ended = uncancelled::waitpid(child, &status, WNOHANG);
     if (ended == child) return WIFEXITED(status) && WEXITSTATUS(status) == 0;
     if (ended < 0 && errno != EINTR) return false;
     if (now_ns() >= deadline) break;
-    const timespec pause{0, 1'000'000};
-    nanosleep(&pause, nullptr);
+    uncancelled::sleep_ns(1'000'000);
   }
   kill(child, SIGKILL);
-  while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  while (uncancelled::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
   }
   return false;
 }
 
 const CodeLocation* find_code_locations(void* const* frames, int count) noexcept {
-  const CancellationDisabled guard;
   constinit static std::atomic_flag is_busy;
   static Room room;
   if (count > kMaxLocations || is_busy.test_and_set(std::memory_order_acquire)) return nullptr;

@@ -11,6 +11,7 @@
 #include "am/tools/console.hpp"
 #include "am/tools/numbers.hpp"
 #include "am/tools/settings.hpp"
+#include "firehose/base/uncancelled.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -98,12 +99,12 @@ double leading_number(const char* text) noexcept {
 
 // Finds "model name : ... @ 2.30GHz", else "cpu MHz : 2300.000"; 0 if neither exists.
 double hz_of_cpuinfo() noexcept {
-  std::FILE* const file = std::fopen("/proc/cpuinfo", "re");
+  std::FILE* const file = uncancelled::fopen("/proc/cpuinfo", "re");
   if (file == nullptr) return 0;
   double named_hz = 0;
   double current_hz = 0;
   char line[512];
-  while (std::fgets(line, sizeof line, file) != nullptr) {
+  while (uncancelled::fgets(line, sizeof line, file) != nullptr) {
     const char* const colon = std::strchr(line, ':');
     if (colon == nullptr) continue;
     if (std::strncmp(line, "model name", 10) == 0) {
@@ -114,7 +115,7 @@ double hz_of_cpuinfo() noexcept {
       current_hz = leading_number(colon + 1) * 1e6;
     }
   }
-  std::fclose(file);
+  uncancelled::fclose(file);
   return named_hz > 0 ? named_hz : current_hz;
 }
 

@@ -18,6 +18,7 @@
 #include "am/trace/trace_text.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/thread.hpp"
+#include "firehose/base/uncancelled.hpp"
 #include "rdma/config/job_knobs.hpp"
 
 #include <algorithm>
@@ -27,7 +28,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <unistd.h>
 
 namespace hydrant {
@@ -387,9 +387,8 @@ void end_job_trace() noexcept {
   if (g_trace->is_ending.exchange(true)) {
     // The process must not end before the other thread has written.
     const uint64_t deadline = now_ns() + kEndNs;
-    const timespec pause = {.tv_sec = 0, .tv_nsec = 100'000};
     while (!g_trace->has_ended.load(std::memory_order_acquire) && now_ns() < deadline)
-      nanosleep(&pause, nullptr);
+      uncancelled::sleep_ns(100'000);
     return;
   }
   if (!is_tracing()) return g_trace->has_ended.store(true, std::memory_order_release);

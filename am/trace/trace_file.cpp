@@ -4,6 +4,7 @@
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/quiet_write.hpp"
+#include "firehose/base/uncancelled.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -141,7 +142,7 @@ void TraceFile::close() noexcept {
   flush();
   if (has_no_reader_) write_buffer();  // counts the lines
   has_no_reader_ = false;
-  if (fd_ >= 0 && !is_standard_ && ::close(fd_) != 0 && !is_broken_)
+  if (fd_ >= 0 && !is_standard_ && uncancelled::close(fd_) != 0 && !is_broken_)
     log_warning("%s: cannot write %s: %s", variable_, path_, errno_text(errno));
   fd_ = -1;
   if (lost_ != 0)

@@ -8,6 +8,7 @@
 #include "firehose/base/log.hpp"
 #include "firehose/base/machine/memory_file.hpp"
 #include "firehose/base/thread.hpp"
+#include "firehose/base/uncancelled.hpp"
 #include "rdma/config/job_knobs.hpp"
 #include "rdma/exit/fd_passing.hpp"
 #include "rdma/guarded_memory.hpp"
@@ -132,7 +133,7 @@ Status BarrierSharedMemory::map_memory(size_t bytes) noexcept {
       if (made < 0) status = refuse_memory_file(kPurpose, bytes);
     }
     status = share_fd(*job().bootstrap, kSharedMemoryFd, status, made, &fd, now_ns() + kWaitNs);
-    if (made >= 0) close(made);
+    if (made >= 0) uncancelled::close(made);
   }
   std::byte* start = nullptr;
   if (status == Status::kOk) {
@@ -146,7 +147,7 @@ Status BarrierSharedMemory::map_memory(size_t bytes) noexcept {
       mmap(start, bytes, PROT_READ | PROT_WRITE, flags, fd, 0) == MAP_FAILED)
     status = fail(Status::kResource, "cannot map %zu bytes for barriers: %s; %s", bytes,
                   errno_text(errno), kInstead);
-  if (fd >= 0) close(fd);
+  if (fd >= 0) uncancelled::close(fd);
   return status;
 }
 

@@ -3,6 +3,7 @@
 #include "extended/collective/reduction.hpp"
 
 #include "am/progress/thread_state.hpp"
+#include "firehose/base/uncancelled.hpp"
 
 #include <bit>
 #include <cstdint>
@@ -138,7 +139,7 @@ void Reduction::combine(const std::byte* left, std::byte* right, std::byte* out,
   }
   ++handler_depth;
   ++user_function_depth;
-  user_function(left, right, bytes / unit, user_data);
+  uncancelled::call(user_function, left, right, bytes / unit, user_data);
   --user_function_depth;
   --handler_depth;
   if (out != right) std::memcpy(out, right, bytes);

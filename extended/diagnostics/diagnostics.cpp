@@ -7,6 +7,7 @@
 #include "firehose/base/cancellation.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/quiet_write.hpp"
+#include "firehose/base/uncancelled.hpp"
 
 #include <algorithm>
 #include <cctype>
@@ -26,7 +27,7 @@ namespace {
   va_start(arguments, format);
   const int bytes = vsnprintf(line, sizeof line, format, arguments);
   va_end(arguments);
-  (void)std::fflush(stream);
+  (void)uncancelled::fflush(stream);
   (void)write_quietly(fileno(stream), line, static_cast<size_t>(bytes));
 }
 

@@ -3,6 +3,7 @@
 
 #include "extended/diagnostics/diagnostics.hpp"
 #include "firehose/base/thread_without_signals.hpp"
+#include "firehose/base/uncancelled.hpp"
 
 #include <algorithm>
 #include <gasnet_tools.h>
@@ -35,7 +36,7 @@ void run_in_threads(Run& run, void (*work)(Run& run, uint32_t thread) noexcept) 
   }
   work(run, 0);
   for (Worker& worker : workers) {
-    if (worker.is_started) pthread_join(worker.handle, nullptr);
+    if (worker.is_started) uncancelled::pthread_join(worker.handle, nullptr);
   }
 }
 

@@ -20,8 +20,8 @@
 #include "extended/rma/rma_messages.hpp"
 #include "extended/rma/rma_posted.hpp"
 #include "extended/rma/rma_thread.hpp"
-#include "firehose/base/cancellation.hpp"
 #include "firehose/base/log.hpp"
+#include "firehose/base/uncancelled.hpp"
 #include "rdma/config/job_knobs.hpp"
 
 #include <algorithm>
@@ -238,11 +238,10 @@ Status check_transfer(gex_TM_t tm, gex_Rank_t rank, Transfer& what) noexcept {
 }
 
 void wait_for_job_exit_briefly() noexcept {
-  const CancellationDisabled guard;
   constexpr int kLooks = 2000;
   for (int i = 0; i < kLooks; ++i) {
     if (job().ending.load(std::memory_order_relaxed)) wait_for_job_exit();
-    usleep(1000);
+    uncancelled::sleep_ns(1'000'000);
   }
 }
 

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "firehose/base/thread.hpp"
+#include "firehose/base/uncancelled.hpp"
 
-#include <ctime>
 #include <sched.h>
 
 namespace hydrant {
@@ -21,8 +21,7 @@ inline bool lock_briefly(Mutex& mu, bool impatient = false) noexcept
     if (i < kYields) {
       sched_yield();
     } else {
-      const timespec nap{0, 10'000};
-      nanosleep(&nap, nullptr);
+      uncancelled::sleep_ns(10'000);
     }
   }
   return mu.try_lock();

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "firehose/base/machine/file_identity.hpp"
+#include "firehose/base/uncancelled.hpp"
 
 #include <unistd.h>
 #include <utility>
@@ -43,7 +44,7 @@ class KeptDescriptor {
   // The kept number, even if it names another file now: for texts, and to check whether there was one.
   int number() const noexcept { return fd_; }
   void close() noexcept {
-    if (const int fd = get(); fd >= 0) ::close(fd);
+    if (const int fd = get(); fd >= 0) uncancelled::close(fd);
     fd_ = -1;
   }
 

@@ -2,8 +2,8 @@
 // lint.writes finds what does not.
 #include "firehose/base/quiet_write.hpp"
 
-#include "firehose/base/cancellation.hpp"
 #include "firehose/base/thread.hpp"
+#include "firehose/base/uncancelled.hpp"
 
 #include <cerrno>
 #include <csignal>
@@ -40,7 +40,7 @@ class WriteSignalsBlocked {
   // Takes back the signal of a write that has failed, unless one of its kind was pending before.
   void take_back() const noexcept {
     const timespec at_once = {};
-    while (sigtimedwait(&new_ones_, nullptr, &at_once) < 0 && errno == EINTR) {
+    while (uncancelled::sigtimedwait(&new_ones_, nullptr, &at_once) < 0 && errno == EINTR) {
     }
   }
 
@@ -55,21 +55,20 @@ bool wait_for_room(int fd, uint64_t patience_ns, uint64_t* deadline_ns) noexcept
   if (*deadline_ns == 0) *deadline_ns = now + patience_ns;
   if (now >= *deadline_ns) return false;
   pollfd room = {.fd = fd, .events = POLLOUT, .revents = 0};
-  (void)poll(&room, 1, static_cast<int>((*deadline_ns - now) / 1'000'000 + 1));
+  (void)uncancelled::poll(&room, 1, static_cast<int>((*deadline_ns - now) / 1'000'000 + 1));
   return true;
 }
 
 }  // namespace
 
 Written write_quietly(int fd, const void* data, size_t bytes, uint64_t patience_ns) noexcept {
-  const CancellationDisabled guard;
   const int kept = errno;
   const WriteSignalsBlocked signals;
   const auto* from = static_cast<const char*>(data);
   uint64_t deadline_ns = 0;
   Written done;
   while (done.bytes < bytes && done.error == 0) {
-    const ssize_t written = ::write(fd, from + done.bytes, bytes - done.bytes);
+    const ssize_t written = uncancelled::write(fd, from + done.bytes, bytes - done.bytes);
     if (written > 0)
       done.bytes += static_cast<size_t>(written);
     else if (written == 0)
@@ -83,9 +82,8 @@ Written write_quietly(int fd, const void* data, size_t bytes, uint64_t patience_
 }
 
 int open_quietly(const char* path, int flags) noexcept {
-  const CancellationDisabled guard;
   const int kept = errno;
-  int fd = ::open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | flags, 0666);
+  int fd = uncancelled::open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | flags, 0666);
   if (fd < 0) {
     fd = -errno;
   } else if (const int now = fcntl(fd, F_GETFL); now >= 0) {

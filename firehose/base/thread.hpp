@@ -4,6 +4,8 @@
 // of a fork, where the threads that held them no longer exist.
 #pragma once
 
+#include "firehose/base/uncancelled.hpp"
+
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -103,7 +105,7 @@ class CondVar {
     timespec ts{};
     ts.tv_sec = static_cast<time_t>(deadline_ns / 1'000'000'000u);
     ts.tv_nsec = static_cast<long>(deadline_ns % 1'000'000'000u);
-    return pthread_cond_clockwait(&cond_, &mu.mutex_, CLOCK_MONOTONIC, &ts) == 0;
+    return uncancelled::pthread_cond_clockwait(&cond_, &mu.mutex_, CLOCK_MONOTONIC, &ts) == 0;
   }
   void reset_in_child() noexcept { cond_ = PTHREAD_COND_INITIALIZER; }
 

@@ -6,6 +6,7 @@
 #include "firehose/api/pin_handle.hpp"
 #include "firehose/base/cancellation.hpp"
 #include "firehose/base/log.hpp"
+#include "firehose/base/uncancelled.hpp"
 
 #include <algorithm>
 #include <new>
@@ -203,8 +204,7 @@ void DeferredPins::cancel() noexcept {
   const uint64_t warn_at = now_ns() + parts_.config.wait_warn_ns;
   bool warned = false;
   while (under_way_.load(std::memory_order_acquire) != 0) {
-    timespec ts{0, 100'000};
-    nanosleep(&ts, nullptr);
+    uncancelled::sleep_ns(100'000);
     if (warned || now_ns() < warn_at) continue;
     warned = true;
     log_warning("domain %s ends, but its registrar %s has not completed %u registrations",

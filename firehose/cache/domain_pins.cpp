@@ -2,10 +2,10 @@
 // and queries about pins are done here.
 #include "firehose/api/failure_texts.hpp"
 #include "firehose/base/cancellation.hpp"
+#include "firehose/base/uncancelled.hpp"
 #include "firehose/cache/domain.hpp"
 
 #include <algorithm>
-#include <ctime>
 
 namespace hydrant {
 namespace {
@@ -16,12 +16,6 @@ constexpr uint64_t kMaxPauseNs = 1'000'000;
 // as the attempt took.
 constexpr uint64_t kRestPerTry = 16;
 constexpr uint64_t kMaxRestNs = 20'000'000;
-
-void pause_ns(uint64_t ns) {
-  const CancellationDisabled guard;
-  timespec ts{0, static_cast<long>(ns)};
-  nanosleep(&ts, nullptr);
-}
 
 }  // namespace
 
@@ -63,7 +57,7 @@ Status Domain::pin_until(MemoryRange range, Access need, uint64_t timeout_ns,
                          static_cast<size_t>(range.addr));
     }
     const uint64_t rest = std::min((now - tried) * kRestPerTry, kMaxRestNs);
-    pause_ns(std::min(std::max(pause, rest), deadline - now));
+    uncancelled::sleep_ns(std::min(std::max(pause, rest), deadline - now));
     pause = std::min(pause * 2, kMaxPauseNs);
     poll_briefly(deadline);
   }

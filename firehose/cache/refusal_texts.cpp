@@ -3,13 +3,13 @@
 #include "firehose/cache/refusal_texts.hpp"
 
 #include "firehose/base/access_names.hpp"
+#include "firehose/base/errno_text.hpp"
 
 #include <cstdio>
 
 namespace hydrant {
 namespace {
 
-unsigned long long ull(uint64_t value) noexcept { return value; }
 const char* plural(uint64_t count) noexcept { return count == 1 ? "" : "s"; }
 
 // The remedy for a budget that is too small. If the memlock limit or the registrar sets the budget, that

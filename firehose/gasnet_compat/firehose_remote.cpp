@@ -4,12 +4,12 @@
 
 #include "firehose/base/config/knobs.hpp"
 #include "firehose/base/log.hpp"
+#include "firehose/base/uncancelled.hpp"
 #include "firehose/gasnet_compat/firehose_state.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <ctime>
 #include <new>
 #include <sched.h>
 
@@ -28,8 +28,7 @@ void pause_between_tries(bool polled) noexcept {
     sched_yield();
     return;
   }
-  const timespec little = {.tv_sec = 0, .tv_nsec = 50'000};
-  nanosleep(&little, nullptr);
+  uncancelled::sleep_ns(50'000);
 }
 
 [[noreturn]] void give_up(const CompatRemoteOp& op, int status, const char* text) noexcept {

@@ -1,8 +1,10 @@
 // Queries the kernel's page map for huge pages and caches the results. UringRegistrar::charge() calls it.
 #include "firehose/registrars/huge_pages.hpp"
 
+#include "firehose/base/machine/small_file.hpp"
+#include "firehose/base/uncancelled.hpp"
+
 #include <bit>
-#include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <fcntl.h>
@@ -38,7 +40,9 @@ uint64_t coarse_time() noexcept {
   return (ns >> kTimeShift) & kTimeMask;
 }
 
-int open_pagemap() noexcept { return open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC); }
+int open_pagemap() noexcept {
+  return uncancelled::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+}
 
 bool scan(int fd, uintptr_t page, size_t page_bytes, bool* huge) noexcept {
   PageRegion region{};
@@ -62,22 +66,16 @@ size_t page_bytes() noexcept { return static_cast<size_t>(sysconf(_SC_PAGESIZE))
 }  // namespace
 
 HugePages::HugePages() noexcept {
-  std::FILE* file = std::fopen("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size", "re");
-  if (file != nullptr) {
-    char text[32] = "";
-    if (std::fgets(text, sizeof text, file) != nullptr) {
-      const uint64_t bytes = std::strtoull(text, nullptr, 10);
-      if (std::has_single_bit(bytes) && bytes >= page_bytes()) {
-        huge_shift_ = static_cast<uint32_t>(std::countr_zero(bytes));
-      }
-    }
-    std::fclose(file);
-  }
+  char text[32];
+  (void)read_small_file("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size", text, sizeof text);
+  const uint64_t bytes = std::strtoull(text, nullptr, 10);
+  if (std::has_single_bit(bytes) && bytes >= page_bytes())
+    huge_shift_ = static_cast<uint32_t>(std::countr_zero(bytes));
   const int fd = open_pagemap();
   bool huge = false;
   const size_t page = page_bytes();
   if (fd >= 0 && !scan(fd, reinterpret_cast<uintptr_t>(&huge) & ~(page - 1), page, &huge)) {
-    close(fd);
+    uncancelled::close(fd);
     return;
   }
   identity_.note(fd);
@@ -86,13 +84,14 @@ HugePages::HugePages() noexcept {
 
 HugePages::~HugePages() {
   const int fd = pagemap_fd_.load(std::memory_order_relaxed);
-  if (identity_.is(fd)) close(fd);  // not a file that the program has opened under its number
+  if (identity_.is(fd))
+    uncancelled::close(fd);  // not a file that the program has opened under its number
 }
 
 void HugePages::reopen_in_child() noexcept {
   const int fd = pagemap_fd_.load(std::memory_order_relaxed);
   if (fd < 0) return;
-  if (identity_.is(fd)) close(fd);
+  if (identity_.is(fd)) uncancelled::close(fd);
   const int own = open_pagemap();
   identity_.note(own);
   pagemap_fd_.store(own, std::memory_order_relaxed);

@@ -1,6 +1,8 @@
 // Reads RLIMIT_MEMLOCK, CAP_IPC_LOCK and /proc counters for the registrars' limits and error texts.
 #include "firehose/registrars/memlock.hpp"
 
+#include "firehose/base/machine/small_file.hpp"
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -28,21 +30,6 @@ bool has_effective_ipc_lock() noexcept {
 bool in_initial_user_namespace() noexcept {
   struct stat info {};
   return stat("/proc/self/ns/user", &info) == 0 && info.st_ino == kInitialUserNamespace;
-}
-
-// Reads as much of a small /proc file as fits; always terminated.
-size_t read_file(const char* path, char* text, size_t text_bytes) noexcept {
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return text[0] = '\0', 0;
-  size_t used = 0;
-  while (used + 1 < text_bytes) {
-    const ssize_t n = read(fd, text + used, text_bytes - 1 - used);
-    if (n <= 0) break;
-    used += static_cast<size_t>(n);
-  }
-  close(fd);
-  text[used] = '\0';
-  return used;
 }
 
 }  // namespace
@@ -76,7 +63,7 @@ const char* describe_memlock(const MemlockLimit& limit, char* text, size_t text_
 
 uint64_t read_process_bytes(const char* field) noexcept {
   char text[4096];
-  read_file("/proc/self/status", text, sizeof text);
+  (void)read_small_file("/proc/self/status", text, sizeof text);
   const size_t field_len = std::strlen(field);
   for (const char* line = text; line != nullptr && *line != '\0';) {
     if (std::strncmp(line, field, field_len) == 0 && line[field_len] == ':') {

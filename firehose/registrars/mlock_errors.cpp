@@ -3,6 +3,7 @@
 #include "firehose/registrars/mlock_errors.hpp"
 
 #include "firehose/base/errno_text.hpp"
+#include "firehose/base/uncancelled.hpp"
 #include "firehose/registrars/memlock.hpp"
 
 #include <cerrno>
@@ -10,8 +11,6 @@
 
 namespace hydrant {
 namespace {
-
-unsigned long long ull(uint64_t value) noexcept { return value; }
 
 Status fail_unmapped(MemoryRange range) noexcept {
   return fail(Status::kRefused, "mlock: [0x%llx, +%zu) is not all mapped: pin mapped memory only",
@@ -29,7 +28,7 @@ Status fail_no_pages(int error, MemoryRange range) noexcept {
 
 // On Linux, MS_ASYNC only checks whether the whole range is mapped.
 bool is_mapped(MemoryRange range) noexcept {
-  return msync(reinterpret_cast<void*>(range.addr), range.len, MS_ASYNC) == 0;
+  return uncancelled::msync(reinterpret_cast<void*>(range.addr), range.len, MS_ASYNC) == 0;
 }
 
 Status fail_no_counts(MemoryRange range) noexcept {

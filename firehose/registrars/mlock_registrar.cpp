@@ -8,6 +8,7 @@
 #include "firehose/base/pending_ranges.hpp"
 #include "firehose/base/signals_blocked.hpp"
 #include "firehose/base/thread.hpp"
+#include "firehose/base/uncancelled.hpp"
 #include "firehose/registrars/locked_ranges.hpp"
 #include "firehose/registrars/memlock.hpp"
 #include "firehose/registrars/mlock_errors.hpp"
@@ -16,7 +17,6 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <ctime>
 #include <new>
 #include <optional>
 #include <sched.h>
@@ -38,8 +38,6 @@ constexpr MemoryRange kEverything{0, SIZE_MAX};
 constexpr Access kWriting = Access::kLocalWrite | Access::kRemoteWrite | Access::kRemoteAtomic;
 
 void* pointer(uintptr_t addr) noexcept { return reinterpret_cast<void*>(addr); }
-
-unsigned long long ull(uint64_t value) noexcept { return value; }
 
 // Calls `call` again while its errno is a transient one.
 template <class Call>
@@ -400,8 +398,7 @@ void MlockRegistrar::unmapped(MemoryRange range) noexcept {
   if (!noted) pending_ranges_.add(range);
   uint64_t deadline_ns = 0;
   for (int tries = 0; waits && unlocks_.load(std::memory_order_acquire) != 0; ++tries) {
-    const timespec nap{0, kUnlockNapNs};
-    tries < kUnlockYields ? (void)sched_yield() : (void)nanosleep(&nap, nullptr);
+    tries < kUnlockYields ? (void)sched_yield() : uncancelled::sleep_ns(kUnlockNapNs);
     if (deadline_ns == 0) deadline_ns = now_ns() + report_patience_ns_;
     if (now_ns() >= deadline_ns) {
       impatient_.fetch_add(1, std::memory_order_release);

@@ -1,8 +1,9 @@
 // Keeps what the reader could not enter (change_reader.cpp), without losing a removal when it is full.
 #include "firehose/watch/deferred_changes.hpp"
 
+#include "firehose/base/uncancelled.hpp"
+
 #include <algorithm>
-#include <ctime>
 
 namespace hydrant {
 namespace {
@@ -34,8 +35,7 @@ void DeferredChanges::push(const MemoryChange& change, uint64_t removal) noexcep
 bool DeferredChanges::wait_until_taken() const noexcept {
   for (int naps = 0; any(); ++naps) {
     if (naps == kCatchUpNaps) return false;
-    const timespec nap{0, kCatchUpNapNs};
-    nanosleep(&nap, nullptr);
+    uncancelled::sleep_ns(kCatchUpNapNs);
   }
   return true;
 }

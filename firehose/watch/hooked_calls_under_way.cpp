@@ -3,6 +3,7 @@
 // release_waits.cpp and in removals_under_way.cpp.
 #include "firehose/watch/hooked_calls_under_way.hpp"
 
+#include "firehose/base/uncancelled.hpp"
 #include "firehose/watch/mutant.hpp"
 
 #include <cerrno>
@@ -72,11 +73,11 @@ bool free_if_exited(hydrant_hooks_thread_t& thread, uint32_t tid) {
 bool may_be_asleep(uint32_t tid) {
   char path[64];
   (void)std::snprintf(path, sizeof path, "/proc/self/task/%u/stat", tid);
-  const int file = ::open(path, O_RDONLY | O_CLOEXEC);
+  const int file = uncancelled::open(path, O_RDONLY | O_CLOEXEC);
   if (file < 0) return errno != ENOENT;
   char text[256];
-  const ssize_t n = ::read(file, text, sizeof text);
-  ::close(file);
+  const ssize_t n = uncancelled::read(file, text, sizeof text);
+  uncancelled::close(file);
   // "<tid> (<name>) <state> ...": the name may contain anything.
   const auto* name_end =
       n > 0 ? static_cast<const char*>(memrchr(text, ')', static_cast<size_t>(n))) : nullptr;

@@ -2,6 +2,8 @@
 // monitor, ExtensionLimits and the mlock registrar call it.
 #include "firehose/watch/mapping_query.hpp"
 
+#include "firehose/base/uncancelled.hpp"
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -62,13 +64,13 @@ bool parse_line(const char* line, Mapping* out) {
 template <class More>
 bool read_text(More more) noexcept {
   // Uses its own descriptor, because reads move the file position, which all threads would share.
-  const int fd = ::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+  const int fd = uncancelled::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;
   char buffer[8192];
   size_t have = 0;
   bool wanted = true;
   while (wanted) {
-    const ssize_t got = ::read(fd, buffer + have, sizeof buffer - 1 - have);
+    const ssize_t got = uncancelled::read(fd, buffer + have, sizeof buffer - 1 - have);
     if (got <= 0) break;
     have += static_cast<size_t>(got);
     buffer[have] = '\0';
@@ -83,7 +85,7 @@ bool read_text(More more) noexcept {
     std::memmove(buffer, line, have);
     if (have == sizeof buffer - 1) have = 0;  // a line longer than the buffer: not one that we need
   }
-  ::close(fd);
+  uncancelled::close(fd);
   return true;
 }
 
@@ -124,7 +126,7 @@ class RunReporter {
 
 // Returns 0, or the errno of open() or of the ioctl, which kernels before 6.11 lack.
 int query_runs(MemoryRange within, RunReporter& runs) noexcept {
-  const int fd = ::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+  const int fd = uncancelled::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
   if (fd < 0) return errno;
   int error = 0;
   for (uintptr_t at = within.addr;;) {
@@ -139,7 +141,7 @@ int query_runs(MemoryRange within, RunReporter& runs) noexcept {
     if (!runs.add({query.vma_start, query.vma_end - query.vma_start})) break;
     at = query.vma_end;
   }
-  ::close(fd);
+  uncancelled::close(fd);
   return error;
 }
 
@@ -155,13 +157,13 @@ bool for_each_mapped(MemoryRange within, MappedRun each, void* context) noexcept
 }
 
 bool MappingQuery::open() noexcept {
-  fd_ = ::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+  fd_ = uncancelled::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
   if (fd_ >= 0) identity_.note(fd_);
   return fd_ >= 0;
 }
 
 void MappingQuery::close() noexcept {
-  if (identity_.is(fd_)) ::close(fd_);  // unless the number is another file's by now
+  if (identity_.is(fd_)) uncancelled::close(fd_);  // unless the number is another file's by now
   fd_ = -1;
 }
 

@@ -2,11 +2,11 @@
 // (tests/stale/hunt) and the protocol model (tests/model) print the names.
 #include "firehose/watch/mutant.hpp"
 
+#include "firehose/base/uncancelled.hpp"
 #include "firehose/watch/rule_clock.hpp"
 
 #include <algorithm>
 #include <array>
-#include <ctime>
 
 namespace hydrant {
 
@@ -57,8 +57,7 @@ void mutant_delay() noexcept {
   for (unsigned slept = 0, us = 0;
        slept < (us = g_mutant_delay_us.load(std::memory_order_relaxed));) {
     const unsigned step = std::min(kStepUs, us - slept);
-    const timespec ts{0, static_cast<long>(step) * 1000};
-    nanosleep(&ts, nullptr);
+    uncancelled::sleep_ns(static_cast<long>(step) * 1000);
     slept += step;
   }
 }

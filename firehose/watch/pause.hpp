@@ -4,10 +4,10 @@
 
 #include "firehose/base/cancellation.hpp"
 #include "firehose/base/thread.hpp"
+#include "firehose/base/uncancelled.hpp"
 
 #include <algorithm>
 #include <cstdint>
-#include <ctime>
 #include <sched.h>
 
 namespace hydrant {
@@ -29,8 +29,7 @@ class Pause {
     }
     if (begun_ns_ == 0) begun_ns_ = now;
     if (now - begun_ns_ >= timeout_ns_) return false;
-    timespec ts{0, sleep_ns_};
-    nanosleep(&ts, nullptr);
+    uncancelled::sleep_ns(sleep_ns_);
     sleep_ns_ = std::min(2 * sleep_ns_, kMaxSleepNs);
     return true;
   }

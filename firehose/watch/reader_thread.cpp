@@ -5,6 +5,7 @@
 #include "firehose/base/log.hpp"
 #include "firehose/base/machine/time_slice.hpp"
 #include "firehose/base/thread.hpp"
+#include "firehose/base/uncancelled.hpp"
 
 #include <cerrno>
 #include <csignal>
@@ -67,7 +68,7 @@ void* ReaderThread::main(void* self) {
 void ReaderThread::read_forever() noexcept {
   for (;;) {
     pollfd reports{userfault_.descriptor(), POLLIN, 0};
-    const int ready = ::poll(&reports, 1, deferred_.any() ? kBehindPollMs : kMaxPollMs);
+    const int ready = uncancelled::poll(&reports, 1, deferred_.any() ? kBehindPollMs : kMaxPollMs);
     if (ready < 0 && errno != EINTR) return;
     // Checked before the reading: the number may be another file's by now.
     if (!userfault_.usable()) return stop();

@@ -4,10 +4,10 @@
 
 #include "firehose/base/brief_lock.hpp"
 #include "firehose/base/signals_blocked.hpp"
+#include "firehose/base/uncancelled.hpp"
 
 #include <algorithm>
 #include <atomic>
-#include <ctime>
 
 namespace hydrant {
 namespace {
@@ -35,10 +35,7 @@ class UnwatchScope {
   std::atomic<bool>& flag_;
 };
 
-void nap() noexcept {
-  const timespec time{0, 100'000};
-  nanosleep(&time, nullptr);
-}
+void nap() noexcept { uncancelled::sleep_ns(100'000); }
 
 }  // namespace
 

@@ -2,6 +2,8 @@
 // calls it: the reader thread reads, misses register memory (mapping_watcher.cpp).
 #include "firehose/watch/userfault.hpp"
 
+#include "firehose/base/uncancelled.hpp"
+
 #include <algorithm>
 #include <cerrno>
 #include <fcntl.h>
@@ -50,7 +52,7 @@ int Userfault::open(const char** reason) noexcept {
     *reason = error == EINVAL
                   ? "this kernel's userfaultfd does not report unmapping (Linux 5.7 does)"
                   : "ioctl(UFFDIO_API) is not permitted here: allow it for userfaultfds";
-    ::close(static_cast<int>(fd));
+    uncancelled::close(static_cast<int>(fd));
     return error;
   }
   identity_.note(static_cast<int>(fd));
@@ -59,7 +61,7 @@ int Userfault::open(const char** reason) noexcept {
 }
 
 void Userfault::close() noexcept {
-  if (usable()) ::close(descriptor());  // unless the number is another file's by now
+  if (usable()) uncancelled::close(descriptor());  // unless the number is another file's by now
   abandon();
 }
 
@@ -100,12 +102,13 @@ bool Userfault::usable() const noexcept {
 
 bool Userfault::has_reports() const noexcept {
   pollfd reports{descriptor(), POLLIN, 0};
-  return ::poll(&reports, 1, 0) > 0;
+  return uncancelled::poll(&reports, 1, 0) > 0;
 }
 
 size_t Userfault::read(MemoryChange* changes, size_t n) const noexcept {
   uffd_msg messages[kAtOnce];
-  const ssize_t got = ::read(descriptor(), messages, std::min(n, kAtOnce) * sizeof(uffd_msg));
+  const ssize_t got =
+      uncancelled::read(descriptor(), messages, std::min(n, kAtOnce) * sizeof(uffd_msg));
   if (got <= 0) return 0;
   size_t count = 0;
   for (size_t i = 0; i < static_cast<size_t>(got) / sizeof(uffd_msg); ++i) {

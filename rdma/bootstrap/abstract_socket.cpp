@@ -3,6 +3,7 @@
 #include "rdma/bootstrap/abstract_socket.hpp"
 
 #include "firehose/base/thread.hpp"
+#include "firehose/base/uncancelled.hpp"
 
 #include <cstdio>
 #include <cstring>
@@ -13,7 +14,7 @@ namespace hydrant {
 
 RandomName make_random_name() noexcept {
   uint64_t bits[2] = {};
-  if (getrandom(bits, sizeof bits, 0) != sizeof bits) {
+  if (uncancelled::getrandom(bits, sizeof bits, 0) != sizeof bits) {
     // Happens only before the machine has gathered entropy. The token is a second check: SO_PEERCRED is the
     // first.
     bits[0] = now_ns();

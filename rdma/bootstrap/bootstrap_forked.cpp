@@ -4,12 +4,12 @@
 
 #include "firehose/base/log.hpp"
 #include "firehose/base/thread.hpp"
+#include "firehose/base/uncancelled.hpp"
 #include "rdma/bootstrap/bootstrap_supervised.hpp"
 #include "rdma/launch/job_environment.hpp"
 #include "rdma/launch/program_state.hpp"
 #include "rdma/launch/supervisor.hpp"
 
-#include <cstdio>
 #include <dirent.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -43,7 +43,7 @@ Status open_forked(Rank size, std::unique_ptr<Bootstrap>* bootstrap) noexcept {
   const Status status =
       launch::Supervisor::create({.program = "hydrant", .size = size}, &supervisor);
   if (status != Status::kOk) return status;
-  std::fflush(nullptr);
+  uncancelled::fflush(nullptr);
   for (Rank rank = 0; rank < size; ++rank) {
     launch::RankSockets ends;
     switch (supervisor->start(rank, &ends)) {

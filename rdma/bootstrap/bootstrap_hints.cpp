@@ -4,12 +4,11 @@
 #include "rdma/bootstrap/bootstrap_hints.hpp"
 
 #include "firehose/base/config/config_grammar.hpp"
+#include "firehose/base/machine/small_file.hpp"
 
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <fcntl.h>
-#include <unistd.h>
 
 namespace hydrant {
 namespace {
@@ -101,12 +100,10 @@ Status check_hint_numbers(const LauncherHint& hint) noexcept {
 
 std::string own_command_line() {
   constexpr size_t kShown = 100;
-  char text[kShown];
-  const int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
-  const ssize_t got = fd >= 0 ? read(fd, text, sizeof text) : -1;
-  if (fd >= 0) close(fd);
-  if (got <= 0) return "PROGRAM";
-  std::string line(text, static_cast<size_t>(got));
+  char text[kShown + 1];
+  const size_t got = read_small_file("/proc/self/cmdline", text, sizeof text);
+  if (got == 0) return "PROGRAM";
+  std::string line(text, got);
   const bool cut = line.back() != '\0';
   if (!cut) line.pop_back();
   for (char& c : line) {

@@ -2,6 +2,7 @@
 // pieces. bootstrap.cpp opens it; bootstrap_pmi2_text.cpp encodes the pieces.
 #include "rdma/bootstrap/bootstrap_pmi2.hpp"
 
+#include "firehose/base/uncancelled.hpp"
 #include "rdma/bootstrap/bootstrap_pmi2_text.hpp"
 #include "rdma/bootstrap/bootstrap_singleton.hpp"
 #include "rdma/bootstrap/timed_caller.hpp"
@@ -37,7 +38,7 @@ bool find(void* library, const char* name, Function* function) noexcept {
 }
 
 Status load(Library* library) noexcept {
-  void* handle = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
+  void* handle = uncancelled::call(dlopen, kLibrary, RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     return fail(Status::kUnsupported,
                 "%s cannot be loaded (%s); on Debian: apt-get install libpmi2-0", kLibrary,

@@ -3,6 +3,7 @@
 #include "rdma/bootstrap/bootstrap_pmix.hpp"
 
 #include "firehose/base/log.hpp"
+#include "firehose/base/uncancelled.hpp"
 #include "rdma/bootstrap/bootstrap_pmi2_text.hpp"
 #include "rdma/bootstrap/bootstrap_pmix_exits.hpp"
 #include "rdma/bootstrap/bootstrap_singleton.hpp"
@@ -42,7 +43,8 @@ bool find(void* library, const char* name, Function* function) noexcept {
 }
 
 Status load(Library* library) noexcept {
-  void* handle = dlopen(kLibrary, RTLD_NOW | RTLD_GLOBAL);  // global: its plugins need its symbols
+  void* handle = uncancelled::call(dlopen, kLibrary,
+                                   RTLD_NOW | RTLD_GLOBAL);  // global: its plugins need its symbols
   if (handle == nullptr) {
     return fail(Status::kUnsupported,
                 "%s cannot be loaded (%s); on Debian: apt-get install libpmix2", kLibrary,

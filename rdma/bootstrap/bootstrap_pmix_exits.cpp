@@ -3,6 +3,7 @@
 #include "rdma/bootstrap/bootstrap_pmix_exits.hpp"
 
 #include "firehose/base/errno_text.hpp"
+#include "firehose/base/uncancelled.hpp"
 
 #include <cerrno>
 #include <cstdio>
@@ -125,7 +126,7 @@ void PmixExits::receive(const pmix_pdata_t& data) noexcept {
     received_.push_back({.rank = data.proc.rank, .code = data.value.data.integer});
   }
   const char wake = 1;
-  [[maybe_unused]] const ssize_t written = write(write_end_.get(), &wake, sizeof wake);
+  [[maybe_unused]] const ssize_t written = uncancelled::write(write_end_.get(), &wake, sizeof wake);
 }
 
 bool PmixExits::read(Rank* rank, int* code) noexcept {
@@ -137,7 +138,7 @@ bool PmixExits::read(Rank* rank, int* code) noexcept {
   char wake = 0;
   ssize_t bytes = -1;
   do {
-    bytes = ::read(read_end_.get(), &wake, sizeof wake);
+    bytes = uncancelled::read(read_end_.get(), &wake, sizeof wake);
   } while (bytes < 0 && errno == EINTR);
   return true;
 }

@@ -21,7 +21,7 @@ namespace {
 // The supervisor replies at the deadline and names the missing ranks; this slack detects a silent supervisor.
 constexpr uint64_t kSlackNs = 2'000'000'000;
 // Limit of calls that do not wait for other ranks.
-constexpr uint64_t kPatienceNs = 30'000'000'000;
+constexpr uint64_t kPutPatienceNs = 30'000'000'000;
 
 uint64_t add_without_wrap(uint64_t a, uint64_t b) noexcept {
   return a > UINT64_MAX - b ? UINT64_MAX : a + b;
@@ -142,7 +142,8 @@ Status SupervisedBootstrap::call(launch::Request& request, std::span<const std::
 }
 
 Status SupervisedBootstrap::put(std::string_view key, std::span<const std::byte> entry) noexcept {
-  launch::Request request{.kind = launch::RequestKind::kPut, .deadline_ns = now_ns() + kPatienceNs};
+  launch::Request request{.kind = launch::RequestKind::kPut,
+                          .deadline_ns = now_ns() + kPutPatienceNs};
   if (!launch::set_key(key, &request) || entry.size() > kMaxValueBytes) {
     return fail(Status::kBadArg,
                 "an entry of %zu bytes under a key of %zu: at most %zu and 1 to %zu", entry.size(),

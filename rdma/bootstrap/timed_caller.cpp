@@ -2,6 +2,8 @@
 // bootstrap_pmi2.cpp and bootstrap_pmix.cpp call their launcher's library through it.
 #include "rdma/bootstrap/timed_caller.hpp"
 
+#include "firehose/base/uncancelled.hpp"
+
 #include <csignal>
 #include <utility>
 
@@ -19,7 +21,7 @@ TimedCaller::~TimedCaller() {
   if (abandoned) {
     pthread_detach(thread_);
   } else {
-    pthread_join(thread_, nullptr);
+    uncancelled::pthread_join(thread_, nullptr);
   }
 }
 

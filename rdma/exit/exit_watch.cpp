@@ -5,6 +5,7 @@
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/thread.hpp"
+#include "firehose/base/uncancelled.hpp"
 #include "rdma/exit/process_exit.hpp"
 
 #include <algorithm>
@@ -95,8 +96,8 @@ ExitWatch::~ExitWatch() {
   if (running_) {
     stop_.store(true);
     const uint64_t one = 1;
-    [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof one);
-    pthread_join(thread_, nullptr);
+    [[maybe_unused]] const ssize_t written = uncancelled::write(wake_.get(), &one, sizeof one);
+    uncancelled::pthread_join(thread_, nullptr);
   }
 }
 
@@ -149,7 +150,7 @@ void ExitWatch::report_peer_failure(Rank rank, int code) noexcept {
   lost_code_.store(code, std::memory_order_relaxed);
   lost_.store(rank, std::memory_order_release);
   const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof one);
+  [[maybe_unused]] const ssize_t written = uncancelled::write(wake_.get(), &one, sizeof one);
 }
 
 void* ExitWatch::serve(void* self) {
@@ -176,7 +177,7 @@ void ExitWatch::serve_launcher() noexcept {
     pollfd polled[] = {{wake_.get(), POLLIN, 0},
                        {more ? bootstrap_.event_fd() : -1, POLLIN, 0},
                        {parent_.get(), POLLIN, 0}};
-    (void)poll(polled, 3, time_left_ms());
+    (void)uncancelled::poll(polled, 3, time_left_ms());
     if (stop_.load()) return;
     handle_loss();
     end_myself(end_.step(now_ns()));
@@ -227,7 +228,7 @@ void ExitWatch::serve_words() noexcept {
       has_any_exited |= peers[i].is_gone && !peers[i].is_end_handled;
     }
     polled.back() = {bootstrap_.forwarded_exit_fd(), POLLIN, 0};
-    (void)poll(polled.data(), polled.size(), has_any_exited ? 0 : time_left_ms());
+    (void)uncancelled::poll(polled.data(), polled.size(), has_any_exited ? 0 : time_left_ms());
     if (stop_.load()) return;
     handle_loss();
     end_myself(end_.step(now_ns()));
@@ -287,7 +288,7 @@ void ExitWatch::handle_loss() noexcept {
   const Rank rank = lost_.exchange(kNoRank, std::memory_order_acquire);
   if (rank == kNoRank) return;
   uint64_t wakes = 0;
-  [[maybe_unused]] const ssize_t bytes = read(wake_.get(), &wakes, sizeof wakes);
+  [[maybe_unused]] const ssize_t bytes = uncancelled::read(wake_.get(), &wakes, sizeof wakes);
   end_.leave(rank, lost_code_.load(std::memory_order_relaxed), now_ns());
 }
 

@@ -4,6 +4,7 @@
 
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/thread.hpp"
+#include "firehose/base/uncancelled.hpp"
 #include "rdma/bootstrap/abstract_socket.hpp"
 #include "rdma/launch/wire.hpp"
 
@@ -53,7 +54,7 @@ class OwnedFd {
   int get() const noexcept { return fd_; }
   int release() noexcept { return std::exchange(fd_, -1); }
   void reset() noexcept {
-    if (fd_ >= 0) close(fd_);
+    if (fd_ >= 0) uncancelled::close(fd_);
     fd_ = -1;
   }
 
@@ -90,7 +91,7 @@ bool send_fd(int socket, const Handshake& handshake, int fd) noexcept {
   std::memcpy(CMSG_DATA(head), &fd, sizeof fd);
   ssize_t sent = 0;
   do {
-    sent = sendmsg(socket, &message, MSG_NOSIGNAL);
+    sent = uncancelled::sendmsg(socket, &message, MSG_NOSIGNAL);
   } while (sent < 0 && errno == EINTR);
   return sent == static_cast<ssize_t>(sizeof copy);
 }
@@ -141,7 +142,8 @@ Rank serve_one(int connection, const LeaderAddress& record, int fd,
   if (!launch::wait_readable(connection, std::min(deadline_ns, now_ns() + kHandshakeNs)))
     return kNoRank;
   // MSG_TRUNC makes recv() return the full length of the message.
-  if (recv(connection, &handshake, sizeof handshake, MSG_TRUNC) != sizeof handshake) return kNoRank;
+  if (uncancelled::recv(connection, &handshake, sizeof handshake, MSG_TRUNC) != sizeof handshake)
+    return kNoRank;
   if (handshake.magic != kHandshakeMagic || handshake.token != record.token) return kNoRank;
   const Rank rank = handshake.rank;
   if (std::find(missing.begin(), missing.end(), rank) == missing.end()) return kNoRank;
@@ -184,7 +186,8 @@ Status serve_members(std::vector<Rank> missing, int listener, const LeaderAddres
                   "of these ranks",
                   name_ranks(missing).c_str());
     }
-    const OwnedFd connection(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    const OwnedFd connection(
+        uncancelled::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (connection.get() < 0) {
       if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) continue;
       return fail(Status::kResource, "accept4() for %s: %s", name_ranks(missing).c_str(),
@@ -232,7 +235,7 @@ Status lead(Bootstrap& bootstrap, uint32_t sequence, Status ready, int fd, int* 
 
 Status connect_to(int socket, const AbstractAddress& address, Rank leader,
                   uint64_t deadline_ns) noexcept {
-  while (connect(socket, address.get(), address.bytes) != 0) {
+  while (uncancelled::connect(socket, address.get(), address.bytes) != 0) {
     if (errno == EINTR) continue;
     if (errno != EAGAIN) {
       return fail(
@@ -241,8 +244,7 @@ Status connect_to(int socket, const AbstractAddress& address, Rank leader,
           leader, errno_text(errno));
     }
     // The listener's backlog is full.
-    const timespec pause{0, kRetryNs};
-    nanosleep(&pause, nullptr);
+    uncancelled::sleep_ns(kRetryNs);
     if (now_ns() > deadline_ns)
       return fail(Status::kNotReady, "rank %u did not accept the connection of this rank", leader);
   }
@@ -275,7 +277,7 @@ Status receive_fd(int socket, const Handshake& sent, Rank leader, int* received,
   message.msg_controllen = sizeof control;
   ssize_t bytes = 0;
   do {
-    bytes = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+    bytes = uncancelled::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
   } while (bytes < 0 && errno == EINTR);
   if (bytes <= 0) {
     return fail(Status::kBroken,
@@ -290,7 +292,7 @@ Status receive_fd(int socket, const Handshake& sent, Rank leader, int* received,
                     handshake.magic == kHandshakeMagic && handshake.rank == sent.rank &&
                     handshake.token == sent.token;
   if (fd < 0 || !ours) {
-    if (fd >= 0) close(fd);
+    if (fd >= 0) uncancelled::close(fd);
     return fail(Status::kBroken, "another process replied in place of rank %u", leader);
   }
   *received = fd;
@@ -323,7 +325,8 @@ Status follow(Bootstrap& bootstrap, uint32_t sequence, Status ready, int* receiv
     return fail(Status::kBroken, "rank %u runs as another user", leader);
   }
   const Handshake handshake{.rank = topology.rank, .token = record.token};
-  if (::send(socket.get(), &handshake, sizeof handshake, MSG_NOSIGNAL) != sizeof handshake) {
+  if (uncancelled::send(socket.get(), &handshake, sizeof handshake, MSG_NOSIGNAL) !=
+      sizeof handshake) {
     return fail(Status::kBroken, "rank %u does not listen: %s", leader, errno_text(errno));
   }
   room_for_received.reset();

@@ -4,6 +4,7 @@
 
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
+#include "firehose/base/uncancelled.hpp"
 #include "rdma/exit/process_exit.hpp"
 #include "rdma/launch/wire.hpp"
 
@@ -148,7 +149,8 @@ bool NodeExitChannel::read(Rank* rank, int* code) noexcept {
     head.msg_control = control;
     head.msg_controllen = sizeof control;
     // MSG_TRUNC makes recvmsg() return the full length of the datagram.
-    const ssize_t bytes = recvmsg(fd(), &head, MSG_DONTWAIT | MSG_CMSG_CLOEXEC | MSG_TRUNC);
+    const ssize_t bytes =
+        uncancelled::recvmsg(fd(), &head, MSG_DONTWAIT | MSG_CMSG_CLOEXEC | MSG_TRUNC);
     if (bytes < 0 && errno == EINTR) continue;
     if (bytes < 0) return false;
     ucred sender{};
@@ -214,10 +216,10 @@ void NodeExitChannel::publish_exit(Rank rank, int code, NoticeKind what) const n
   const int used = own >= 0 ? own : socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   for (const Peer& peer : peers_) {
     const AbstractAddress address = abstract_address(peer.name, peer.rank);
-    sendto(used, &message, sizeof message, MSG_DONTWAIT | MSG_NOSIGNAL, address.get(),
-           address.bytes);
+    uncancelled::sendto(used, &message, sizeof message, MSG_DONTWAIT | MSG_NOSIGNAL, address.get(),
+                        address.bytes);
   }
-  if (own < 0 && used >= 0) close(used);
+  if (own < 0 && used >= 0) uncancelled::close(used);
 }
 
 }  // namespace hydrant

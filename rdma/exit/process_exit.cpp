@@ -2,11 +2,12 @@
 // exit_watch.cpp reports ends with it; the shm registrar identifies processes by their start times.
 #include "rdma/exit/process_exit.hpp"
 
+#include "firehose/base/machine/small_file.hpp"
 #include "firehose/base/thread.hpp"
+#include "firehose/base/uncancelled.hpp"
 
 #include <cstdio>
 #include <cstring>
-#include <ctime>
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/ioctl.h>
@@ -47,13 +48,8 @@ struct Stat {
 
 // Reads fields 3 and up of a stat file; the name in field 2 may contain any character.
 bool read_stat_file(const char* path, Stat* stat) noexcept {
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
   char text[1024];
-  const ssize_t bytes = read(fd, text, sizeof text - 1);
-  close(fd);
-  if (bytes <= 0) return false;
-  text[bytes] = '\0';
+  if (read_small_file(path, text, sizeof text) == 0) return false;
   const char* at = std::strrchr(text, ')');
   for (int field = kStateField; at != nullptr && field <= kExitCodeField; ++field) {
     at = std::strchr(at + 1, ' ');
@@ -133,8 +129,7 @@ ProcessExit read_process_end(int pidfd, pid_t pid, uint64_t start_time) noexcept
                         (stat.state == 'Z' || stat.state == 'X');
     if (zombie) return from_wait_status(stat.exit_code);
     if (now_ns() >= deadline) return {};
-    const timespec pause{0, 1'000'000};
-    nanosleep(&pause, nullptr);
+    uncancelled::sleep_ns(1'000'000);
   }
 }
 

@@ -1,6 +1,7 @@
 // Opens and closes the transport: options, ports, queues, then the parts.
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
+#include "firehose/base/uncancelled.hpp"
 #include "rdma/config/job_knobs.hpp"
 #include "rdma/ibv/connection/ibv_queue_pair.hpp"
 #include "rdma/ibv/ibv_transport.hpp"
@@ -124,7 +125,7 @@ Status IbvTransport::measure_inline() noexcept {
     attributes.cap.max_send_sge = 1;
     attributes.cap.max_inline_data = bytes;
     errno = 0;
-    const ibv::QueuePair probe(ibv_create_qp(port_.device.pd, &attributes));
+    const ibv::QueuePair probe(uncancelled::call(ibv_create_qp, port_.device.pd, &attributes));
     if (probe != nullptr) {
       options_.inline_bytes = bytes;
       return Status::kOk;

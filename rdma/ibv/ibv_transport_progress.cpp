@@ -1,5 +1,6 @@
 // Polls the parts, runs deferred work, sleeps, and flushes at the end. poll() is where every tour "over
 // verbs" makes progress.
+#include "firehose/base/uncancelled.hpp"
 #include "rdma/ibv/ibv_transport.hpp"
 
 #include <algorithm>
@@ -14,10 +15,6 @@ namespace {
 constexpr uint64_t kFlushPauseNs = 50'000;
 // The longest sleep of a thread outside this class if messages come without a report.
 constexpr uint64_t kBlindSleepNs = 1'000'000;
-
-timespec time_of(uint64_t ns) noexcept {
-  return {static_cast<time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)};
-}
 
 }  // namespace
 
@@ -163,8 +160,7 @@ void IbvTransport::flush(uint64_t deadline_ns) noexcept HYDRANT_NO_TSA {
     if (quiet || now_ns() >= deadline_ns) return;
     uint32_t ended = 0;
     if (!is_held && completions_.poll(&ended) >= 0) ended += run_deferred();
-    const timespec pause = time_of(kFlushPauseNs);
-    if (ended == 0) nanosleep(&pause, nullptr);
+    if (ended == 0) uncancelled::sleep_ns(kFlushPauseNs);
   }
 }
 

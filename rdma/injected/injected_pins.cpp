@@ -4,6 +4,7 @@
 
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/machine/machine_limits.hpp"
+#include "firehose/base/uncancelled.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -25,7 +26,6 @@ constexpr Access kWriting = Access::kLocalWrite | Access::kRemoteWrite | Access:
 constexpr int kRetries = 16;
 
 void* pointer(uintptr_t addr) noexcept { return reinterpret_cast<void*>(addr); }
-unsigned long long ull(uint64_t value) noexcept { return value; }
 bool passes(int error) noexcept { return error == EAGAIN || error == EINTR; }
 
 // Direct system calls: sanitizers replace the libc functions by ones that lock nothing.
@@ -41,7 +41,7 @@ int populate(MemoryRange range, bool writing) noexcept {
 }
 // MS_ASYNC on Linux only checks whether all of the range is mapped.
 bool is_mapped(MemoryRange range) noexcept {
-  return msync(pointer(range.addr), range.len, MS_ASYNC) == 0;
+  return uncancelled::msync(pointer(range.addr), range.len, MS_ASYNC) == 0;
 }
 
 // A random start, so that processes do not share registration numbers.

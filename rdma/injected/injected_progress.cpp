@@ -1,12 +1,11 @@
 // Makes progress in the injected network: delivers messages and operations that are due, returns credits,
 // completes operations. Its thread and every poll call advance().
-#include "firehose/base/cancellation.hpp"
 #include "firehose/base/log.hpp"
+#include "firehose/base/uncancelled.hpp"
 #include "rdma/injected/injected_transport.hpp"
 
 #include <algorithm>
 #include <cstring>
-#include <ctime>
 #include <utility>
 
 namespace hydrant {
@@ -249,9 +248,7 @@ void InjectedTransport::flush(uint64_t deadline_ns) noexcept {
       if (is_flushed) return;
     }
     if (now_ns() >= deadline_ns) return;
-    const CancellationDisabled guard;
-    const timespec pause{0, static_cast<long>(kRetryNs)};
-    nanosleep(&pause, nullptr);
+    uncancelled::sleep_ns(kRetryNs);
   }
 }
 
@@ -287,8 +284,7 @@ void InjectedTransport::run_in_background() noexcept {
         idle = 0;
       }
     }
-    const timespec pause{0, static_cast<long>(kLookNs)};
-    nanosleep(&pause, nullptr);
+    uncancelled::sleep_ns(kLookNs);
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/thread_without_signals.hpp"
+#include "firehose/base/uncancelled.hpp"
 
 #include <algorithm>
 #include <new>
@@ -66,7 +67,7 @@ InjectedTransport::~InjectedTransport() {
     ends_ = true;
     work_.notify_all();
   }
-  pthread_join(thread_, nullptr);
+  uncancelled::pthread_join(thread_, nullptr);
 }
 
 InjectedTransport::Pair* InjectedTransport::pair_with(Rank peer) const noexcept {

@@ -1,6 +1,8 @@
 // Chooses CPUs for ranks (hydrant-run --bind core); the forked child calls apply().
 #include "rdma/launch/cpu_binding.hpp"
 
+#include "firehose/base/machine/small_file.hpp"
+
 #include <algorithm>
 #include <cstdio>
 #include <sched.h>
@@ -13,12 +15,10 @@ int first_of_core(int cpu) noexcept {
   char path[96];
   std::snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list",
                 cpu);
-  std::FILE* file = std::fopen(path, "re");
-  if (file == nullptr) return cpu;
+  char text[64];
   int first = cpu;
-  if (std::fscanf(file, "%d", &first) != 1) first = cpu;
-  std::fclose(file);
-  return first;
+  (void)read_small_file(path, text, sizeof text);
+  return std::sscanf(text, "%d", &first) == 1 ? first : cpu;
 }
 
 }  // namespace

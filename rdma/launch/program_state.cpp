@@ -3,6 +3,7 @@
 #include "rdma/launch/program_state.hpp"
 
 #include "firehose/base/thread.hpp"
+#include "firehose/base/uncancelled.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -35,11 +36,11 @@ void pass_time(timeval* left, uint64_t ns) noexcept {
 // Calls line(text) for each line of a file of /proc.
 template <typename Line>
 void for_each_line(const char* path, Line line) noexcept {
-  FILE* file = std::fopen(path, "re");
+  FILE* file = uncancelled::fopen(path, "re");
   if (file == nullptr) return;
   char text[256];
-  while (std::fgets(text, sizeof text, file) != nullptr) line(text);
-  std::fclose(file);
+  while (uncancelled::fgets(text, sizeof text, file) != nullptr) line(text);
+  uncancelled::fclose(file);
 }
 
 // Timers of timer_create(2), by the kernel's numbers. Kernels without that file keep them; the supervisor
@@ -105,14 +106,15 @@ void close_descriptors(std::span<const int> own) noexcept {
   }
   closedir(folder);
   for (const int fd : open_ones) {
-    if (std::find(own.begin(), own.end(), fd) == own.end() && !is_locked(fd)) close(fd);
+    if (std::find(own.begin(), own.end(), fd) == own.end() && !is_locked(fd))
+      uncancelled::close(fd);
   }
   // The ranks have them, and end them for the readers and writers of pipes.
-  const int nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
+  const int nowhere = uncancelled::open("/dev/null", O_RDWR | O_CLOEXEC);
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO}) {
     if (nowhere >= 0 && fcntl(fd, F_GETFD) >= 0) dup2(nowhere, fd);
   }
-  if (nowhere > STDERR_FILENO) close(nowhere);
+  if (nowhere > STDERR_FILENO) uncancelled::close(nowhere);
 }
 
 }  // namespace
@@ -130,7 +132,7 @@ ProgramState::ProgramState() noexcept : stopped_ns_(now_ns()) {
     sigemptyset(&one);
     sigaddset(&one, kSignals[i]);
     const timespec at_once = {};
-    sigtimedwait(&one, nullptr, &at_once);
+    uncancelled::sigtimedwait(&one, nullptr, &at_once);
   }
 }
 

@@ -5,6 +5,7 @@
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/quiet_write.hpp"
 #include "firehose/base/thread.hpp"
+#include "firehose/base/uncancelled.hpp"
 #include "rdma/config/job_knobs.hpp"
 
 #include <algorithm>
@@ -37,7 +38,7 @@ constexpr int kNotHeld[] = {SIGTSTP, SIGTTIN, SIGTTOU, SIGCONT, SIGSEGV,
 int above_stdio(int fd) noexcept {
   if (fd < 0 || fd >= kFirstFreeDescriptor) return fd;
   const int lifted = fcntl(fd, F_DUPFD_CLOEXEC, kFirstFreeDescriptor);
-  close(fd);
+  uncancelled::close(fd);
   return lifted;
 }
 
@@ -51,17 +52,17 @@ bool make_pair(int* ours, int* theirs) noexcept {
 }
 
 void close_if_open(int* fd) noexcept {
-  if (*fd >= 0) close(*fd);
+  if (*fd >= 0) uncancelled::close(*fd);
   *fd = -1;
 }
 
 // Standard input goes to rank 0; other ranks read end-of-file.
 void take_stdin_away() noexcept {
   if (fcntl(STDIN_FILENO, F_GETFD) < 0) return;
-  const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  const int null = uncancelled::open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (null < 0) return;
   dup2(null, STDIN_FILENO);
-  close(null);
+  uncancelled::close(null);
 }
 
 }  // namespace
@@ -193,8 +194,8 @@ Supervisor::Side Supervisor::start(Rank rank, RankSockets* ends) noexcept {
     return Side::kChild;
   }
   const int error = errno;
-  close(made.calls);
-  close(made.events);
+  uncancelled::close(made.calls);
+  uncancelled::close(made.events);
   if (pid < 0) {
     static_cast<void>(
         fail(Status::kResource,
@@ -232,7 +233,7 @@ void Supervisor::abandon() noexcept {
     if (state.pid != 0) kill(state.pid, SIGKILL);
   }
   for (RankState& state : ranks_) {
-    if (state.pid != 0) waitpid(state.pid, nullptr, 0);
+    if (state.pid != 0) uncancelled::waitpid(state.pid, nullptr, 0);
     state.pid = 0;
   }
   running_ = 0;
@@ -252,7 +253,7 @@ void Supervisor::say(const char* format, ...) noexcept {
   // A reader that no longer reads must not keep the job alive.
   constexpr int kPatienceMs = 100;
   pollfd out{STDERR_FILENO, POLLOUT, 0};
-  if (poll(&out, 1, kPatienceMs) == 1) (void)write_quietly(STDERR_FILENO, line, bytes);
+  if (uncancelled::poll(&out, 1, kPatienceMs) == 1) (void)write_quietly(STDERR_FILENO, line, bytes);
 }
 
 }  // namespace hydrant::launch

@@ -1,6 +1,7 @@
 // Runs the event loop of the supervisor: sockets, signals and deadlines. run() is called once all ranks are
 // forked.
 #include "firehose/base/thread.hpp"
+#include "firehose/base/uncancelled.hpp"
 #include "rdma/launch/supervisor.hpp"
 
 #include <algorithm>
@@ -60,7 +61,7 @@ void Supervisor::wait_for_events(uint64_t now) noexcept {
     timeout_ms = static_cast<int>(std::min(left, kMax));
   }
   epoll_event events[kEventsAtOnce];
-  const int count = epoll_wait(epoll_, events, kEventsAtOnce, timeout_ms);
+  const int count = uncancelled::epoll_wait(epoll_, events, kEventsAtOnce, timeout_ms);
   // Signals last, so that messages of a rank are handled before its death.
   bool signalled = false;
   for (int i = 0; i < count; ++i) {
@@ -88,7 +89,7 @@ void Supervisor::watch(int fd, uint64_t tag, bool reading, bool first) noexcept 
 void Supervisor::drop(int* fd) noexcept {
   if (*fd < 0) return;
   epoll_ctl(epoll_, EPOLL_CTL_DEL, *fd, nullptr);
-  close(*fd);
+  uncancelled::close(*fd);
   *fd = -1;
 }
 
@@ -174,7 +175,7 @@ void Supervisor::flush(Rank rank) noexcept {
 void Supervisor::read_signals() noexcept {
   for (;;) {
     signalfd_siginfo info;
-    const ssize_t bytes = read(signals_, &info, sizeof info);
+    const ssize_t bytes = uncancelled::read(signals_, &info, sizeof info);
     if (bytes < 0 && errno == EINTR) continue;
     if (bytes != sizeof info) return;
     // A timer of timer_create(2) that the program had made before it became a supervisor.

@@ -3,6 +3,7 @@
 #include "firehose/base/config/config_grammar.hpp"
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/thread.hpp"
+#include "firehose/base/uncancelled.hpp"
 #include "rdma/exit/process_exit.hpp"
 #include "rdma/launch/supervisor.hpp"
 
@@ -56,7 +57,7 @@ void Supervisor::reap() noexcept {
   bool failed = false;
   for (;;) {
     siginfo_t info{};
-    if (waitid(P_ALL, 0, &info, WEXITED | WSTOPPED | WCONTINUED | WNOHANG) != 0) {
+    if (uncancelled::waitid(P_ALL, 0, &info, WEXITED | WSTOPPED | WCONTINUED | WNOHANG) != 0) {
       if (errno == EINTR) continue;
       break;
     }
@@ -80,11 +81,11 @@ void Supervisor::collect_dying(std::vector<siginfo_t>* seen) noexcept {
     bool is_child = true;
     while (is_child && process_is_ending(state.pid)) {
       siginfo_t info{};
-      is_child = waitid(P_PID, static_cast<id_t>(state.pid), &info, WEXITED | WNOHANG) == 0;
+      is_child =
+          uncancelled::waitid(P_PID, static_cast<id_t>(state.pid), &info, WEXITED | WNOHANG) == 0;
       if (is_child && info.si_pid != 0) seen->push_back(info);
       if (info.si_pid != 0 || now_ns() >= deadline) break;
-      const timespec pause{0, 1'000'000};
-      nanosleep(&pause, nullptr);
+      uncancelled::sleep_ns(1'000'000);
     }
   }
 }
@@ -266,7 +267,7 @@ bool Supervisor::is_on_its_way(const RankState& state) noexcept {
   if (process_is_ending(state.pid)) return true;
   if (state.below < 0) return false;
   pollfd below{state.below, POLLIN, 0};
-  return poll(&below, 1, 0) == 0 && process_is_ending(state.below_pid);
+  return uncancelled::poll(&below, 1, 0) == 0 && process_is_ending(state.below_pid);
 }
 
 void Supervisor::end_remaining(JobTermination::Step step) noexcept {

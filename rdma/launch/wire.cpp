@@ -2,13 +2,13 @@
 #include "rdma/launch/wire.hpp"
 
 #include "firehose/base/thread.hpp"
+#include "firehose/base/uncancelled.hpp"
 
 #include <cerrno>
 #include <cstring>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 namespace hydrant::launch {
 namespace {
@@ -29,7 +29,7 @@ bool wait_for(int fd, short events, uint64_t deadline_ns) noexcept {
     time.tv_sec = static_cast<time_t>(left / 1'000'000'000);
     time.tv_nsec = static_cast<long>(left % 1'000'000'000);
     pollfd one{fd, events, 0};
-    const int ready = ppoll(&one, 1, &time, nullptr);
+    const int ready = uncancelled::ppoll(&one, 1, &time, nullptr);
     if (ready > 0)
       return true;  // also for an error or the end of the connection: the caller's next call reports it
     if (ready == 0) return false;
@@ -43,7 +43,7 @@ void close_all(const cmsghdr* descriptors) noexcept {
     int one = -1;
     std::memcpy(&one, data, sizeof one);
     data += sizeof one;
-    close(one);
+    uncancelled::close(one);
   }
 }
 
@@ -116,7 +116,7 @@ int send_message(int fd, std::span<const std::byte> head,
   message.msg_iov = parts;
   message.msg_iovlen = tail.empty() ? 1 : 2;
   for (;;) {
-    if (sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return 0;
+    if (uncancelled::sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return 0;
     if (errno != EINTR) return errno;
   }
 }
@@ -133,7 +133,7 @@ Received receive_message(int fd, MessageRoom* room, std::span<const std::byte>* 
   message.msg_controllen = sizeof control;
   ssize_t bytes = 0;
   do {
-    bytes = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    bytes = uncancelled::recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   } while (bytes < 0 && errno == EINTR);
   if (bytes < 0) return errno == EAGAIN ? Received::kNothing : Received::kEnd;
   if (pid != nullptr) *pid = 0;

@@ -4,6 +4,7 @@
 #include "rdma/shm/attachment_cache.hpp"
 
 #include "firehose/base/errno_text.hpp"
+#include "firehose/base/uncancelled.hpp"
 #include "rdma/guarded_memory.hpp"
 #include "rdma/shm/memory/peer_file.hpp"
 
@@ -121,7 +122,7 @@ Status AttachmentCache::attach_locked(const ShmBlob& blob, const FileId& id, Map
   const Piece piece = piece_around(blob.offset, blob.range.len, file.bytes);
   void* made = map_aligned(piece, writable, file.descriptor);
   const int error = errno;
-  close(file.descriptor);
+  uncancelled::close(file.descriptor);
   if (made == nullptr) {
     const bool is_short = error == ENOMEM || error == EAGAIN;
     return fail(is_short ? Status::kNotReady : Status::kRefused,

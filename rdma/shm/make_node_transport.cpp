@@ -1,12 +1,12 @@
 // Opens the transport of a node: its first rank creates the shared memory and passes it to the others.
 // make_transport.cpp calls it.
 #include "firehose/base/thread.hpp"
+#include "firehose/base/uncancelled.hpp"
 #include "rdma/exit/fd_passing.hpp"
 #include "rdma/make_transport.hpp"
 #include "rdma/shm/shm_transport.hpp"
 
 #include <new>
-#include <unistd.h>
 #include <utility>
 
 namespace hydrant {
@@ -24,7 +24,7 @@ Status share_memory(Bootstrap& bootstrap, int* fd) noexcept {
     status = shm::NodeMemory::create(static_cast<uint32_t>(topology.node_ranks.size()), &made);
   }
   status = share_fd(bootstrap, kNodeMemoryFd, status, made, fd, now_ns() + kWaitNs);
-  if (made >= 0) close(made);
+  if (made >= 0) uncancelled::close(made);
   return status;
 }
 
@@ -40,7 +40,7 @@ Status make_node_transport(Bootstrap& bootstrap, bool single_threaded,
   alignas(shm::NodeMemory) static std::byte place_of_memory[sizeof(shm::NodeMemory)];
   auto& memory = *new (place_of_memory) shm::NodeMemory;
   Status status = memory.attach(fd, topology.node_rank);
-  close(fd);
+  uncancelled::close(fd);
   std::unique_ptr<ShmTransport> made;
   if (status == Status::kOk) {
     status = ShmTransport::open(

@@ -7,13 +7,15 @@ apart LIB.a LIB.a     no name is inline in only one of them
 tls LIB.so [BYTES]    at most 64 bytes of static thread-local storage (or BYTES), or dlopen() may fail: glibc
                       keeps 512 for all libraries that are loaded late
 needed LIB.so [NAME...]  ldd lists only the five allowed libraries and those of these names
-cancellation LIST LIB.a...  each object that calls a cancellation point of libc is in LIST with its protection
+cancellation ROOT LIB.a...  no object but that of uncancelled.cpp calls a cancellation point of libc, and no source
+                       of the tree calls verbs that may be one
 writes LIST LIB.a...  each object that writes to files by itself is in LIST with its reason
 allocations LIB.a [LIST]  no object calls an allocation function that throws, or throws as containers do, but
                       those in LIST, which says when they do
 hooks LIB.so MAP      the dynamic symbols are those of the version script; needs only libc and the loader,
                       and no function that finds thread-local storage (it may allocate)
 """
+import pathlib
 import re
 import subprocess
 import sys
@@ -91,16 +93,27 @@ def check_needed(library, *more):
         yield f"ldd {library} does not list libc"
 
 
-# POSIX's cancellation points and glibc's additional ones that the library could call.
+# POSIX's cancellation points and glibc's additional ones. fcntl() is one for locks of files alone.
 CANCELLATION_POINTS = frozenset("""
-    accept accept4 clock_nanosleep close closedir connect creat dlopen epoll_pwait epoll_wait
-    fallocate fclose fcntl fdatasync fflush fgetc fgets fopen fprintf fputc fputs fread fscanf
-    __isoc99_fscanf fsync fwrite getaddrinfo getline getrandom ibv_close_device ibv_get_async_event
-    ibv_get_cq_event ibv_open_device io_uring_wait_cqe_timeout lockf msgrcv msync nanosleep open
-    open64 openat opendir pause poll popen ppoll pread preadv printf pselect pthread_cond_clockwait
-    pthread_cond_timedwait pthread_cond_wait pthread_join pwrite pwritev read readdir readv recv
-    recvfrom recvmsg select sem_clockwait sem_timedwait sem_wait send sendmsg sendto sigwait sleep
-    splice system tcdrain usleep vprintf wait waitid waitpid write writev""".split())
+    accept accept4 clock_nanosleep close connect copy_file_range creat epoll_pwait epoll_wait
+    fallocate fclose fdatasync fflush fgetc fgets fopen fprintf fputc fputs fread fscanf
+    __isoc99_fscanf fsync fwrite getaddrinfo getifaddrs getline getrandom lockf mkstemp msgrcv msync
+    nanosleep open open64 openat pause pclose perror poll popen posix_fallocate ppoll pread preadv
+    printf pselect pthread_cond_clockwait pthread_cond_timedwait pthread_cond_wait pthread_join putc
+    puts pwrite pwritev read readv recv recvfrom recvmsg select sem_clockwait sem_timedwait sem_wait
+    send sendmsg sendto sigsuspend sigtimedwait sigwait sigwaitinfo sleep splice sync_file_range
+    system tcdrain usleep vdprintf vfprintf vprintf wait waitid waitpid write writev
+    _ZNSt6thread4joinEv""".split())
+# The sources that call them: uncancelled.cpp disables cancellation, and gasnett_nsleep() and gasnett_cond_wait()
+# are cancellation points, as their names say.
+MAY_CALL = {"uncancelled": CANCELLATION_POINTS, "timers": {"nanosleep"}, "locks": {"pthread_cond_wait"}}
+# The functions of libibverbs that only compute, or only use memory that the device has mapped.
+VERBS_WITHOUT_POINTS = ("ack_async_event ack_cq_events event_type_str get_device_name is_fork_initialized poll_cq "
+                        "post_recv post_send post_srq_recv wc_status_str").split()
+VERBS_FOLDERS = ("firehose/registrars/ibv", "rdma/ibv")
+VERBS_CALL = re.compile(r"(uncancelled::call\(\s*(?:\[&\] \{\s*return )?)?(?<![\w\"])ibv_((?:"
+                        r"alloc|attach|close|create|dealloc|dereg|destroy|detach|free|get|import|modify|open|query"
+                        r"|reg|req|rereg|resize)_\w+)\(")
 
 
 def read_list(list_file):
@@ -108,6 +121,28 @@ def read_list(list_file):
     with open(list_file) as lines:
         rows = [line.split(None, 1) for line in lines if line.strip() and not line.startswith("#")]
     return {row[0]: row[1].strip() if len(row) == 2 else "" for row in rows}
+
+
+def check_cancellation(root, *archives):
+    found = {}
+    for line in run("nm", "-A", "--undefined-only", *archives).splitlines():
+        place, _, name = line.rpartition(" ")
+        if place and name.split("@")[0] in CANCELLATION_POINTS:  # no place: a heading, of one of several archives
+            found.setdefault(place.split(":")[1].split(".")[0], set()).add(name.split("@")[0])
+    if not found:
+        yield f"{' '.join(archives)}: no call of a cancellation point"
+    for source, names in sorted(found.items()):
+        calls = ", ".join(sorted(names - set(MAY_CALL.get(source, ()))))
+        if calls:
+            yield (f"{source}.cpp calls {calls}, which can end a cancelled thread: call the function of "
+                   f"this name in firehose/base/uncancelled.hpp")
+    for path in sorted(p for layer in VERBS_FOLDERS for p in pathlib.Path(root, layer).rglob("*.[ch]pp")):
+        text = re.sub(r'//.*|^extern .*|"(?:[^"\\\n]|\\.)*"', "", path.read_text(), flags=re.MULTILINE)
+        for call in VERBS_CALL.finditer(text):
+            if not call[1] and f"{call[2]}" not in VERBS_WITHOUT_POINTS:
+                line = text.count("\n", 0, call.start()) + 1
+                yield (f"{path.relative_to(root)}:{line}: ibv_{call[2]}() may be a cancellation point: call it "
+                       f"through uncancelled::call()")
 
 
 # Functions of libc that write to files, and so may raise SIGPIPE or SIGXFSZ.
@@ -125,18 +160,14 @@ def check_calls(functions, kind, rule, list_file, archives):
         place, _, name = line.rpartition(" ")
         if not place:  # a heading, of one of several archives
             continue
-        if name.split("@")[0] in functions:
+        name = re.sub(r"^_ZN7hydrant11uncancelled\d+([a-z_0-9]+)E.*", r"\1", name.split("@")[0])
+        if name in functions:
             found.setdefault(place.split(":")[1].split(".")[0], set()).add(name)
     if not found:
         yield f"{' '.join(archives)}: no call of {kind}"
-    for source in sorted(set(found) - set(listed)):
+    for source in sorted(set(found) - set(listed) - {"uncancelled"}):
         yield f"{source}.cpp calls {', '.join(sorted(found[source]))}, {rule} {list_file}"
     yield from (f"{source}: in the list, but calls no {kind}" for source in sorted(set(listed) - set(found)))
-
-
-def check_cancellation(list_file, *archives):
-    rule = "which can end a cancelled thread: put a CancellationDisabled around it, and add the protection to"
-    return check_calls(CANCELLATION_POINTS, "cancellation point", rule, list_file, archives)
 
 
 def check_writes(list_file, *archives):

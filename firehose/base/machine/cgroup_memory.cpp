@@ -3,16 +3,15 @@
 #include "firehose/base/machine/cgroup_memory.hpp"
 
 #include "firehose/base/config/config_grammar.hpp"
+#include "firehose/base/machine/small_file.hpp"
+#include "firehose/base/uncancelled.hpp"
 
 #include <cstdio>
-#include <fcntl.h>
 #include <string_view>
-#include <unistd.h>
 
 namespace hydrant {
 namespace {
 
-constexpr size_t kPathBytes = 1024;
 // Version 1 writes "no limit" as the largest multiple of a page below 2^63.
 constexpr uint64_t kNoLimitV1 = uint64_t{1} << 62;
 
@@ -45,15 +44,15 @@ bool lists(std::string_view list, std::string_view wanted) noexcept {
 // Calls visit(line) for each line of a file until visit returns false.
 template <typename Visit>
 void for_each_line(const char* path, Visit visit) noexcept {
-  std::FILE* file = std::fopen(path, "re");
+  std::FILE* file = uncancelled::fopen(path, "re");
   if (file == nullptr) return;
   char line[4096];
-  while (std::fgets(line, sizeof line, file) != nullptr) {
+  while (uncancelled::fgets(line, sizeof line, file) != nullptr) {
     std::string_view text(line);
     if (text.ends_with('\n')) text.remove_suffix(1);
     if (!visit(text)) break;
   }
-  std::fclose(file);
+  uncancelled::fclose(file);
 }
 
 // Parses lines "4:memory:/some/group" (version 1) or "0::/some/group" (version 2).
@@ -162,26 +161,6 @@ void walk_up(const char* root, uint32_t version, CgroupMemory* best) noexcept {
 }
 
 }  // namespace
-
-size_t read_small_file(const char* path, char* text, size_t room) noexcept {
-  const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return 0;
-  size_t used = 0;
-  while (used + 1 < room) {
-    const ssize_t got = ::read(fd, text + used, room - 1 - used);
-    if (got <= 0) break;
-    used += static_cast<size_t>(got);
-  }
-  ::close(fd);
-  text[used] = '\0';
-  return used;
-}
-
-bool join_path(char* out, size_t room, const char* first, const char* second,
-               const char* third) noexcept {
-  const int len = std::snprintf(out, room, "%s%s%s", first, second, third);
-  return len >= 0 && static_cast<size_t>(len) < room;
-}
 
 bool find_own_cgroup(const char* root, uint32_t version, char* directory, size_t room) noexcept {
   Hierarchy hierarchy;

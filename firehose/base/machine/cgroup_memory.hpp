@@ -22,11 +22,4 @@ CgroupMemory read_cgroup_memory(const char* root) noexcept;
 // or it is invisible.
 bool find_own_cgroup(const char* root, uint32_t version, char* directory, size_t room) noexcept;
 
-// Helpers for small files of /proc and /sys, shared with machine_limits.cpp.
-// Reads the first bytes of a file, terminated. Returns how many, 0 if it cannot be read.
-size_t read_small_file(const char* path, char* text, size_t room) noexcept;
-// Concatenates paths; false if the result was truncated.
-bool join_path(char* out, size_t room, const char* first, const char* second,
-               const char* third = "") noexcept;
-
 }  // namespace hydrant

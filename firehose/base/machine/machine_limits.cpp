@@ -4,6 +4,7 @@
 
 #include "firehose/base/config/config_grammar.hpp"
 #include "firehose/base/machine/cgroup_memory.hpp"
+#include "firehose/base/machine/small_file.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -22,7 +23,6 @@
 namespace hydrant {
 namespace {
 
-constexpr size_t kPathBytes = 1024;
 constexpr uint32_t kCapIpcLock = 14;  // capabilities(7)
 
 size_t read_under(const char* root, const char* path, char* text, size_t room) noexcept {

@@ -4,6 +4,7 @@
 
 #include "firehose/base/config/config_grammar.hpp"
 #include "firehose/base/machine/cgroup_memory.hpp"
+#include "firehose/base/machine/small_file.hpp"
 
 #include <cstdio>
 #include <cstdlib>

@@ -1,8 +1,8 @@
 // Pins this object in memory with dlopen(RTLD_NODELETE), before threads or signal handlers use its code.
 #include "firehose/base/machine/stay_loaded.hpp"
 
-#include "firehose/base/cancellation.hpp"
 #include "firehose/base/log.hpp"
+#include "firehose/base/uncancelled.hpp"
 
 #include <atomic>
 #include <dlfcn.h>
@@ -30,7 +30,8 @@ const char* path_of_object_of(const void* code) noexcept {
 void keep_loaded(const void* code) noexcept {
   const CancellationDisabled guard;
   const char* path = path_of_object_of(code);
-  if (path != nullptr && dlopen(path, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE) == nullptr)
+  if (path != nullptr &&
+      uncancelled::call(dlopen, path, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE) == nullptr)
     log_debug("cannot keep %s loaded: the program must not unload it with dlclose()", path);
 }
 

@@ -7,6 +7,7 @@
 #include "firehose/base/log.hpp"
 #include "firehose/base/signals_blocked.hpp"
 #include "firehose/base/thread.hpp"
+#include "firehose/base/uncancelled.hpp"
 
 #include <cerrno>
 #include <cstdlib>
@@ -79,8 +80,7 @@ bool lock_patiently() noexcept HYDRANT_TSA(try_acquire_capability(true, g_state.
   const uint64_t deadline = now_ns() + kPatienceNs;
   while (!g_state.mu.try_lock()) {
     if (now_ns() > deadline) return false;
-    const timespec pause = {.tv_sec = 0, .tv_nsec = 20'000};
-    nanosleep(&pause, nullptr);
+    uncancelled::sleep_ns(20'000);
   }
   return true;
 }
@@ -236,7 +236,7 @@ bool stop_tracing(void (*last)(void* user) noexcept, void* user) noexcept {
   if (last != nullptr) last(user);
   g_state.mu.unlock();
   g_state.wake.notify_all();
-  if (g_state.has_thread) pthread_join(g_state.thread, nullptr);
+  if (g_state.has_thread) uncancelled::pthread_join(g_state.thread, nullptr);
   g_state.has_thread = false;
   return true;
 }

@@ -7,6 +7,7 @@
 #include "firehose/base/log.hpp"
 #include "firehose/base/raw_memory.hpp"
 #include "firehose/base/signals_blocked.hpp"
+#include "firehose/base/uncancelled.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -70,10 +71,7 @@ void unblock_fault_signals() noexcept {
   pthread_sigmask(SIG_UNBLOCK, &faults, nullptr);
 }
 
-void nap(uint64_t ns) noexcept {
-  const timespec ts{0, static_cast<long>(ns)};
-  nanosleep(&ts, nullptr);
-}
+void nap(uint64_t ns) noexcept { uncancelled::sleep_ns(ns); }
 
 }  // namespace
 

@@ -5,6 +5,7 @@
 
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
+#include "firehose/base/uncancelled.hpp"
 
 #include <infiniband/verbs.h>
 
@@ -21,7 +22,7 @@ namespace {
 Status open_one(ibv_device* device, OpenDevice* opened) noexcept {
   const char* name = ibv_get_device_name(device);
   errno = 0;
-  ibv_context* context = ibv_open_device(device);
+  ibv_context* context = uncancelled::call(ibv_open_device, device);
   if (context == nullptr) {
     return fail(
         Status::kUnsupported,
@@ -30,10 +31,10 @@ Status open_one(ibv_device* device, OpenDevice* opened) noexcept {
         name, errno_text(errno));
   }
   errno = 0;
-  ibv_pd* pd = ibv_alloc_pd(context);
+  ibv_pd* pd = uncancelled::call(ibv_alloc_pd, context);
   if (pd == nullptr) {
     const int error = errno;
-    ibv_close_device(context);
+    uncancelled::call(ibv_close_device, context);
     return fail(Status::kUnsupported, "verbs device %s: cannot allocate a protection domain: %s",
                 name, errno_text(error));
   }
@@ -56,7 +57,7 @@ Status no_device(const char* wanted, int found) noexcept {
 Status open_ibv_device(const char* wanted, OpenDevice* opened) noexcept {
   int found = 0;
   errno = 0;
-  ibv_device** devices = ibv_get_device_list(&found);
+  ibv_device** devices = uncancelled::call(ibv_get_device_list, &found);
   if (devices == nullptr) {
     return fail(Status::kUnsupported,
                 "verbs devices cannot be listed: %s (is the kernel module ib_uverbs loaded?)",
@@ -69,19 +70,19 @@ Status open_ibv_device(const char* wanted, OpenDevice* opened) noexcept {
     is_found = true;
     status = open_one(devices[i], opened);
   }
-  ibv_free_device_list(devices);
+  uncancelled::call(ibv_free_device_list, devices);
   if (!is_found) return no_device(wanted, found);
   return status;
 }
 
 void close_ibv_device(const OpenDevice& opened) noexcept {
   const char* name = ibv_get_device_name(opened.context->device);
-  const int pd_error = ibv_dealloc_pd(opened.pd);
+  const int pd_error = uncancelled::call(ibv_dealloc_pd, opened.pd);
   if (pd_error != 0) {
     log_warning("%s: the protection domain could not be released: %s (registrations still alive?)",
                 name, errno_text(pd_error));
   }
-  if (ibv_close_device(opened.context) != 0)
+  if (uncancelled::call(ibv_close_device, opened.context) != 0)
     log_warning("%s: the device could not be closed", name);
 }
 
@@ -115,8 +116,8 @@ bool DeviceDescriptors::keep_commands(ibv_context* context) const noexcept {
 }
 
 void DeviceDescriptors::close_in_child(const ibv_context& context) const noexcept {
-  if (commands_.is(context.cmd_fd)) ::close(context.cmd_fd);
-  if (events_.is(context.async_fd)) ::close(context.async_fd);
+  if (commands_.is(context.cmd_fd)) uncancelled::close(context.cmd_fd);
+  if (events_.is(context.async_fd)) uncancelled::close(context.async_fd);
 }
 
 void CommandDescriptor::note(const ibv_context& context) noexcept {
@@ -140,7 +141,7 @@ Status device_is_closed(const char* name) noexcept {
 Status query_ibv_device(ibv_context* context, DeviceAttributes* found) noexcept {
   const char* name = ibv_get_device_name(context->device);
   ibv_device_attr_ex attributes{};
-  const int error = ibv_query_device_ex(context, nullptr, &attributes);
+  const int error = uncancelled::call(ibv_query_device_ex, context, nullptr, &attributes);
   if (error != 0) {
     return fail(Status::kUnsupported, "verbs device %s: ibv_query_device failed: %s", name,
                 errno_text(error));

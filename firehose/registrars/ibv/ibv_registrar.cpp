@@ -6,6 +6,7 @@
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/machine/machine_limits.hpp"
+#include "firehose/base/uncancelled.hpp"
 #include "firehose/registrars/ibv/ibv_device.hpp"
 #include "firehose/registrars/ibv/ibv_key_blob.hpp"
 
@@ -194,7 +195,7 @@ IbvRegistrar::~IbvRegistrar() {
   const MutexLock lock(mu_);
   if (context_ != nullptr) (void)descriptors_.keep_ours(context_);
   for (ibv_mr* mr : implicit_) {
-    if (mr != nullptr && (!is_usable(mr->context) || ibv_dereg_mr(mr) != 0)) {
+    if (mr != nullptr && (!is_usable(mr->context) || uncancelled::call(ibv_dereg_mr, mr) != 0)) {
       log_warning("%s: an implicit registration could not be undone", device_name_);
     }
   }
@@ -236,7 +237,7 @@ Status IbvRegistrar::register_range(void* addr, size_t len, unsigned flags, ibv_
   const Status status = current_pd(&pd);
   if (status != Status::kOk) return status;
   errno = 0;
-  ibv_mr* made = ibv_reg_mr(pd, addr, len, flags);
+  ibv_mr* made = uncancelled::call([&] { return ibv_reg_mr(pd, addr, len, flags); });
   if (made == nullptr) return registration_failed(errno, addr, len, device_name_);
   *mr = made;
   return Status::kOk;
@@ -290,7 +291,7 @@ Status IbvRegistrar::pin_dmabuf(int fd, uint64_t offset, MemoryRange range, Acce
   errno = ENOSYS;
   ibv_mr* mr = nullptr;
   if (&ibv_reg_dmabuf_mr != nullptr) {
-    mr = ibv_reg_dmabuf_mr(pd, offset, range.len, range.addr, fd,
+    mr = uncancelled::call(ibv_reg_dmabuf_mr, pd, offset, range.len, range.addr, fd,
                            static_cast<int>(verbs_access(access)));
   }
   if (mr != nullptr) {
@@ -342,7 +343,7 @@ UnpinResult IbvRegistrar::unpin(MemoryRange range, const std::byte* key) noexcep
     static_cast<void>(device_is_closed(device_name_));
     return UnpinResult::kBroken;
   }
-  const int error = ibv_dereg_mr(mr);
+  const int error = uncancelled::call(ibv_dereg_mr, mr);
   if (error == 0) return UnpinResult::kDone;
   static_cast<void>(fail(Status::kBroken, "%s: ibv_dereg_mr([%#lx, +%zu)) failed: %s (errno %d)",
                          device_name_, static_cast<unsigned long>(range.addr), range.len,
@@ -392,7 +393,9 @@ Status IbvRegistrar::implicit_key(Access access, std::byte* key) noexcept {
   ibv_mr*& mr = implicit_[bits(access)];
   if (mr == nullptr) {
     errno = 0;
-    mr = ibv_reg_mr(pd, nullptr, SIZE_MAX, verbs_access(access) | IBV_ACCESS_ON_DEMAND);
+    mr = uncancelled::call([&] {
+      return ibv_reg_mr(pd, nullptr, SIZE_MAX, verbs_access(access) | IBV_ACCESS_ON_DEMAND);
+    });
     if (mr == nullptr) return registration_failed(errno, nullptr, SIZE_MAX, device_name_);
   }
   store_key({nullptr, mr->lkey, mr->rkey}, key);

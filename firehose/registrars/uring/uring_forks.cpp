@@ -3,6 +3,7 @@
 #include "firehose/registrars/uring/uring_forks.hpp"
 
 #include "firehose/base/fork_nesting.hpp"
+#include "firehose/base/uncancelled.hpp"
 
 #include <atomic>
 #include <pthread.h>
@@ -62,7 +63,7 @@ void install() noexcept {
 }  // namespace
 
 void RingDescriptor::close_if_open() noexcept {
-  if (is_open()) close(fd);
+  if (is_open()) uncancelled::close(fd);
   fd = -1;
 }
 

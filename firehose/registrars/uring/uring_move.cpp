@@ -1,6 +1,7 @@
 // Moves data between a file and registered buffers, one READ_FIXED or WRITE_FIXED at a time.
 // UringRegistrar::move() calls UringRing::move() through uring_registrar.cpp.
 #include "firehose/base/log.hpp"
+#include "firehose/base/uncancelled.hpp"
 #include "firehose/registrars/uring/uring_ring.hpp"
 
 #include <algorithm>
@@ -24,10 +25,7 @@ __kernel_timespec until(uint64_t deadline_ns) noexcept {
           static_cast<long long>(left % 1'000'000'000u)};
 }
 
-void pause_briefly() noexcept {
-  const timespec pause{0, kPauseNs};
-  nanosleep(&pause, nullptr);
-}
+void pause_briefly() noexcept { uncancelled::sleep_ns(kPauseNs); }
 
 // IORING_REGISTER_SYNC_CANCEL of Linux 6.0, which liburing 2.2 lacks. It needs no io_uring_enter().
 constexpr unsigned kRegisterSyncCancel = 24;

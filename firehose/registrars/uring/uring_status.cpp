@@ -3,6 +3,7 @@
 #include "firehose/registrars/uring/uring_status.hpp"
 
 #include "firehose/base/errno_text.hpp"
+#include "firehose/base/machine/small_file.hpp"
 #include "firehose/registrars/memlock.hpp"
 
 #include <cerrno>
@@ -15,17 +16,13 @@ namespace {
 
 // 0, 1 or 2 as in Documentation/admin-guide/sysctl/kernel.rst; -1 without such a setting (Linux < 6.6).
 int io_uring_disabled() noexcept {
-  std::FILE* file = std::fopen("/proc/sys/kernel/io_uring_disabled", "re");
-  if (file == nullptr) return -1;
-  const int digit = std::fgetc(file);
-  std::fclose(file);
-  return digit >= '0' && digit <= '9' ? digit - '0' : -1;
+  char text[8];
+  (void)read_small_file("/proc/sys/kernel/io_uring_disabled", text, sizeof text);
+  return text[0] >= '0' && text[0] <= '9' ? text[0] - '0' : -1;
 }
 
 // A smaller limit has no room for a ring and a pin.
 constexpr uint64_t kRingBytes = 16384;
-
-unsigned long long ull(uint64_t value) noexcept { return value; }
 
 Status explain_no_memory(MemoryRange range, uint64_t pending_bytes) noexcept {
   const MemlockLimit limit = read_memlock_limit();

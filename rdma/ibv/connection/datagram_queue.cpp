@@ -4,6 +4,7 @@
 
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
+#include "firehose/base/uncancelled.hpp"
 
 #include <cerrno>
 
@@ -18,8 +19,8 @@ Status DatagramQueue::open(const Port& port, ibv_comp_channel* channel, uint32_t
       status != Status::kOk)
     return status;
   errno = 0;
-  completions_.reset(
-      ibv_create_cq(port.device.context, kDatagramReceives + kDatagramSends, nullptr, channel, 0));
+  completions_.reset(uncancelled::call(ibv_create_cq, port.device.context,
+                                       kDatagramReceives + kDatagramSends, nullptr, channel, 0));
   if (completions_ == nullptr)
     return fail(Status::kResource, "%s: cannot create the handshake completion queue: %s",
                 port.name, errno_text(errno));
@@ -30,7 +31,7 @@ Status DatagramQueue::open(const Port& port, ibv_comp_channel* channel, uint32_t
   attributes.cap.max_recv_wr = kDatagramReceives;
   attributes.cap.max_send_sge = attributes.cap.max_recv_sge = 1;
   attributes.sq_sig_all = 1;
-  pair_.reset(ibv_create_qp(port.device.pd, &attributes));
+  pair_.reset(uncancelled::call(ibv_create_qp, port.device.pd, &attributes));
   if (pair_ == nullptr)
     return fail(Status::kResource, "%s: cannot create the handshake queue pair: %s", port.name,
                 errno_text(errno));
@@ -42,18 +43,18 @@ Status DatagramQueue::start() noexcept {
   state.qp_state = IBV_QPS_INIT;
   state.port_num = port_->number;
   state.qkey = kKey;
-  int error = ibv_modify_qp(pair_.get(), &state,
-                            IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
+  int error = uncancelled::call(ibv_modify_qp, pair_.get(), &state,
+                                IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
   if (error == 0) {
     for (uint32_t i = 0; i < kDatagramReceives; ++i) {
       if (const Status status = post_receive(i); status != Status::kOk) return status;
     }
     state.qp_state = IBV_QPS_RTR;
-    error = ibv_modify_qp(pair_.get(), &state, IBV_QP_STATE);
+    error = uncancelled::call(ibv_modify_qp, pair_.get(), &state, IBV_QP_STATE);
   }
   if (error == 0) {
     state.qp_state = IBV_QPS_RTS;
-    error = ibv_modify_qp(pair_.get(), &state, IBV_QP_STATE | IBV_QP_SQ_PSN);
+    error = uncancelled::call(ibv_modify_qp, pair_.get(), &state, IBV_QP_STATE | IBV_QP_SQ_PSN);
   }
   if (error == 0) return Status::kOk;
   return fail(Status::kResource, "%s port %u: cannot start the handshake queue pair: %s",

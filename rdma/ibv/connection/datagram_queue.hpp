@@ -6,6 +6,7 @@
 // Threads: under the contact lock.
 #pragma once
 
+#include "firehose/base/uncancelled.hpp"
 #include "rdma/ibv/device/ibv_port.hpp"
 #include "rdma/ibv/device/verbs_objects.hpp"
 #include "rdma/ibv/registrar/verbs_memory.hpp"
@@ -24,7 +25,9 @@ class DatagramQueue {
   void close() noexcept;
   uint32_t number() const noexcept { return pair_->qp_num; }
   // Requests an event on the channel for the next completion. False: the adapter refuses.
-  bool request_notice() noexcept { return ibv_req_notify_cq(completions_.get(), 0) == 0; }
+  bool request_notice() noexcept {
+    return uncancelled::call(ibv_req_notify_cq, completions_.get(), 0) == 0;
+  }
 
   // Sends to the queue pair `number` of the process at `address`; `name` of the peer is for the log. False:
   // there is no room now, or the adapter refuses the request.

@@ -2,8 +2,8 @@
 // and not by its completions.
 #include "rdma/ibv/connection/device_events.hpp"
 
-#include "firehose/base/cancellation.hpp"
 #include "firehose/base/log.hpp"
+#include "firehose/base/uncancelled.hpp"
 
 namespace hydrant::ibv {
 
@@ -17,10 +17,9 @@ void DeviceEvents::read() noexcept {
 }
 
 void DeviceEvents::read_from(const Port& port) noexcept {
-  const CancellationDisabled guard;
   (void)port.descriptors.keep_ours(port.device.context);
   ibv_async_event event{};
-  while (ibv_get_async_event(port.device.context, &event) == 0) {
+  while (uncancelled::call(ibv_get_async_event, port.device.context, &event) == 0) {
     handle(port, event);
     ibv_ack_async_event(&event);
   }

@@ -2,7 +2,6 @@
 // handshakes are exchanged until both sides can receive.
 #include "rdma/ibv/connection/handshakes.hpp"
 
-#include "firehose/base/cancellation.hpp"
 #include "firehose/base/log.hpp"
 
 #include <algorithm>
@@ -51,7 +50,6 @@ Status Handshakes::read_endpoint(Rank rank, EndpointAddress* endpoint) noexcept 
 }
 
 Status Handshakes::start_connection(Rank number) noexcept {
-  const CancellationDisabled guard;
   const OwnEndpoint& own = parts_.own;
   if (number == own.self())
     return fail(Status::kBadArg, "a message to oneself does not go through the transport");
@@ -81,7 +79,6 @@ Status Handshakes::start_connection(Rank number) noexcept {
 }
 
 Status Handshakes::connect_to_self() noexcept {
-  const CancellationDisabled guard;
   const Rank self = parts_.own.self();
   const MutexLock lock(mu_);
   if (parts_.peers.find(self) != nullptr) return Status::kNotReady;
@@ -120,7 +117,6 @@ bool Handshakes::send(Peer& peer) noexcept {
 }
 
 void Handshakes::repeat(uint64_t now) noexcept {
-  const CancellationDisabled guard;
   uint64_t next_ns = UINT64_MAX;
   for (Peer** link = &connecting_; *link != nullptr;) {
     Peer& peer = **link;
@@ -177,7 +173,6 @@ uint32_t Handshakes::poll() noexcept {
 }
 
 void Handshakes::receive(const Handshake* handshake) noexcept {
-  const CancellationDisabled guard;
   const Rank from = handshake != nullptr ? sender_of(*handshake) : kNoRank;
   if (from != kNoRank) {
     handle_handshake(*handshake, from);

@@ -4,6 +4,7 @@
 
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/thread.hpp"
+#include "firehose/base/uncancelled.hpp"
 
 #include <algorithm>
 
@@ -26,8 +27,9 @@ Status start_queue_pair(ibv_qp* queue, const Port& port) noexcept {
   state.port_num = port.number;
   state.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
   if (port.atomics != IBV_ATOMIC_NONE) state.qp_access_flags |= IBV_ACCESS_REMOTE_ATOMIC;
-  const int error = ibv_modify_qp(
-      queue, &state, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+  const int error =
+      uncancelled::call(ibv_modify_qp, queue, &state,
+                        IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
   if (error == 0) return Status::kOk;
   return fail(Status::kResource, "%s: cannot start a queue pair: %s", port.name, errno_text(error));
 }
@@ -49,9 +51,10 @@ Status connect_queue_pair(const QueuePairConnection& connection) noexcept {
     state.ah_attr.grh.sgid_index = port.gid_index;
     state.ah_attr.grh.hop_limit = kHops;
   }
-  int error = ibv_modify_qp(connection.queue, &state,
-                            IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-                                IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+  int error =
+      uncancelled::call(ibv_modify_qp, connection.queue, &state,
+                        IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                            IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
   if (error == 0) {
     state.qp_state = IBV_QPS_RTS;
     state.sq_psn = connection.own_sequence;
@@ -60,9 +63,9 @@ Status connect_queue_pair(const QueuePairConnection& connection) noexcept {
     state.rnr_retry = kReceiverRetries;
     state.max_rd_atomic = static_cast<uint8_t>(
         std::clamp(std::min(port.max_reads_out, port.max_reads_in), 1u, kReads));
-    error = ibv_modify_qp(connection.queue, &state,
-                          IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-                              IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
+    error = uncancelled::call(ibv_modify_qp, connection.queue, &state,
+                              IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+                                  IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
   }
   if (error == 0) return Status::kOk;
   return fail(Status::kBroken,

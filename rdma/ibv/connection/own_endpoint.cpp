@@ -3,6 +3,7 @@
 #include "rdma/ibv/connection/own_endpoint.hpp"
 
 #include "firehose/base/thread.hpp"
+#include "firehose/base/uncancelled.hpp"
 
 #include <algorithm>
 #include <sys/random.h>
@@ -13,7 +14,7 @@ namespace hydrant::ibv {
 void OwnEndpoint::open(Rank self, Rank ranks) noexcept {
   self_ = self;
   ranks_ = ranks;
-  if (getrandom(&nonce_, sizeof nonce_, GRND_NONBLOCK) != sizeof nonce_)
+  if (uncancelled::getrandom(&nonce_, sizeof nonce_, GRND_NONBLOCK) != sizeof nonce_)
     nonce_ = now_ns() ^ static_cast<uint64_t>(getpid()) << 40;
   nonce_ = std::max<uint64_t>(nonce_, 1);
 }

@@ -4,6 +4,7 @@
 
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
+#include "firehose/base/uncancelled.hpp"
 #include "rdma/ibv/connection/ibv_queue_pair.hpp"
 
 #include <algorithm>
@@ -118,7 +119,7 @@ Status PeerFactory::open_address(Peer& peer) noexcept {
     attributes.grh.hop_limit = kHops;
   }
   errno = 0;
-  peer.connection.address.reset(ibv_create_ah(port().device.pd, &attributes));
+  peer.connection.address.reset(uncancelled::call(ibv_create_ah, port().device.pd, &attributes));
   if (peer.connection.address != nullptr) return Status::kOk;
   return fail(Status::kResource, "%s cannot address %s: %s (no route to it?)", port().name,
               name_of(peer).text, errno_text(errno));

@@ -3,6 +3,7 @@
 #include "rdma/ibv/device/ibv_port.hpp"
 
 #include "firehose/base/errno_text.hpp"
+#include "firehose/base/uncancelled.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -29,7 +30,8 @@ Status choose_gid(const ibv_port_attr& attributes, uint32_t wanted, Port* port) 
   for (uint32_t i = 0; i < std::min<uint32_t>(count, UINT8_MAX + 1); ++i) {
     if (wanted != kAny && wanted != i) continue;
     ibv_gid_entry entry{};
-    if (ibv_query_gid_ex(port->device.context, port->number, i, &entry, 0) != 0) continue;
+    if (uncancelled::call(ibv_query_gid_ex, port->device.context, port->number, i, &entry, 0) != 0)
+      continue;
     uint32_t rating = rate_gid(entry.gid, entry.gid_type == IBV_GID_TYPE_ROCE_V2);
     if (!port->is_ethernet || wanted == i) rating = is_zero(entry.gid) ? 0 : 1;
     if (rating <= best) continue;
@@ -77,7 +79,8 @@ Status open_port_device(const char* name, Port* port, uint32_t* ports) noexcept 
     return status;
   port->descriptors.note(*port->device.context);
   ibv_device_attr device{};
-  if (const int error = ibv_query_device(port->device.context, &device); error != 0) {
+  if (const int error = uncancelled::call(ibv_query_device, port->device.context, &device);
+      error != 0) {
     close_ibv_device(std::exchange(port->device, {}));
     return fail(Status::kUnsupported, "verbs device %s: ibv_query_device failed: %s", name,
                 errno_text(error));
@@ -99,7 +102,8 @@ Status read_port(uint32_t number, uint32_t gid_index, Port* port) noexcept {
   port->number = static_cast<uint8_t>(number);
   port->gid_index = 0;
   port->gid = {};
-  const int error = ibv_query_port(port->device.context, port->number, &attributes);
+  const int error = uncancelled::call(
+      [&] { return ibv_query_port(port->device.context, port->number, &attributes); });
   if (error != 0)
     return fail(Status::kUnsupported, "%s port %u: ibv_query_port failed: %s", port->name, number,
                 errno_text(error));

@@ -2,8 +2,8 @@
 // which of the machine's ports a process uses.
 #pragma once
 
-#include "firehose/base/cancellation.hpp"
 #include "firehose/base/status.hpp"
+#include "firehose/base/uncancelled.hpp"
 #include "firehose/registrars/ibv/ibv_device.hpp"
 
 #include <infiniband/verbs.h>
@@ -52,9 +52,8 @@ inline int post_send(const Port& port, ibv_qp* queue, ibv_send_wr* first,
                      ibv_send_wr** bad) noexcept {
   if (!port.posts_by_call) [[likely]]
     return ibv_post_send(queue, first, bad);
-  const CancellationDisabled guard;
   (void)port.descriptors.keep_commands(port.device.context);
-  return ibv_post_send(queue, first, bad);
+  return uncancelled::call(ibv_post_send, queue, first, bad);
 }
 
 // Rates a GID for RoCE: higher is better, and 0 means unusable. Version 2 (routable, over UDP) is better than

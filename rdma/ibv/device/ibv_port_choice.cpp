@@ -3,6 +3,7 @@
 #include "rdma/ibv/device/ibv_port_choice.hpp"
 
 #include "firehose/base/errno_text.hpp"
+#include "firehose/base/uncancelled.hpp"
 #include "rdma/ibv/device/port_distance.hpp"
 
 #include <algorithm>
@@ -62,14 +63,14 @@ Status read_wanted(std::string_view item, WantedPorts* wanted) noexcept {
 // The list of all verbs devices, which it frees at its end.
 struct Devices {
   ~Devices() {
-    if (list != nullptr) ibv_free_device_list(list);
+    if (list != nullptr) uncancelled::call(ibv_free_device_list, list);
   }
   Devices() = default;
   Devices(const Devices&) = delete;
   Devices& operator=(const Devices&) = delete;
   Status read() noexcept {
     errno = 0;
-    list = ibv_get_device_list(&count);
+    list = uncancelled::call(ibv_get_device_list, &count);
     if (list != nullptr) return Status::kOk;
     return fail(Status::kUnsupported,
                 "verbs devices cannot be listed: %s (is the kernel module ib_uverbs loaded?)",
@@ -102,7 +103,8 @@ Status take_of_device(const WantedPorts& wanted, const char* name, uint32_t most
   if (open != nullptr) {
     tried = *open;
     ibv_device_attr attributes{};
-    if (ibv_query_device(tried.device.context, &attributes) == 0) count = attributes.phys_port_cnt;
+    if (uncancelled::call(ibv_query_device, tried.device.context, &attributes) == 0)
+      count = attributes.phys_port_cnt;
   } else if (status = open_port_device(name, &tried, &count); status != Status::kOk) {
     return status;
   }

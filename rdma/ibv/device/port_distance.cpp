@@ -2,6 +2,9 @@
 // ports. ibv_port_choice.cpp calls it to find the nearest port.
 #include "rdma/ibv/device/port_distance.hpp"
 
+#include "firehose/base/machine/small_file.hpp"
+#include "firehose/base/uncancelled.hpp"
+
 #include <algorithm>
 #include <arpa/inet.h>
 #include <cstdio>
@@ -12,7 +15,6 @@
 #include <iterator>
 #include <netinet/in.h>
 #include <sched.h>
-#include <unistd.h>
 
 namespace hydrant::ibv {
 namespace {
@@ -24,13 +26,8 @@ constexpr uint32_t kDefaultNetmask = 0xffffff00;
 const char* read_text(const char* root, const char* path, char (&text)[kTextBytes]) noexcept {
   char whole[512];
   text[0] = '\0';
-  const int length = std::snprintf(whole, sizeof whole, "%s/sys/%s", root, path);
-  if (length < 0 || static_cast<size_t>(length) >= sizeof whole) return text;
-  const int file = open(whole, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return text;
-  const ssize_t bytes = read(file, text, sizeof text - 1);
-  close(file);
-  text[bytes > 0 ? bytes : 0] = '\0';
+  if (join_path(whole, sizeof whole, root, "/sys/", path))
+    (void)read_small_file(whole, text, sizeof text);
   return text;
 }
 
@@ -76,7 +73,7 @@ uint32_t ipv4_of(const ibv_gid& gid) noexcept {
 uint32_t netmask_of(uint32_t address) noexcept {
   ifaddrs* all = nullptr;
   uint32_t mask = kDefaultNetmask;
-  if (getifaddrs(&all) != 0) return mask;
+  if (uncancelled::getifaddrs(&all) != 0) return mask;
   for (const ifaddrs* entry = all; entry != nullptr; entry = entry->ifa_next) {
     if (entry->ifa_addr == nullptr || entry->ifa_netmask == nullptr ||
         entry->ifa_addr->sa_family != AF_INET)

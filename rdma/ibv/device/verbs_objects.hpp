@@ -3,6 +3,7 @@
 
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
+#include "firehose/base/uncancelled.hpp"
 
 #include <infiniband/verbs.h>
 
@@ -15,7 +16,7 @@ template <auto kDestroy>
 struct VerbsDeleter {
   template <typename Object>
   void operator()(Object* object) const noexcept {
-    const int error = kDestroy(object);
+    const int error = uncancelled::call(kDestroy, object);
     if (error != 0) {
       log_warning("a verbs object could not be released: %s",
                   errno_text(error > 0 ? error : errno));

@@ -2,6 +2,7 @@
 #include "rdma/ibv/queue/completion_queue.hpp"
 
 #include "firehose/base/errno_text.hpp"
+#include "firehose/base/uncancelled.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -21,8 +22,8 @@ Status GrowingCompletionQueue::open(const Config& config) noexcept {
                 "(HYDRANT_IBV_CREDITS), or a shorter send queue",
                 port_->name, port_->max_completions, entries_per_peer_);
   errno = 0;
-  queue_.reset(ibv_create_cq(port_->device.context, static_cast<int>(capacity_), nullptr,
-                             config.channel, 0));
+  queue_.reset(uncancelled::call(ibv_create_cq, port_->device.context, static_cast<int>(capacity_),
+                                 nullptr, config.channel, 0));
   if (queue_ != nullptr) return Status::kOk;
   return fail(Status::kResource, "%s: cannot create a completion queue of %u entries: %s",
               port_->name, capacity_, errno_text(errno));
@@ -40,7 +41,7 @@ Status GrowingCompletionQueue::make_room() noexcept HYDRANT_NO_TSA {
     const auto wanted =
         static_cast<uint32_t>(std::min<uint64_t>(needed * 2, port_->max_completions));
     while (!try_lock()) sched_yield();
-    const int error = ibv_resize_cq(queue_.get(), static_cast<int>(wanted));
+    const int error = uncancelled::call(ibv_resize_cq, queue_.get(), static_cast<int>(wanted));
     unlock();
     if (error != 0)
       return fail(Status::kResource,

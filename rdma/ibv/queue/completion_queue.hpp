@@ -8,6 +8,7 @@
 #pragma once
 
 #include "firehose/base/status.hpp"
+#include "firehose/base/uncancelled.hpp"
 #include "rdma/ibv/device/ibv_port.hpp"
 #include "rdma/ibv/device/verbs_objects.hpp"
 #include "rdma/spin_lock.hpp"
@@ -45,7 +46,9 @@ class GrowingCompletionQueue {
     return ibv_poll_cq(queue_.get(), most, completions);
   }
   // Requests an event on the channel for the next completion. False: the adapter refuses.
-  bool request_notice() noexcept { return ibv_req_notify_cq(queue_.get(), 0) == 0; }
+  bool request_notice() noexcept {
+    return uncancelled::call(ibv_req_notify_cq, queue_.get(), 0) == 0;
+  }
 
  private:
   alignas(64) SpinLock lock_;

@@ -4,6 +4,7 @@
 
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
+#include "firehose/base/uncancelled.hpp"
 #include "rdma/ibv/queue/spin_guard.hpp"
 
 #include <cerrno>
@@ -18,7 +19,7 @@ Status ReceivePool::open(const Port& port, uint32_t capacity, bool threaded) noe
   attributes.attr.max_wr = capacity;
   attributes.attr.max_sge = 1;
   errno = 0;
-  queue_.reset(ibv_create_srq(port.device.pd, &attributes));
+  queue_.reset(uncancelled::call(ibv_create_srq, port.device.pd, &attributes));
   if (queue_ != nullptr) return Status::kOk;
   return fail(Status::kResource, "%s: cannot create a shared receive queue of %u buffers: %s",
               port.name, capacity, errno_text(errno));

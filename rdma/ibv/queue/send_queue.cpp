@@ -4,6 +4,7 @@
 
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
+#include "firehose/base/uncancelled.hpp"
 
 #include <bit>
 #include <cerrno>
@@ -32,7 +33,7 @@ Status SendQueue::open(const Config& config) noexcept {
   attributes.cap.max_send_sge = 1;
   attributes.cap.max_inline_data = config.inline_bytes;
   errno = 0;
-  pair_.reset(ibv_create_qp(port_->device.pd, &attributes));
+  pair_.reset(uncancelled::call(ibv_create_qp, port_->device.pd, &attributes));
   if (pair_ != nullptr) return Status::kOk;
   return fail(Status::kResource,
               "%s: cannot create a queue pair: %s (it has %u in all; memlock: ulimit -l)",
@@ -43,7 +44,8 @@ void SendQueue::shut(const char* peer_name) noexcept {
   (void)port_->descriptors.keep_ours(port_->device.context);
   ibv_qp_attr state{};
   state.qp_state = IBV_QPS_ERR;
-  if (const int error = ibv_modify_qp(pair_.get(), &state, IBV_QP_STATE); error != 0)
+  if (const int error = uncancelled::call(ibv_modify_qp, pair_.get(), &state, IBV_QP_STATE);
+      error != 0)
     log_warning("%s port %u: cannot shut the queue pair to %s: %s", port_->name, port_->number,
                 peer_name, errno_text(error));
 }

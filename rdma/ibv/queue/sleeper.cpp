@@ -2,8 +2,8 @@
 // for work between enter() and wait().
 #include "rdma/ibv/queue/sleeper.hpp"
 
-#include "firehose/base/cancellation.hpp"
 #include "firehose/base/errno_text.hpp"
+#include "firehose/base/uncancelled.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -32,7 +32,7 @@ Status Sleeper::open(const Port& port, bool wants_channel) noexcept {
     return fail(Status::kResource, "cannot create the eventfd that wakes sleepers: %s",
                 errno_text(errno));
   if (!wants_channel) return Status::kOk;
-  channel_.reset(ibv_create_comp_channel(port.device.context));
+  channel_.reset(uncancelled::call(ibv_create_comp_channel, port.device.context));
   if (channel_ == nullptr ||
       fcntl(channel_->fd, F_SETFL, fcntl(channel_->fd, F_GETFL) | O_NONBLOCK) != 0)
     return fail(Status::kResource, "%s: cannot create the completion channel: %s", port.name,
@@ -54,7 +54,7 @@ bool Sleeper::take_notices() noexcept {
   void* context = nullptr;
   bool any = false;
   if (!has_channel()) return false;
-  while (ibv_get_cq_event(channel_.get(), &queue, &context) == 0) {
+  while (uncancelled::call(ibv_get_cq_event, channel_.get(), &queue, &context) == 0) {
     ibv_ack_cq_events(queue, 1);
     any = true;
   }
@@ -94,14 +94,14 @@ Sleeper::Outcome Sleeper::wait(uint64_t until_ns, std::span<const int> event_fds
                          static_cast<long>(left_ns % 1'000'000'000)};
   Outcome outcome{.has_slept = true};
   sleeps_.fetch_add(1, std::memory_order_relaxed);
-  if (ppoll(fds, count, &left, nullptr) <= 0) return outcome;
+  if (uncancelled::ppoll(fds, count, &left, nullptr) <= 0) return outcome;
   outcome.is_woken = true;
   for (nfds_t i = 2; i < count; ++i) outcome.has_event |= fds[i].revents != 0;
   // The report is consumed, and this thread may have other work now: it wakes the other sleepers, which
   // request the next one.
   if (fds[1].revents != 0 && take_notices() && sleepers_.load(std::memory_order_seq_cst) > 1) {
     const uint64_t one = 1;
-    (void)!::write(wake_fd_.get(), &one, sizeof one);
+    (void)!uncancelled::write(wake_fd_.get(), &one, sizeof one);
   }
   return outcome;
 }
@@ -110,16 +110,15 @@ void Sleeper::leave() noexcept {
   const MutexLock lock(mu_);
   if (sleepers_.fetch_sub(1, std::memory_order_seq_cst) != 1) return;
   uint64_t count = 0;
-  (void)!::read(wake_fd_.get(), &count, sizeof count);
+  (void)!uncancelled::read(wake_fd_.get(), &count, sizeof count);
 }
 
 void Sleeper::wake() noexcept {
   g_wakes.fetch_add(1, std::memory_order_seq_cst);
   if (sleepers_.load(std::memory_order_seq_cst) == 0) return;
-  const CancellationDisabled guard;
   const int saved = errno;
   const uint64_t one = 1;
-  (void)!::write(wake_fd_.get(), &one, sizeof one);
+  (void)!uncancelled::write(wake_fd_.get(), &one, sizeof one);
   errno = saved;
 }
 

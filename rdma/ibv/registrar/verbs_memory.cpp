@@ -4,6 +4,7 @@
 
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/machine/machine_limits.hpp"
+#include "firehose/base/uncancelled.hpp"
 
 #include <cerrno>
 #include <sys/mman.h>
@@ -26,7 +27,7 @@ Status VerbsMemory::open(ibv_pd* pd, size_t bytes, int access, const char* what)
   // adapter keeps using the old ones.
   (void)madvise(mapped, bytes_, MADV_DONTFORK);
   errno = 0;
-  registration_.reset(ibv_reg_mr(pd, mapped, bytes_, access));
+  registration_.reset(uncancelled::call([&] { return ibv_reg_mr(pd, mapped, bytes_, access); }));
   if (registration_ == nullptr) {
     return fail(Status::kResource,
                 "%zu bytes for %s cannot be registered: %s (memlock: raise it with ulimit -l; or "

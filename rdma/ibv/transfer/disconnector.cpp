@@ -2,13 +2,11 @@
 // completion, a silent peer and a rank that the job has declared dead lead here.
 #include "rdma/ibv/transfer/disconnector.hpp"
 
-#include "firehose/base/cancellation.hpp"
 #include "firehose/base/status.hpp"
 
 namespace hydrant::ibv {
 
 void Disconnector::disconnect(Peer& peer, const char* reason) noexcept {
-  const CancellationDisabled cancellation_off;
   if (!peer.state.disconnect(reason)) return;
   counters_.lost.add();
   const PeerName name = name_of(peer);

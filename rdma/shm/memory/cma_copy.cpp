@@ -2,6 +2,8 @@
 // has cut short. Tour "a put": path `cma` ends here, by way of peer_memory.cpp.
 #include "rdma/shm/memory/cma_copy.hpp"
 
+#include "firehose/base/machine/small_file.hpp"
+
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -92,14 +94,11 @@ int CmaCopy::finish() noexcept {
 }
 
 bool allow_cma(const char* scope_file) noexcept {
-  const int fd = open(scope_file, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return true;  // no Yama
-  char scope = '0';
-  const ssize_t got = read(fd, &scope, 1);
-  close(fd);
-  if (got != 1 || scope == '0') return true;
+  char scope[8];
+  if (read_small_file(scope_file, scope, sizeof scope) == 0 || scope[0] == '0')
+    return true;  // without Yama, too
   // Above 1 only processes that may trace all others may copy.
-  if (scope != '1') return geteuid() == 0;
+  if (scope[0] != '1') return geteuid() == 0;
   return prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0) == 0;
 }
 

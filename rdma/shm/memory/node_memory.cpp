@@ -2,9 +2,9 @@
 // make_node_transport.cpp creates the file; ShmTransport and CellPool reserve parts of it.
 #include "rdma/shm/memory/node_memory.hpp"
 
-#include "firehose/base/cancellation.hpp"
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/machine/memory_file.hpp"
+#include "firehose/base/uncancelled.hpp"
 #include "rdma/guarded_memory.hpp"
 #include "rdma/shm/global_membarrier.hpp"
 
@@ -28,7 +28,7 @@ Status fill(int fd, uint32_t ranks) noexcept {
   header.ranks = ranks;
   header.bytes = layout.bytes();
   const size_t bytes = offsetof(NodeHeader, bytes) + sizeof header.bytes;
-  if (pwrite(fd, &header, bytes, 0) != static_cast<ssize_t>(bytes)) {
+  if (uncancelled::pwrite(fd, &header, bytes, 0) != static_cast<ssize_t>(bytes)) {
     return fail(Status::kResource, "pwrite to a memfd: %s", errno_text(errno));
   }
   return Status::kOk;
@@ -46,7 +46,7 @@ Status NodeMemory::create(uint32_t node_size, int* fd) noexcept {
   if (made < 0) return refuse_memory_file("the memory that the node's ranks share", bytes);
   const Status filled = fill(made, node_size);
   if (filled != Status::kOk) {
-    close(made);
+    uncancelled::close(made);
     return filled;
   }
   *fd = made;
@@ -85,7 +85,8 @@ Status NodeMemory::attach(int fd, uint32_t node_rank) noexcept {
   NodeHeader header{};
   struct stat file {};
   const size_t wanted = offsetof(NodeHeader, bytes) + sizeof header.bytes;
-  if (fstat(fd, &file) != 0 || pread(fd, &header, wanted, 0) != static_cast<ssize_t>(wanted) ||
+  if (fstat(fd, &file) != 0 ||
+      uncancelled::pread(fd, &header, wanted, 0) != static_cast<ssize_t>(wanted) ||
       header.magic != kNodeMagic) {
     return fail(Status::kBroken, "descriptor %d is not the memory of a node", fd);
   }
@@ -178,7 +179,6 @@ Status NodeMemory::populate(uint64_t first, uint64_t bytes, const char* what,
 }
 
 Status NodeMemory::allocate_ring(uint32_t from, uint32_t to, Lane lane, Owner owner) noexcept {
-  const CancellationDisabled guard;
   constexpr const char* kWhat = "a ring between two ranks";
   const Status control =
       reserve(layout_.control(from, to, lane), sizeof(RingControl), kWhat, owner);
@@ -188,7 +188,6 @@ Status NodeMemory::allocate_ring(uint32_t from, uint32_t to, Lane lane, Owner ow
 }
 
 Status NodeMemory::allocate_cells(uint32_t from, Lane lane, uint32_t cell, Owner owner) noexcept {
-  const CancellationDisabled guard;
   constexpr const char* kWhat = "buffers for messages";
   const Status receipts = reserve(layout_.pool(from, lane), kReceiptsBytes, kWhat, owner);
   if (receipts != Status::kOk) return receipts;
@@ -200,7 +199,6 @@ Status NodeMemory::allocate_cells(uint32_t from, Lane lane, uint32_t cell, Owner
 }
 
 Status NodeMemory::reserve_collective_block(uint32_t node_rank, uint32_t block) noexcept {
-  const CancellationDisabled guard;
   const uint64_t offset =
       layout_.collectives(node_rank) + uint64_t{block} * Transport::kCollectiveBytes;
   return reserve(offset, Transport::kCollectiveBytes, "memory for collectives", Owner::kOurs);

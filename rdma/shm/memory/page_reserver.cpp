@@ -4,6 +4,8 @@
 
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/machine/cgroup_memory.hpp"
+#include "firehose/base/machine/small_file.hpp"
+#include "firehose/base/uncancelled.hpp"
 
 #include <cerrno>
 #include <cstdio>
@@ -99,7 +101,9 @@ Status PageReserver::reserve_unchecked(int fd, uint64_t offset, uint64_t bytes,
   int failed = 0;
   do {
     failed =
-        ::fallocate(fd, 0, static_cast<off_t>(offset), static_cast<off_t>(bytes)) == 0 ? 0 : errno;
+        uncancelled::fallocate(fd, 0, static_cast<off_t>(offset), static_cast<off_t>(bytes)) == 0
+            ? 0
+            : errno;
   } while (failed == EINTR);
   if (failed == 0) return Status::kOk;
   const Available found = available();

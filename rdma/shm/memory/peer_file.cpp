@@ -3,6 +3,7 @@
 #include "rdma/shm/memory/peer_file.hpp"
 
 #include "firehose/base/errno_text.hpp"
+#include "firehose/base/uncancelled.hpp"
 #include "rdma/exit/process_exit.hpp"
 
 #include <cerrno>
@@ -20,7 +21,7 @@ class Descriptor {
  public:
   explicit Descriptor(int fd) noexcept : fd_(fd) {}
   ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
+    if (fd_ >= 0) uncancelled::close(fd_);
   }
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
@@ -123,14 +124,15 @@ Status open_peer_file(const ShmBlob& blob, bool writable, PeerFile* file) noexce
   char path[64];
   (void)std::snprintf(path, sizeof path, "/proc/%u/fd/%u", blob.process, blob.descriptor);
   // Checked by O_PATH first: a real open of a pipe or a device may block, or have side effects.
-  const Descriptor seen(open(path, O_PATH | O_CLOEXEC));
+  const Descriptor seen(uncancelled::open(path, O_PATH | O_CLOEXEC));
   if (seen.get() < 0) return not_opened(blob, errno);
   uint64_t bytes = 0;
   if (const Status status = check_file(seen.get(), blob, &bytes); status != Status::kOk)
     return status;
   if (const Status status = check_process(blob); status != Status::kOk) return status;
   (void)std::snprintf(path, sizeof path, "/proc/self/fd/%d", seen.get());
-  Descriptor opened(open(path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  Descriptor opened(
+      uncancelled::open(path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (opened.get() < 0) return not_opened(blob, errno);
   // The seals are checked before the size: from here on the size cannot shrink.
   Status status = check_seals(opened.get(), blob, writable);

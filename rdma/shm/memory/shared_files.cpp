@@ -6,6 +6,7 @@
 
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/thread.hpp"
+#include "firehose/base/uncancelled.hpp"
 #include "rdma/shm/shm_key.hpp"
 
 #include <atomic>
@@ -132,7 +133,7 @@ Status announce_shared_file(MemoryRange range, int descriptor, uint64_t offset) 
                                .inode = facts.st_ino,
                                .offset = offset});
   g_table.mu.unlock();
-  if (status != Status::kOk) close(own);
+  if (status != Status::kOk) uncancelled::close(own);
   return status;
 }
 
@@ -143,7 +144,7 @@ bool forget_shared_file(MemoryRange range) noexcept {
   found->process.store(0, std::memory_order_release);
   // The program may have closed the descriptor and reused its number. The inode cannot be reused: the file is
   // mapped.
-  if (is_that_file(found->file)) close(found->file.descriptor);
+  if (is_that_file(found->file)) uncancelled::close(found->file.descriptor);
   return true;
 }
 
