@@ -122,13 +122,16 @@ bool CompositeTransport::announce_sleep(Announcement* announcement) noexcept {
 
 bool CompositeTransport::has_thread() noexcept {
   if (is_running_.load(std::memory_order_acquire)) return true;
+  if (!thread_gate_.is_open(false)) return false;
   const MutexLock lock(thread_mu_);
   if (is_running_.load(std::memory_order_relaxed)) return true;
-  if (has_failed_) return false;
+  if (!thread_gate_.is_open(false)) return false;
   const int error = create_thread_without_signals(&thread_, run_thread, this);
-  has_failed_ = error != 0;
   if (error != 0) {
+    thread_gate_.note_failure(error);
+    static RateLimit once(RateLimit::kOnce);
     log_warning(
+        once,
         "waiting threads of this rank look for messages of other nodes every %llu us: no thread: "
         "%s",
         static_cast<unsigned long long>(kNapNs / 1000), errno_text(error));

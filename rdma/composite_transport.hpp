@@ -10,6 +10,7 @@
 // the near one.
 #pragma once
 
+#include "firehose/base/start_gate.hpp"
 #include "firehose/base/thread.hpp"
 #include "rdma/bootstrap/bootstrap.hpp"
 #include "rdma/network_transport.hpp"
@@ -165,7 +166,7 @@ class CompositeTransport final : public Transport {
   std::unique_ptr<bool[]> is_near_;
   Mutex thread_mu_;
   std::atomic<bool> is_running_{false};
-  bool has_failed_ HYDRANT_GUARDED_BY(thread_mu_) = false;
+  StartGate thread_gate_;  // written under thread_mu_
   std::atomic<bool> ends_{false};
   pthread_t thread_ = {};
 };

@@ -13,12 +13,14 @@
 #include "extended/rma/pinned/on_demand.hpp"
 #include "extended/rma/pinned/rma_pinned.hpp"
 #include "firehose/base/log.hpp"
+#include "firehose/base/start_gate.hpp"
 #include "firehose/base/thread.hpp"
 #include "firehose/remote/remote_wire.hpp"
 #include "rdma/config/job_knobs.hpp"
 #include "rdma/node_registrar.hpp"
 
 #include <atomic>
+#include <cerrno>
 #include <memory>
 #include <utility>
 
@@ -31,6 +33,7 @@ namespace {
 
 constinit Mutex mappings_mu;
 constinit std::atomic<int> mappings_state{0};  // 1: created; -1: not available
+constinit StartGate mappings_gate;             // written under mappings_mu
 
 // ---- the messenger ----
 
@@ -165,6 +168,7 @@ void start_firehose() noexcept {
 bool are_mappings_enabled(bool make) noexcept {
   const int state = mappings_state.load(std::memory_order_acquire);
   if (state != 0 || !make) return state > 0;
+  if (!mappings_gate.is_open(false)) return false;
   const MutexLock lock(mappings_mu);
   if (mappings_state.load(std::memory_order_relaxed) != 0)
     return mappings_state.load(std::memory_order_relaxed) > 0;
@@ -189,7 +193,10 @@ bool are_mappings_enabled(bool make) noexcept {
                     hydrant_key_bytes(options.domain)};
     job().progress.add(map_progress, &the_mappings);
   }
-  mappings_state.store(status == Status::kOk ? 1 : -1, std::memory_order_release);
+  // Without descriptors, memory or budget another call tries again.
+  const bool is_short = status == Status::kResource || status == Status::kNotReady;
+  if (is_short) mappings_gate.note_failure(EAGAIN);
+  mappings_state.store(status == Status::kOk ? 1 : is_short ? 0 : -1, std::memory_order_release);
   return status == Status::kOk;
 }
 

@@ -3,6 +3,7 @@
 #include "extended/binding/own_memory.hpp"
 
 #include "am/job/endpoints.hpp"
+#include "firehose/base/start_gate.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -22,9 +23,9 @@ using Call = ssize_t (*)(pid_t, const iovec*, unsigned long, const iovec*, unsig
 // kNo: the memory is unmapped. kForbidden: the kernel refuses the system call.
 enum class Copied { kYes, kNo, kForbidden };
 
-// Remembers a permanent refusal; ENOMEM is temporary.
+// Remembers a permanent refusal.
 Copied refused(int error) noexcept {
-  if (error != ENOMEM) is_forbidden.store(true, std::memory_order_relaxed);
+  if (!is_shortage(error)) is_forbidden.store(true, std::memory_order_relaxed);
   return Copied::kForbidden;
 }
 

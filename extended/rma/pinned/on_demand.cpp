@@ -3,10 +3,12 @@
 
 #include "extended/binding/firehose_binding.hpp"
 #include "firehose/base/log.hpp"
+#include "firehose/base/start_gate.hpp"
 #include "firehose/base/thread.hpp"
 #include "rdma/config/job_knobs.hpp"
 
 #include <atomic>
+#include <cerrno>
 
 namespace hydrant {
 namespace {
@@ -16,8 +18,10 @@ constexpr size_t kMaxKeyBytes = 128;
 
 struct Keys {
   Mutex mu;
-  // By direction. 0: not requested yet; 1: available; -1: not available. Stored with release, under mu.
+  // By direction. 0: not requested yet, or short of something; 1: available; -1: not available. Stored with
+  // release, under mu.
   std::atomic<int> state[2] = {};
+  StartGate gate[2];
   alignas(16) std::byte key[2][kMaxKeyBytes] = {};
   std::atomic<uint64_t> ops{0};
   std::atomic<uint64_t> bytes{0};
@@ -35,13 +39,19 @@ int make_implicit_key(Direction direction) noexcept {
   const MutexLock lock(keys.mu);
   int state = keys.state[i].load(std::memory_order_relaxed);
   if (state != 0) return state;
+  if (!keys.gate[i].is_open(false)) return -1;
   state = -1;
+  int code = GASNET_OK;
   if (knob_choice(JobKnob::kIbvOdp) == "off" || firehose().key_bytes > kMaxKeyBytes) {
     // Disabled: use bounce buffers.
-  } else if (hydrant_implicit_key(firehose().domain, access_for(direction), keys.key[i]) !=
-             GASNET_OK) {
+  } else if (code = hydrant_implicit_key(firehose().domain, access_for(direction), keys.key[i]);
+             code != GASNET_OK) {
     log_info("local memory that cannot be pinned now goes through buffers: %s",
              hydrant_error_text());
+    if (code == GASNET_ERR_NOT_READY || code == GASNET_ERR_RESOURCE) {
+      keys.gate[i].note_failure(EAGAIN);
+      return -1;
+    }
   } else {
     state = 1;
     log_info("local memory of %s that cannot be pinned now goes by on-demand paging",
@@ -72,6 +82,7 @@ OnDemandCounts on_demand_counts() noexcept {
 void forget_on_demand_keys() noexcept {
   const MutexLock lock(keys.mu);
   for (auto& state : keys.state) state.store(0, std::memory_order_relaxed);
+  for (StartGate& gate : keys.gate) gate.reset();
 }
 
 }  // namespace hydrant

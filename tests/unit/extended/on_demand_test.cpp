@@ -2,6 +2,7 @@
 #include "extended/rma/pinned/on_demand.hpp"
 
 #include "am/progress/waiting.hpp"
+#include "tests/support/recording_registrar.hpp"
 #include "tests/unit/extended/pinned_fixture.hpp"
 
 #include <algorithm>
@@ -62,6 +63,16 @@ TEST_F(OnDemand, IsUsedWhenPinsAreNotReady) {
       EXPECT_EQ(on_demand_counts().bytes - at_first.bytes, 4 * kImplicitBytes);
     }
     EXPECT_EQ(loop->pins.implicit_keys, 2u) << "one for each direction, once";
+  });
+}
+
+TEST_F(OnDemand, AShortageOfKeysPasses) {
+  in_new_thread([&] {
+    loop->pins.refuses = true;
+    loop->pins.scarce_keys = 2;
+    EXPECT_EQ(put_and_get(kImplicitBytes, 1), 0u) << "through buffers";
+    EXPECT_TRUE(testing::wait_until([&] { return put_and_get(kImplicitBytes, 2) == 2; }));
+    EXPECT_EQ(loop->pins.implicit_keys, 4u) << "each direction was tried again, once";
   });
 }
 

@@ -54,6 +54,7 @@ struct LoopPins {
   Status refusal = Status::kRefused;
   bool pages = false;          // on-demand paging: keys for all memory exist
   uint64_t implicit_keys = 0;  // number of such keys requested
+  uint64_t scarce_keys = 0;    // number of them that are refused for want of something
 };
 
 class LoopRegistrar final : public Registrar {
@@ -75,6 +76,10 @@ class LoopRegistrar final : public Registrar {
   }
   Status implicit_key(Access access, std::byte* key) noexcept override {
     ++pins_.implicit_keys;
+    if (pins_.scarce_keys != 0) {
+      --pins_.scarce_keys;
+      return fail(Status::kResource, "no key now");
+    }
     if (!pins_.pages) return fail(Status::kUnsupported, "no paging in this test");
     const uint64_t number = ranges_->add({1, SIZE_MAX - 1}, access);
     std::memcpy(key, &number, sizeof number);

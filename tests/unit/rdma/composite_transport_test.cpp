@@ -1,11 +1,16 @@
 // Two transports combined: which peers each of them reaches, and that a sleeping thread is woken by both.
 #include "rdma/composite_transport.hpp"
 
+#include "tests/support/recording_registrar.hpp"
+#include "tests/support/refused_calls.hpp"
 #include "tests/unit/rdma/shm/node_world.hpp"
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
+#include <string>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <thread>
 #include <unistd.h>
 
@@ -257,6 +262,25 @@ TEST_F(CompositeTransportTest, NetworkEventEndsAnAnnouncedSleep) {
   while (!both->announce_sleep(&announcement)) {
   }
   EXPECT_LT(announcement.deadline_ns, in_seconds(1)) << "a nap";
+}
+
+TEST_F(CompositeTransportTest, AThreadThatCouldNotBeMadeIsMadeLater) {
+  const std::string wrong = hydrant::testing::RefusedCalls::run(
+      {{"clone3", SYS_clone3}}, [&](hydrant::testing::RefusedCalls& calls) -> std::string {
+        const auto deadline = [&] {
+          Transport::Announcement announcement;
+          while (!both->announce_sleep(&announcement)) {
+          }
+          both->end_sleep();
+          return announcement.deadline_ns;
+        };
+        calls.refuse(0, 0, 1, EAGAIN);
+        if (deadline() == kPollTime) return "there is a thread";
+        if (calls.allow() != 1) return "no thread was wanted";
+        return hydrant::testing::wait_until([&] { return deadline() == kPollTime; }) ? "" : "naps";
+      });
+  if (wrong == hydrant::testing::RefusedCalls::kNoFilter) GTEST_SKIP() << wrong;
+  EXPECT_EQ(wrong, "");
 }
 
 TEST_F(CompositeTransportTest, EventBeforeTheSleepIsNotMissed) {
