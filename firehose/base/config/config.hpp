@@ -175,8 +175,9 @@ const char* why_ignored(const char* name) noexcept;
 size_t for_each_unknown_name(void (*visit)(void* context, const char* name),
                              void* context) noexcept;
 
-// Warns of each unknown name and returns the count. Names of tests and benchmarks (HYDRANT_TEST_*,
-// HYDRANT_BENCH_*) do not count. read_knob() calls it once per process, in rank 0 of a job only.
+// Warns of each unknown name, says at level info why others are ignored, and returns the count of both. Names
+// of tests and benchmarks (HYDRANT_TEST_*, HYDRANT_BENCH_*) do not count. read_knob() calls it once per
+// process, in rank 0 of a job only.
 size_t warn_unknown_names() noexcept;
 
 // Disables the warnings of read_knob() for this process. A launcher calls it: its ranks have the same

@@ -104,7 +104,8 @@ size_t for_each_unknown_name(void (*visit)(void* context, const char* name),
 size_t warn_unknown_names() noexcept {
   const auto warn = [](void*, const char* name) {
     if (const char* reason = why_ignored(name)) {
-      log_warning("environment variable %s has no effect: %s", name, reason);
+      // A runtime may have set it itself, whatever the network.
+      log_info("environment variable %s has no effect: %s", name, reason);
       return;
     }
     const char* nearest = nearest_knob_name(name);
