@@ -247,13 +247,17 @@ bool may_signal_others(const AtomicCall& call) noexcept {
   return true;
 }
 
+// Other members may wait for this rank to execute their operations.
+void serve_others(const AtomicCall& call) noexcept {
+  if (!call.is_immediate()) poll_now_and_then();
+}
+
 void execute(const hydrant_atomic_domain& ad, const AtomicCall& call,
              const Target& target) noexcept {
   const uint64_t old = apply_atomic(call.type, call.op, target.here, call.operand1, call.operand2);
   if (is_fetching(call.op)) store_atomic_result(call.result, old, call.width());
   count_atomic(target.peer == job().rank() ? AtomicPath::kSelf : AtomicPath::kMapped);
-  // Other members may wait for this rank to execute their operations.
-  if (ad.all_mapped == 0 && !call.is_immediate() && should_poll_anyway()) poll_all();
+  if (ad.all_mapped == 0) serve_others(call);
 }
 
 // Sends the operation to the target's adapter or, without a key, in a message to its owner.
@@ -274,9 +278,11 @@ Status send(const AtomicCall& call, const Target& target, CompletionCounter& cou
   const Status status = target.key != nullptr
                             ? start_adapter_atomic(*thread, request, target.key, counter)
                             : send_atomic(*thread, request, counter);
-  if (status == Status::kOk)
-    count_atomic(target.key != nullptr ? AtomicPath::kAdapter : AtomicPath::kMessages);
-  return status;
+  if (status != Status::kOk) return status;
+  count_atomic(target.key != nullptr ? AtomicPath::kAdapter : AtomicPath::kMessages);
+  // A message to this rank is executed at once, so that a wait for it would not poll.
+  if (target.peer == job().rank()) serve_others(call);
+  return Status::kOk;
 }
 
 // For callers without memory for an event.

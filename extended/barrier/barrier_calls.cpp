@@ -93,7 +93,7 @@ int code_of(bool matched) noexcept { return matched ? GASNET_OK : GASNET_ERR_BAR
 int wait(NamedBarrier& barrier, int id, int flags, const char* call) noexcept {
   NamedWait wait{.barrier = barrier, .id = id, .flags = flags, .call = call};
   if (wait.test()) {
-    if (should_poll_anyway()) poll_all();
+    poll_now_and_then();
   } else if (!spin_briefly([&]() noexcept { return wait.test(); },
                            [&]() noexcept { return NamedWait::where(&wait); })) {
     wait_blocking({.done = NamedWait::done,
@@ -153,7 +153,7 @@ void log_pending_event(const hydrant_event& event) noexcept {
 
 void wait_for_team(TeamBarrier& barrier, uint64_t number) noexcept {
   if (barrier.is_done(number)) {
-    if (should_poll_anyway()) poll_all();
+    poll_now_and_then();
     return;
   }
   TeamWait wait{.barrier = barrier, .number = number};

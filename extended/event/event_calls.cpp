@@ -104,7 +104,7 @@ void wait_for_events(Events& events, bool (*done)(void*) noexcept) noexcept {
   if (handler_depth != 0) [[unlikely]]
     return wait_in_handler(events, done);
   if (done(&events)) {
-    if (should_poll_anyway()) poll_all();
+    poll_now_and_then();
     return;
   }
   if (spin_briefly([&]() noexcept { return done(&events); },
@@ -129,7 +129,7 @@ int hydrant_event_test(gex_Event_t event) {
 void hydrant_event_wait(gex_Event_t event) {
   const InCall in_call("gex_Event_Wait");
   if (handler_depth == 0 && try_event(event, "gex_Event_Wait")) {
-    if (should_poll_anyway()) poll_all();
+    poll_now_and_then();
     return;
   }
   Events events{.first = &event, .count = 1, .call = "gex_Event_Wait"};

@@ -6,6 +6,7 @@
 // No wait is silent: after HYDRANT_WAIT_WARN it logs once what is missing, and continues.
 #pragma once
 
+#include "am/progress/thread_state.hpp"
 #include "am/progress/waiting.hpp"
 #include "extended/event/event.hpp"
 
@@ -84,11 +85,11 @@ inline bool spin_briefly(Done&& done, Where&& where) noexcept {
   return false;
 }
 
-// True in every 8th call: calls that need not wait poll then, so that a client that never waits still
-// serves other ranks.
-inline bool should_poll_anyway() noexcept {
+// Polls in every 8th call. For calls that were complete at once: a client that never waits still serves other
+// ranks, which may wait for its polls. docs/core_api.md lists the calls.
+inline void poll_now_and_then() noexcept {
   static constinit thread_local uint32_t calls = 0;
-  return ++calls % 8 == 0;
+  if (++calls % 8 == 0 && handler_depth == 0) poll_all();
 }
 
 }  // namespace hydrant

@@ -167,7 +167,7 @@ void gex_NBI_Wait(gex_EC_t event_mask, gex_Flags_t) {
     }
   }
   // A client that never has to wait still serves other ranks.
-  if (!has_waited && handler_depth == 0 && should_poll_anyway()) poll_all();
+  if (!has_waited) poll_now_and_then();
 }
 
 void gex_NBI_BeginAccessRegion(gex_Flags_t) {

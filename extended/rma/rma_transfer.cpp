@@ -12,6 +12,7 @@
 #include "extended/binding/device_memory.hpp"
 #include "extended/binding/firehose_binding.hpp"
 #include "extended/binding/long_payload.hpp"
+#include "extended/event/wait.hpp"
 #include "extended/rma/bounce_pool.hpp"
 #include "extended/rma/copy.hpp"
 #include "extended/rma/pinned/rma_pinned.hpp"
@@ -141,8 +142,10 @@ Status transfer(const Transfer& what, CompletionCounter& counter) noexcept {
   const Path path = is_self ? choose_messages(choices, what) : choose_path(choices, what);
   const Status status = take_path(*thread, path, what, counter);
   // The transport cannot access this memory, but its owner may be able to: use messages.
-  if (status != Status::kUnsupported) [[likely]]
+  if (status != Status::kUnsupported) [[likely]] {
+    if (!what.immediate && (is_self || path == Path::kCma)) poll_now_and_then();
     return status;
+  }
   return take_path(*thread, choose_messages(choices, what), what, counter);
 }
 
@@ -154,6 +157,7 @@ bool put_by_cma(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
   RmaThread& thread = *RmaThread::mine();
   thread.count(Direction::kPut, rank, Path::kCma, bytes);
   note_unmapped(thread, rank, remote, bytes);
+  poll_now_and_then();
   return true;
 }
 
@@ -165,6 +169,7 @@ bool get_by_cma(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
   RmaThread& thread = *RmaThread::mine();
   thread.count(Direction::kGet, rank, Path::kCma, bytes);
   note_unmapped(thread, rank, remote, bytes);
+  poll_now_and_then();
   return true;
 }
 

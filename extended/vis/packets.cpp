@@ -123,19 +123,19 @@ class Packet {
 // ---- the initiator ----
 
 Status start_put_packet(const VisTransfer& what, Packet& packet, const Described& described,
-                        CompletionCounter& counter) noexcept {
+                        bool immediate, CompletionCounter& counter) noexcept {
   const auto args = pack_words(counter_name(counter), uint64_t{described.bytes});
-  OutgoingMessage message = rma_request(what.peer, kVisPutHandler, args, false);
+  OutgoingMessage message = rma_request(what.peer, kVisPutHandler, args, immediate);
   message.category = Category::kMedium;
   message.bytes = described.bytes + described.data;
   return packet.send(message);
 }
 
 Status start_get_packet(const VisTransfer& what, Packet& packet, const Described& described,
-                        const Position& dest, PendingGet* get) noexcept {
+                        const Position& dest, bool immediate, PendingGet* get) noexcept {
   const auto args = pack_words(get_name(get), uint64_t{dest.piece}, uint64_t{dest.offset},
                                uint64_t{described.data});
-  OutgoingMessage message = rma_request(what.peer, kVisGetHandler, args, false);
+  OutgoingMessage message = rma_request(what.peer, kVisGetHandler, args, immediate);
   message.category = Category::kMedium;
   message.bytes = described.bytes;
   get->holds.fetch_add(1, std::memory_order_relaxed);
@@ -259,7 +259,8 @@ Status transfer_in_packets(RmaThread& thread, const VisTransfer& what, const Pos
   bool has_started = false;
   size_t left = what.bytes;
   while (!dest.at_end()) {
-    status = make_room(thread, counter, false);
+    const bool immediate = what.immediate && !has_started;
+    status = make_room(thread, counter, immediate);
     if (status != Status::kOk) break;
     const Position at = dest.position();
     Packet packet(what.peer, Lane::kRequest, what.is_put() ? left : 0, buffer);
@@ -274,10 +275,10 @@ Status transfer_in_packets(RmaThread& thread, const VisTransfer& what, const Pos
     count_start(counter, what.peer);
     if (what.is_put()) {
       gather_bytes(source, packet.data() + described.bytes, described.data);
-      status = start_put_packet(what, packet, described, counter);
+      status = start_put_packet(what, packet, described, immediate, counter);
     } else {
       skip_bytes(dest, described.data);
-      status = start_get_packet(what, packet, described, at, get);
+      status = start_get_packet(what, packet, described, at, immediate, get);
     }
     if (status != Status::kOk) {
       uncount_start(counter);

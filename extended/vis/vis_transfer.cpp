@@ -5,6 +5,7 @@
 #include "am/job/job.hpp"
 #include "am/trace/trace_points.hpp"
 #include "extended/binding/firehose_binding.hpp"
+#include "extended/event/wait.hpp"
 #include "extended/rma/copy.hpp"
 #include "extended/rma/rma_many.hpp"
 #include "extended/rma/rma_messages.hpp"
@@ -163,18 +164,21 @@ Status start_vis(const VisTransfer& what, CompletionCounter& counter) noexcept {
     count_vis(*thread, what, VisPath::kCopied);
     return Status::kOk;
   }
+  Status status = Status::kUnsupported;
   if (prefers_packets(what)) {
     const Piece first = what.is_put() ? dest.rest() : source.rest();
     const bool is_mapped =
         copies_with(what) && mapped_here(*thread, what.peer, first.addr, first.bytes) != nullptr;
     if (!is_mapped) {
-      const Status status =
-          transfer_in_packets(*thread, what, dest.position(), source.position(), counter);
+      status = transfer_in_packets(*thread, what, dest.position(), source.position(), counter);
       if (status == Status::kOk) count_vis(*thread, what, VisPath::kPackets);
-      if (status != Status::kUnsupported) return status;
     }
   }
-  return transfer_in_pieces(*thread, what, dest, source, counter);
+  if (status == Status::kUnsupported)
+    status = transfer_in_pieces(*thread, what, dest, source, counter);
+  const bool is_over = what.peer == job().rank() || paths(what.peer).cma;
+  if (is_over && !what.immediate) poll_now_and_then();
+  return status;
 }
 
 void start_vis_paths() noexcept {

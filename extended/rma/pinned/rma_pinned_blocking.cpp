@@ -54,7 +54,7 @@ constexpr uint32_t kQuickLooks = 64;
 }
 
 inline void wait_for(Awaiting& operation) noexcept {
-  if (should_poll_anyway()) poll_all();
+  poll_now_and_then();
   const uint32_t looks = is_spinning_useful() ? kQuickLooks : 1;
   for (uint32_t i = 0; i < looks && !operation.is_over(); ++i) (void)poll_network();
   if (!operation.is_over()) wait_longer(operation);

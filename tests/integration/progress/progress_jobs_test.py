@@ -1,5 +1,7 @@
 #!/usr/bin/python3
-"""Runs progress_client: with HYDRANT_PROGRESS_THREAD a computing rank answers, in jobs with threads.
+"""Runs progress_client: with HYDRANT_PROGRESS_THREAD a computing rank answers, in jobs with threads; and
+own_word_client: ranks that wait in loops over other calls answer; and immediate_client: no call with
+GEX_FLAG_IMMEDIATE waits.
 
 progress_jobs_test.py FOLDER_OF_THE_CLIENTS
 """
@@ -36,6 +38,25 @@ class Progress(unittest.TestCase):
     def test_single_threaded_client_gets_a_warning(self):
         _, text = self.run_client("seq", 2, longest=2, HYDRANT_PROGRESS_THREAD="y")
         self.assertEqual(text.count("Compile it with GASNET_PAR"), 1, text)
+
+    def test_loops_over_calls_serve_others(self):
+        loops = [("am", call) for call in ("atomic", "implicit_atomic", "get", "event_get", "strided_get")]
+        loops += [("cma", call) for call in ("peer", "strided_peer")]
+        for path, call in loops:
+            with self.subTest(path=path, call=call):
+                status, text = run_job(str(FOLDER / "own_word_client"), 2, call, "300",
+                                       str(math.ceil(30 * over.PATIENCE)), seconds=60, HYDRANT_PATH=path)
+                self.assertEqual((status, text), (0, "all rounds\n"))
+
+    def test_immediate_calls_do_not_wait_for_a_rank_that_sleeps(self):
+        by_messages = {"HYDRANT_PATH": "am"}
+        jobs = [(first, by_messages) for first in range(9)]
+        jobs += [(0, {}), (0, {"HYDRANT_PATH": "am_long"}), (3, {"HYDRANT_INJECT": "send_only"})]
+        for first, settings in jobs:
+            with self.subTest(first=first, settings=settings):
+                status, text = run_job(str(FOLDER / "immediate_client"), 2, str(first), seconds=60, **settings)
+                self.assertEqual(status, 0, text)
+                self.assertEqual(text.count("refused"), 9 if settings else 2, text)
 
 
 if __name__ == "__main__":
