@@ -8,6 +8,8 @@
 #include "tests/integration/teams/model_team.hpp"
 
 #include <csignal>
+#include <gasnet_ratomic.h>
+#include <gasnet_vis.h>
 #include <string>
 #include <thread>
 
@@ -234,26 +236,52 @@ void run_growth(uint32_t rounds) {
   check(resident_kib() < before + 512, "memory grows with teams that are destroyed");
 }
 
-// Two threads split disjoint teams at once, and use them.
+// A thread's atomics and strided transfers with the next rank, where it has a place of its own.
+[[maybe_unused]] void use_next_rank(gex_AD_t domain, uint32_t thread, uint32_t round) {
+  const auto next = static_cast<gex_Rank_t>((me + 1) % job_size);
+  void* owner = nullptr;
+  gex_Event_Wait(gex_EP_QueryBoundSegmentNB(world, next, &owner, nullptr, nullptr, 0));
+  char* const place = static_cast<char*>(owner) + size_t{512} * 1024 + thread * 16384;
+  uint64_t old = 0;
+  gex_Event_Wait(gex_AD_OpNB_U64(domain, &old, next, place, GEX_OP_FADD, 3, 0, 0));
+  check(old == uint64_t{3} * round, "an atomic beside other threads' collectives");
+  const ptrdiff_t there[] = {16};
+  const ptrdiff_t here[] = {8};
+  const size_t count[] = {500};
+  std::vector<uint64_t> values(count[0], old + me);
+  std::vector<uint64_t> result(count[0]);
+  gex_Event_Wait(
+      gex_VIS_StridedPutNB(world, next, place + 64, there, values.data(), here, 8, count, 1, 0));
+  gex_VIS_StridedGetBlocking(world, result.data(), here, next, place + 64, there, 8, count, 1, 0);
+  check(result == values, "a strided transfer beside other threads' collectives");
+}
+
+// Threads split disjoint teams at once, and use them.
 void run_threads(uint32_t rounds) {
 #if defined(GASNET_PAR)
-  gex_TM_t parents[2];
+  constexpr uint32_t kThreads = 4;
+  gex_TM_t parents[kThreads];
   for (gex_TM_t& parent : parents)
     (void)gex_TM_Split(&parent, world, 0, 0, nullptr, 0, GEX_FLAG_TM_NO_SCRATCH);
-  const auto work = [&](gex_TM_t parent, uint32_t seed) {
+  gex_AD_t domain = GEX_AD_INVALID;
+  gex_AD_Create(&domain, world, GEX_DT_U64, GEX_OP_FADD, 0);
+  const auto work = [&](gex_TM_t parent, uint32_t thread) {
+    const uint32_t seed = (thread + 1) * 1000;
     ModelTeam model = whole_job();
     model.team = parent;
     for (uint32_t round = 0; round < rounds; ++round) {
+      use_next_rank(domain, thread, round);
       for (ModelTeam& each : split(model, 2 * (seed + round) + 1)) {  // odd: no scratch memory
         run_collectives(each, seed + round);
         destroy(each);
       }
     }
   };
-  std::thread first(work, parents[0], 1000);
-  std::thread second(work, parents[1], 2000);
-  first.join();
-  second.join();
+  std::vector<std::thread> threads;
+  for (uint32_t thread = 0; thread < kThreads; ++thread)
+    threads.emplace_back(work, parents[thread], thread);
+  for (std::thread& thread : threads) thread.join();
+  gex_AD_Destroy(domain);
   for (const gex_TM_t parent : parents) (void)gex_TM_Destroy(parent, nullptr, 0);
 #else
   (void)rounds;

@@ -146,7 +146,8 @@ class TeamsJobs(unittest.TestCase):
 
     def test_threads_with_disjoint_teams(self):
         for ranks in (2, 4):
-            self.holds(CLIENTS[1], ranks, "threads", 15)
+            self.holds(CLIENTS[1], ranks, "threads", 8)
+        self.holds(CLIENTS[1], 2, "threads", 8, HYDRANT_COLL_NODE="messages")
 
     def test_wrong_calls_end_the_job_with_a_text(self):
         for what, text in WRONG.items():
