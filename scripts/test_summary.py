@@ -2,9 +2,11 @@
 """test_summary.py REPORT LOGS: summarises the results of ./test: REPORT/<preset>.xml (JUnit, from ctest) or
 REPORT/<preset>.broken (a reason) for each preset.
 
-Prints failures with their output, skips with their reasons, and a last line `N passed, N failed, N skipped`.
+Prints failures with their output, skips with their reasons, the sums of sizes that tests print ("size of NAME: 3 KIND,
+5 KIND"), and a last line `N passed, N failed, N skipped`.
 Exit status 1 if a test failed or no test ran. A skip without a reason counts as a failure.
 """
+import collections
 import pathlib
 import re
 import sys
@@ -27,6 +29,13 @@ def skip_reason(output):
     return "" if not lines or lines[-1].startswith("[ ") else lines[-1]
 
 
+def add_sizes(output, sizes):
+    """Adds the numbers of lines such as "size of the matrix: 3 cells, 5 calls right" to {name: Counter}."""
+    for name, numbers in re.findall(r"^size of ([\w ]+): (\d.*)$", output, re.MULTILINE):
+        for number, kind in re.findall(r"(\d+) ([^,]+)", numbers):
+            sizes.setdefault(name, collections.Counter())[kind] += int(number)
+
+
 def read_case(case, ended):
     """A <testcase> as (verdict, text); `ended` is ctest's description of a failure."""
     output = case.findtext("system-out") or ""
@@ -42,20 +51,22 @@ def read_case(case, ended):
     return "failed", f"{output.rstrip()}\n({ended})"
 
 
-def read_report(report, logs):
-    """All results as (preset, name, verdict, text)."""
+def read_report(report, logs, sizes):
+    """All results as (preset, name, verdict, text); the sizes that tests print are added to `sizes`."""
     for path in sorted(report.glob("*.broken")):
         yield path.stem, "(all)", "failed", path.read_text().strip()
     for path in sorted(report.glob("*.xml")):
         ends = dict(ENDED.findall((logs / f"{path.stem}.test.log").read_text(errors="replace")))
         for case in ElementTree.parse(path).getroot().iter("testcase"):
             name = case.get("name")
+            add_sizes(case.findtext("system-out") or "", sizes)
             yield (path.stem, name, *read_case(case, ends.get(name, "failed").strip("*: ")))
 
 
 def main():
     report, logs = map(pathlib.Path, sys.argv[1:3])
-    results = list(read_report(report, logs))
+    sizes = {}
+    results = list(read_report(report, logs, sizes))
     counts = {"passed": 0, "failed": 0, "skipped": 0}
     for preset, name, verdict, text in results:
         counts[verdict] += 1
@@ -72,6 +83,8 @@ def main():
     for preset, name, verdict, text in results:
         if verdict == "skipped":
             print(f"SKIPPED {preset}: {name}: {text}")
+    for name, numbers in sizes.items():
+        print(f"{name}: " + ", ".join(f"{number} {kind}" for kind, number in numbers.items()))
     print(", ".join(f"{counts[verdict]} {verdict}" for verdict in counts))
     return 1 if counts["failed"] or not counts["passed"] else 0
 

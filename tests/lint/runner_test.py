@@ -312,5 +312,18 @@ class Repeat(WithOtherCtest):
         self.assertEqual(self.repeat(f"echo '<testsuite>{self.PASSED}</testsuite>' >\"$2\"\n")[0], 0)
 
 
+class Summary(WithOtherCtest):
+    """scripts/test_summary.py."""
+
+    def test_sizes_that_tests_print_are_added_up(self):
+        cases = "".join(f'<testcase name="a" status="run"><system-out>size of the matrix: {cells} cells, '
+                        "7 calls right\n</system-out></testcase>" for cells in (2, 3))
+        self.write("report/gate.xml", f"<testsuite>{cases}</testsuite>")
+        self.write("logs/gate.test.log", "")
+        status, output = self.run_script("test_summary.py", self.root / "report", self.root / "logs")
+        self.assertEqual((status, output.splitlines()[-2:]),
+                         (0, ["the matrix: 5 cells, 14 calls right", "2 passed, 0 failed, 0 skipped"]))
+
+
 if __name__ == "__main__":
     unittest.main()
