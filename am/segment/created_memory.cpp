@@ -126,7 +126,9 @@ Status allocate_created_segment(uintptr_t size, void** addr) noexcept {
   if (bytes < size)
     return fail(Status::kResource,
                 "a segment of %zu bytes is more than the address space: ask for less", size);
-  if (Extent* extent = take_extent(bytes); extent != nullptr && open_extent(*extent, bytes)) {
+  if (Extent* extent = take_extent(bytes); extent != nullptr) {
+    // Extents are never given up: another one for each segment would add up.
+    if (!open_extent(*extent, bytes)) return map_private(bytes, addr);
     *addr = extent->start;
     return Status::kOk;
   }
