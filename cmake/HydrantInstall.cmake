@@ -85,7 +85,12 @@ endif()
 # The hooks as a single link option, which neither libtool nor CMake splits, before the library, and marked as
 # needed although the program may call none of its functions by name. For -static the linker's --wrap
 # redirects the calls; the archive is repeated after libraries that may call dlopen().
-set(hooks_link "-Wl,--push-state,--no-as-needed,-lfirehose_hooks,--pop-state")
+# hydrant_kept_library(OUT NAME LIBDIR): the option for the library NAME, with its folder: build systems that take a
+# package's -L apart, such as CMake's pkg_check_modules(... IMPORTED_TARGET), do not pass it on.
+function(hydrant_kept_library out name libdir)
+  set(${out} "-Wl,-L${libdir},--push-state,--no-as-needed,-l${name},--pop-state" PARENT_SCOPE)
+endfunction()
+hydrant_kept_library(hooks_link firehose_hooks "\${libdir}")
 get_target_property(hooks_wrap_flags firehose_hooks_static HYDRANT_WRAP_FLAGS)
 set(hooks_static_link "-Wl,-u,hydrant_hooks_1 ${hooks_wrap_flags}")
 
@@ -111,7 +116,7 @@ endfunction()
 hydrant_install_pc(firehose)
 hydrant_install_pc(hydrant COMPONENT hydrant)
 if(TARGET firehose_ibv_shared)
-  set(ibv_link "-Wl,--push-state,--no-as-needed,-lfirehose_ibv,--pop-state")
+  hydrant_kept_library(ibv_link firehose_ibv "\${libdir}")
   hydrant_install_pc(firehose_ibv COMPONENT firehose_ibv)
 endif()
 configure_file("${CMAKE_CURRENT_LIST_DIR}/firehose_hooks.pc.in"
@@ -120,7 +125,7 @@ install(FILES "${PROJECT_BINARY_DIR}/firehose_hooks.pc" DESTINATION "${CMAKE_INS
 # Programs link jemalloc's library although they use no symbol of it, so that it is loaded at program start.
 set(pc_jemalloc "")
 if(TARGET hydrant_alloc_jemalloc)
-  set(pc_jemalloc "-Wl,--push-state,--no-as-needed,-lhydrant_alloc_jemalloc,--pop-state")
+  hydrant_kept_library(pc_jemalloc hydrant_alloc_jemalloc "\${libdir}")
 endif()
 configure_file("${CMAKE_CURRENT_LIST_DIR}/hydrant_alloc.pc.in" "${PROJECT_BINARY_DIR}/hydrant_alloc.pc" @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/hydrant_alloc.pc"

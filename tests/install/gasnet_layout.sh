@@ -30,12 +30,17 @@ for name in gasnet-smp-seq gasnet-ibv-par; do
   network=${name#gasnet-} mode=${name##*-}
   libs=$(pkg-config --variable=GASNET_LIBS "$name")
   has -Wl,-rpath, "$libs" "GASNET_LIBS of $name.pc"
+  case $(pkg-config --variable=GASNET_CC "$name") in /*) ;; *) fail "GASNET_CC of $name.pc is no whole path" ;; esac
   make_libs=$(make -s -f - libs <<MAKE
 include $prefix/include/${network%-*}-conduit/${network}.mak
 libs: ; @echo '\$(GASNET_LIBS)'
 MAKE
   )
   has -Wl,-rpath, "$make_libs" "GASNET_LIBS of ${network}.mak"
+  for text in "$libs" "$make_libs"; do
+    case $text in "-L$prefix/"*) ;; *) fail "GASNET_LIBS does not begin with the folder: $text" ;; esac
+    has " -lm " " $text " "GASNET_LIBS of $name"
+  done
   for word in -libverbs -luring -lstdc++ --wrap; do
     lacks "$word" "$make_libs" "GASNET_LIBS of ${network}.mak"
   done
