@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -32,7 +33,7 @@ struct {
   unsigned row_count = 0, rank_count = 1, rank = 0, row = 0, steps = 0;
   void (*poll)() = nullptr;
   bool is_initialised = false;
-  // FIELD_CONDITION: "none", "cancel", "timer", "descriptors", "threads", "memory", "list" or
+  // FIELD_CONDITION: "none", "cancel", "cancel later", "timer", "descriptors", "threads", "memory", "list" or
   // "refuse NUMBER ERRNO"; FIELD_WHEN: "before" or "after" init. FIELD_ROW: a part of the names of the rows
   // to run; FIELD_FIRST: the number of the first one.
   const char* condition = "none";
@@ -171,7 +172,7 @@ struct Victim {
 
 void* run_cancelled(void* argument) {
   Victim& self = *static_cast<Victim*>(argument);
-  pthread_cancel(pthread_self());
+  if (is_condition("cancel")) pthread_cancel(pthread_self());
   self.row->run();
   self.returned = true;
   pthread_testcancel();
@@ -184,6 +185,13 @@ void run_row(const Row& row, bool cancelled) {
   pthread_t thread;
   if (const int error = pthread_create(&thread, nullptr, run_cancelled, &victim))
     return failed(error);
+  if (is_condition("cancel later")) {
+    static unsigned state = 20261128;
+    state = state * 1664525 + 1013904223;
+    timespec moment{0, static_cast<long>((state >> 8) % 300'000)};
+    (void)nanosleep(&moment, nullptr);
+    pthread_cancel(thread);
+  }
   pthread_join(thread, nullptr);
   if (!victim.returned) set(kCancelled, 0, "the thread has ended inside the call");
 }
@@ -259,7 +267,7 @@ void meet() {
 }
 
 void run_rows() {
-  const bool cancel = is_condition("cancel");
+  const bool cancel = std::strncmp(run.condition, "cancel", 6) == 0;
   for (int round = 0; round < 2; ++round) {
     for (run.row = run.first_row; run.row < run.row_count; ++run.row) {
       const Row& row = run.rows[run.row];

@@ -20,6 +20,7 @@ import check_gasnet_names  # the path must be set first
 
 ROOT = HERE.parents[2]
 SHORTAGES = ("timer", "descriptors", "threads", "memory")
+CANCELLATIONS = [(name, name) for name in ("cancel", "cancel later")]
 BUILD = pathlib.Path()
 totals = collections.Counter()
 
@@ -95,7 +96,7 @@ class Selection(Matrix):
     """The cells of the gate."""
 
     def test_job(self):
-        self.check(job(), [(name, name) for name in ("timer", "memory")], "after")
+        self.check(job(), [(name, name) for name in ("cancel", "timer", "memory")], "after")
 
     def test_firehose(self):
         self.check(alone(), [(name, name) for name in ("cancel", *SHORTAGES)], "after")
@@ -108,10 +109,10 @@ class Selection(Matrix):
 
 class Job(Matrix):
     def test_cancellation(self):
-        self.check(job(), [("cancel", "cancel")], "before")
+        self.check(job(), CANCELLATIONS, "before")
 
     def test_cancellation_by_messages(self):
-        self.check(by_messages(), [("cancel", "cancel")], "before")
+        self.check(by_messages(), CANCELLATIONS, "before")
 
     def test_shortages(self):
         self.shortages(job())
@@ -149,8 +150,8 @@ class Job(Matrix):
 
 class Firehose(Matrix):
     def test_cancellation(self):
-        self.check(alone(), [("cancel", "cancel")], "before")
-        self.check(hooked(), [("cancel", "cancel")], "before")
+        self.check(alone(), CANCELLATIONS, "before")
+        self.check(hooked(), CANCELLATIONS, "before")
 
     def test_shortages(self):
         self.shortages(alone())
