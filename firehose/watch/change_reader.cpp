@@ -18,22 +18,24 @@ bool drops(MemoryChange::Kind kind) {
 
 }  // namespace
 
-void ChangeReader::read() noexcept {
+int ChangeReader::read() noexcept {
   const MutexLock reading(reading_mu_);
   MemoryChange changes[Userfault::kAtOnce];
   size_t n = 0;
+  int error = 0;
   if (is_mutant(Mutant::kDelayedReader)) {
-    n = userfault_.read(changes, Userfault::kAtOnce);
+    n = userfault_.read(changes, Userfault::kAtOnce, &error);
     mutant_delay();
   }
   sequence_.begin();
   const RawReleases::Look look = raw_releases_.begin_reading();
-  if (n == 0) n = userfault_.read(changes, Userfault::kAtOnce);
+  if (n == 0) n = userfault_.read(changes, Userfault::kAtOnce, &error);
   mutant_delay();
   const MemoryChange* raw = raw_releases_.find(look, changes, n);
   for (size_t i = 0; i < n; ++i) apply(changes[i]);
   sequence_.end();
   if (raw != nullptr) RawReleases::report(*raw);
+  return error;
 }
 
 void ChangeReader::enter(const RangesLock& lock, const MemoryChange& change,

@@ -42,8 +42,8 @@ class ChangeReader {
         clients_(clients) {}
 
   Mutex& mutex() noexcept HYDRANT_TSA(lock_returned(reading_mu_)) { return reading_mu_; }
-  // Reads what is pending, up to Userfault::kAtOnce changes.
-  void read() noexcept HYDRANT_EXCLUDES(reading_mu_);
+  // Reads what is pending, up to Userfault::kAtOnce changes. 0, or an errno if nothing was read.
+  int read() noexcept HYDRANT_EXCLUDES(reading_mu_);
   // Enters the deferred changes, in the order in which they were reported. False if the mutex is held.
   bool enter_deferred(bool impatient) noexcept;
 

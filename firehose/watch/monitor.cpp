@@ -3,6 +3,7 @@
 #include "firehose/watch/monitor.hpp"
 
 #include "firehose/base/config/knobs.hpp"
+#include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/start_gate.hpp"
 #include "firehose/watch/hooks_state.hpp"
@@ -61,8 +62,8 @@ int Monitor::begin_watching(const char** reason) noexcept {
     if (!is_said) {
       log_info(
           "memory cannot be watched%s, so only memory of libhydrant_alloc and what the program "
-          "vouches for is cached: %s",
-          is_shortage(error) ? " now" : "", *reason);
+          "vouches for is cached: %s (%s)",
+          is_shortage(error) ? " now" : "", *reason, errno_text(error));
     }
     return error;
   }

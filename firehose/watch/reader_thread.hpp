@@ -1,8 +1,8 @@
 // The thread that reads the kernel's reports.
 //
 // Invariant: from the return of start() the thread reads each report at once, until the program closes the
-// userfaultfd. Then all counts as not watched, and every cache has forgotten everything before the sequence
-// is even again.
+// userfaultfd or the system refuses a call that the monitor needs. Then the userfaultfd is closed, all counts
+// as not watched, and every cache has forgotten everything before the sequence is even again.
 //
 // Threads: start() under the mutex of the monitor's start.
 #pragma once
@@ -39,7 +39,7 @@ class ReaderThread {
  private:
   static void* main(void* self);
   void read_forever() noexcept;
-  void stop() noexcept;
+  void stop(const char* refused, int error = 0) noexcept;
 
   Userfault& userfault_;
   WatchState& state_;

@@ -30,7 +30,12 @@ const char* reason_of(int error) {
     case EMFILE:
     case ENFILE: return "no file descriptor was left for a userfaultfd: raise ulimit -n";
     case ENOMEM: return "the kernel had no memory for a userfaultfd";
-    default: return "the kernel refused a userfaultfd";
+    case EINVAL: return "this kernel's userfaultfd is too old: Linux 5.11 is needed";
+    case EAGAIN:
+      return "userfaultfd fails with EAGAIN, as no kernel does (a container's seccomp profile?): "
+             "allow the system call userfaultfd";
+    default:
+      return "userfaultfd fails as no kernel does (a container's seccomp profile?): allow the call";
   }
 }
 
@@ -56,13 +61,19 @@ int Userfault::open(const char** reason) noexcept {
     return error;
   }
   identity_.note(static_cast<int>(fd));
+  if (!identity_.is(static_cast<int>(fd))) {
+    *reason = "fstat() of a userfaultfd is not permitted here: allow newfstatat and fstat";
+    uncancelled::close(static_cast<int>(fd));
+    return EPERM;
+  }
   fd_.store(static_cast<int>(fd), std::memory_order_relaxed);
   return 0;
 }
 
 void Userfault::close() noexcept {
-  if (usable()) uncancelled::close(descriptor());  // unless the number is another file's by now
-  abandon();
+  const int fd = is_open() ? descriptor() : -1;
+  abandon();  // first: fewer threads still use the number when it is free
+  if (fd >= 0) uncancelled::close(fd);
 }
 
 bool Userfault::watch(MemoryRange range) const noexcept {
@@ -100,15 +111,22 @@ bool Userfault::usable() const noexcept {
   return (error == EINVAL || error == EAGAIN) && identity_.is(descriptor());
 }
 
+// A probe that the system refuses has another errno than those of other files (ENOTTY) and closed ones.
+bool Userfault::is_open() const noexcept {
+  const int error = probe();
+  return error != ENOTTY && error != EBADF && identity_.may_be(descriptor());
+}
+
 bool Userfault::has_reports() const noexcept {
   pollfd reports{descriptor(), POLLIN, 0};
   return uncancelled::poll(&reports, 1, 0) > 0;
 }
 
-size_t Userfault::read(MemoryChange* changes, size_t n) const noexcept {
+size_t Userfault::read(MemoryChange* changes, size_t n, int* error) const noexcept {
   uffd_msg messages[kAtOnce];
   const ssize_t got =
       uncancelled::read(descriptor(), messages, std::min(n, kAtOnce) * sizeof(uffd_msg));
+  *error = got > 0 ? 0 : got < 0 ? errno : EAGAIN;
   if (got <= 0) return 0;
   size_t count = 0;
   for (size_t i = 0; i < static_cast<size_t>(got) / sizeof(uffd_msg); ++i) {

@@ -31,7 +31,8 @@ class Userfault {
 
   // 0, or an errno with a reason in *reason (static text) when this process may not have one, or not now.
   int open(const char** reason) noexcept;
-  // Closes the descriptor; reports end.
+  // Closes the descriptor unless it is another file's by now. Reports end, and the kernel wakes the callers
+  // that wait for one to be read.
   void close() noexcept;
   int descriptor() const noexcept { return fd_.load(std::memory_order_relaxed); }
 
@@ -41,10 +42,11 @@ class Userfault {
   bool watch(MemoryRange range) const noexcept;
   // Ends the reports on the range. False: something in the range is of a kind that cannot be watched.
   bool unwatch(MemoryRange range) const noexcept;
-  // False if the descriptor is not this userfaultfd, or no longer: the program has closed it.
+  // False if the descriptor is not this userfaultfd, or no longer (the program has closed it), or the system
+  // refuses a call that tells this or that the monitor needs.
   bool usable() const noexcept;
-  // Forgets the descriptor without closing it, after the reports have ended. For the reader only.
-  void abandon() noexcept { fd_.store(-1, std::memory_order_relaxed); }
+  // False if the descriptor is not this userfaultfd, as far as the calls that the system permits tell.
+  bool is_open() const noexcept;
   // True while some change has begun and has not been read, or its caller has not yet noticed that it was.
   // Also true when usable() is false: then nothing is known. Cost: two system calls, 0.2 to 0.4 us.
   bool change_under_way() const noexcept;
@@ -53,13 +55,15 @@ class Userfault {
   // A read wakes the callers of all pending changes; a caller whose change was not read sleeps again. A few
   // reads of many changes each cost less.
   static constexpr size_t kAtOnce = 256;
-  // Takes up to n changes, kAtOnce at most; 0 when there are none.
-  size_t read(MemoryChange* changes, size_t n) const noexcept;
+  // Takes up to n changes, kAtOnce at most. *error: 0, or an errno if nothing was read; EAGAIN: there is
+  // none.
+  size_t read(MemoryChange* changes, size_t n, int* error) const noexcept;
 
  private:
   // The errno of an invalid request. EINVAL: the descriptor is a userfaultfd and no change is under way;
   // EAGAIN: one is.
   int probe() const noexcept;
+  void abandon() noexcept { fd_.store(-1, std::memory_order_relaxed); }
   FileIdentity identity_;  // written before other threads use this object
   // Relaxed: a thread that uses an outdated value gets an error from the kernel or fails the check of the
   // mark.

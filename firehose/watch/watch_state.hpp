@@ -46,12 +46,12 @@ class WatchState {
     if (error == 0) running_.store(true, std::memory_order_release);
     return error == 0;
   }
-  // For the reader, with signals blocked: the program has closed the userfaultfd, whose number is abandoned.
+  // For the reader, with signals blocked: reports have ended, or cannot be read. Closes the userfaultfd.
   void end(Userfault& userfault, const char* reason) noexcept HYDRANT_EXCLUDES(start_mu_) {
     const MutexLock lock(start_mu_);
     gate_.shut();
     reason_.store(reason, std::memory_order_release);
-    userfault.abandon();
+    userfault.close();
     running_.store(false, std::memory_order_release);
   }
 

@@ -30,7 +30,8 @@ for name in gasnet-smp-seq gasnet-ibv-par; do
   network=${name#gasnet-} mode=${name##*-}
   libs=$(pkg-config --variable=GASNET_LIBS "$name")
   has -Wl,-rpath, "$libs" "GASNET_LIBS of $name.pc"
-  case $(pkg-config --variable=GASNET_CC "$name") in /*) ;; *) fail "GASNET_CC of $name.pc is no whole path" ;; esac
+  compiler=$(pkg-config --variable=GASNET_CC "$name")
+  [ "${compiler:0:1}" = / ] || fail "GASNET_CC of $name.pc is no whole path: $compiler"
   make_libs=$(make -s -f - libs <<MAKE
 include $prefix/include/${network%-*}-conduit/${network}.mak
 libs: ; @echo '\$(GASNET_LIBS)'

@@ -201,7 +201,7 @@ class Watching(unittest.TestCase):
             self.skipTest(f"/proc cannot be hidden here: {done.stderr.strip()}")
         watching = json.loads(done.stdout)["watching"]
         self.assertRegex(watching["userfaultfd"]["reason"],
-                         r"^Memory cannot be watched: /proc/self/maps cannot be opened.*: mount /proc\.$")
+                         r"^Memory cannot be watched: /proc/self/maps is absent.*: mount /proc\.$")
         self.assertIn(watching["userfaultfd"]["reason"] + " Until then", watching["advice"][0])
         self.assertIn("mount /proc", watching["hooks"]["untried"])
 

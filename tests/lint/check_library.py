@@ -7,8 +7,8 @@ apart LIB.a LIB.a     no name is inline in only one of them
 tls LIB.so [BYTES]    at most 64 bytes of static thread-local storage (or BYTES), or dlopen() may fail: glibc
                       keeps 512 for all libraries that are loaded late
 needed LIB.so [NAME...]  ldd lists only the five allowed libraries and those of these names
-cancellation ROOT LIB.a...  no object but that of uncancelled.cpp calls a cancellation point of libc, and no source
-                       of the tree calls verbs that may be one
+cancellation ROOT LIB.a...  no object but that of uncancelled.cpp calls a cancellation point of libc, and no
+                       source of the tree calls verbs that may be one
 writes LIST LIB.a...  each object that writes to files by itself is in LIST with its reason
 allocations LIB.a [LIST]  no object calls an allocation function that throws, or throws as containers do, but
                       those in LIST, which says when they do
@@ -104,16 +104,15 @@ CANCELLATION_POINTS = frozenset("""
     send sendmsg sendto sigsuspend sigtimedwait sigwait sigwaitinfo sleep splice sync_file_range
     system tcdrain usleep vdprintf vfprintf vprintf wait waitid waitpid write writev
     _ZNSt6thread4joinEv""".split())
-# The sources that call them: uncancelled.cpp disables cancellation, and gasnett_nsleep() and gasnett_cond_wait()
-# are cancellation points, as their names say.
+# The sources that call them: uncancelled.cpp disables cancellation, and gasnett_nsleep() and
+# gasnett_cond_wait() are cancellation points, as their names say.
 MAY_CALL = {"uncancelled": CANCELLATION_POINTS, "timers": {"nanosleep"}, "locks": {"pthread_cond_wait"}}
 # The functions of libibverbs that only compute, or only use memory that the device has mapped.
-VERBS_WITHOUT_POINTS = ("ack_async_event ack_cq_events event_type_str get_device_name is_fork_initialized poll_cq "
-                        "post_recv post_send post_srq_recv wc_status_str").split()
+VERBS_WITHOUT_POINTS = ("get_device_name",)
 VERBS_FOLDERS = ("firehose/registrars/ibv", "rdma/ibv")
 VERBS_CALL = re.compile(r"(uncancelled::call\(\s*(?:\[&\] \{\s*return )?)?(?<![\w\"])ibv_((?:"
-                        r"alloc|attach|close|create|dealloc|dereg|destroy|detach|free|get|import|modify|open|query"
-                        r"|reg|req|rereg|resize)_\w+)\(")
+                        r"alloc|attach|close|create|dealloc|dereg|destroy|detach|free|get|import|modify"
+                        r"|open|query|reg|req|rereg|resize)_\w+)\(")
 
 
 def read_list(list_file):
@@ -127,7 +126,8 @@ def check_cancellation(root, *archives):
     found = {}
     for line in run("nm", "-A", "--undefined-only", *archives).splitlines():
         place, _, name = line.rpartition(" ")
-        if place and name.split("@")[0] in CANCELLATION_POINTS:  # no place: a heading, of one of several archives
+        # No place: a heading, of one of several archives.
+        if place and name.split("@")[0] in CANCELLATION_POINTS:
             found.setdefault(place.split(":")[1].split(".")[0], set()).add(name.split("@")[0])
     if not found:
         yield f"{' '.join(archives)}: no call of a cancellation point"
@@ -139,10 +139,10 @@ def check_cancellation(root, *archives):
     for path in sorted(p for layer in VERBS_FOLDERS for p in pathlib.Path(root, layer).rglob("*.[ch]pp")):
         text = re.sub(r'//.*|^extern .*|"(?:[^"\\\n]|\\.)*"', "", path.read_text(), flags=re.MULTILINE)
         for call in VERBS_CALL.finditer(text):
-            if not call[1] and f"{call[2]}" not in VERBS_WITHOUT_POINTS:
+            if not call[1] and call[2] not in VERBS_WITHOUT_POINTS:
                 line = text.count("\n", 0, call.start()) + 1
-                yield (f"{path.relative_to(root)}:{line}: ibv_{call[2]}() may be a cancellation point: call it "
-                       f"through uncancelled::call()")
+                yield (f"{path.relative_to(root)}:{line}: ibv_{call[2]}() may be a cancellation point: "
+                       f"call it through uncancelled::call()")
 
 
 # Functions of libc that write to files, and so may raise SIGPIPE or SIGXFSZ.

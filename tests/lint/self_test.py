@@ -730,7 +730,8 @@ class Library(Tree):
         self.assert_finds(outcome, "lib.cpp calls pause, which can end")
         (self.root / "rdma/ibv").mkdir(parents=True, exist_ok=True)
         (self.root / "rdma/ibv/pd.cpp").write_text(
-            "pd = uncancelled::call(ibv_alloc_pd, context); a = uncancelled::call([&] { return ibv_reg_mr(pd); });"
+            "pd = uncancelled::call(ibv_alloc_pd, context);"
+            " a = uncancelled::call([&] { return ibv_reg_mr(pd); });"
             "\n// ibv_reg_mr()\nibv_poll_cq(); b = ibv_reg_mr(pd);\n")
         outcome = self.run_check("check_library.py", "cancellation", self.root, archive)
         self.assert_finds(outcome, "rdma/ibv/pd.cpp:3: ibv_reg_mr() may be a cancellation point")

@@ -34,6 +34,7 @@ class RefusedCalls {
   void refuse(size_t kind, int skip, int times, int error);
   // Ends the refusals. Returns how many calls were refused.
   int allow();
+  int refused() const { return refused_; }
 
  private:
   explicit RefusedCalls(std::vector<CallKind> kinds) : kinds_(std::move(kinds)) {}

@@ -1,7 +1,7 @@
-// Rank 0 repeats each call with GEX_FLAG_IMMEDIATE until it is refused, while rank 1 sleeps without a poll: a call
-// that waits for that rank never returns. Then rank 1 is woken by a signal, all that was accepted completes, and
-// what was refused has not been done. The argument is the number of the call that is made first: it uses up what
-// the others need, too. Run by progress_jobs_test.py.
+// Rank 0 repeats each call with GEX_FLAG_IMMEDIATE until it is refused, while rank 1 sleeps without a poll:
+// a call that waits for that rank never returns. Then rank 1 is woken by a signal, all that was accepted
+// completes, and what was refused has not been done. The argument is the number of the call that is made
+// first: it uses up what the others need, too. Run by progress_jobs_test.py.
 #include <gasnetex.h>
 #include <hydrant/coll.h>
 

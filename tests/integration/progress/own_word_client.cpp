@@ -1,7 +1,7 @@
-// Ranks in pairs wait for each other in loops over one call, without a poll of their own: each sends a message
-// whose handler counts, and repeats the call until the count, which the call reads, is that of the round. The
-// handler runs in polls alone. With "peer" the call reads a word of the other rank, which that one writes when
-// its own message has been answered.
+// Ranks in pairs wait for each other in loops over one call, without a poll of their own: each sends a
+// message whose handler counts, and repeats the call until the count, which the call reads, is that of the
+// round. The handler runs in polls alone. With "peer" the call reads memory of the other rank, which that
+// rank writes when its own message has been answered.
 // Arguments: the call, the number of rounds, the maximum number of seconds. Run by progress_jobs_test.py.
 #include <gasnetex.h>
 #include <hydrant/coll.h>

@@ -54,7 +54,7 @@ class Progress(unittest.TestCase):
         jobs += [(0, {}), (0, {"HYDRANT_PATH": "am_long"}), (3, {"HYDRANT_INJECT": "send_only"})]
         for first, settings in jobs:
             with self.subTest(first=first, settings=settings):
-                status, text = run_job(str(FOLDER / "immediate_client"), 2, str(first), seconds=60, **settings)
+                status, text = run_job(str(FOLDER / "immediate_client"), 2, str(first), **settings)
                 self.assertEqual(status, 0, text)
                 self.assertEqual(text.count("refused"), 9 if settings else 2, text)
 

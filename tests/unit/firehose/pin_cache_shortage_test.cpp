@@ -1,5 +1,6 @@
-// No descriptor or no thread while the first domain is made: nothing is watched until there is one again.
-// Memory that was pinned before is not hit afterwards.
+// Refused system calls. No descriptor or no thread while the first domain is made: nothing is watched until
+// there is one again, and memory that was pinned before is not hit afterwards. A call that the reader needs:
+// watching ends, and no release of memory sleeps for ever.
 #include <hydrant/pin_cache.h>
 
 #include "tests/support/child_process.hpp"
@@ -13,17 +14,28 @@
 #include <filesystem>
 #include <functional>
 #include <iterator>
+#include <linux/userfaultfd.h>
 #include <string>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
 namespace hydrant::testing {
 namespace {
 
-enum Kind : size_t { kUserfaultfd, kClone3, kOpenMaps };
+enum Kind : size_t { kUserfaultfd, kClone3, kOpenMaps, kPoll, kRead, kIoctl, kFstat, kFcntl };
 
-std::vector<CallKind> calls_of_the_start() {
-  return {{"userfaultfd", SYS_userfaultfd}, {"clone3", SYS_clone3}, {"openat", SYS_openat}};
+std::vector<CallKind> calls_of_the_monitor() {
+  return {
+      {"userfaultfd", SYS_userfaultfd},
+      {"clone3", SYS_clone3},
+      {"openat", SYS_openat},
+      {"poll", SYS_poll},
+      {"read", SYS_read, [](const seccomp_data& call) { return call.args[2] >= sizeof(uffd_msg); }},
+      {"ioctl", SYS_ioctl,
+       [](const seccomp_data& call) { return _IOC_TYPE(call.args[1]) == UFFDIO; }},
+      {"fstat", SYS_newfstatat},
+      {"fcntl", SYS_fcntl}};
 }
 
 size_t threads_here() {
@@ -40,9 +52,12 @@ class Scarce {
   }
 
   std::string make(Kind kind, int error) {
+    calls_.refuse(kind, 0, RefusedCalls::kForEver, error);
+    return make();
+  }
+  std::string make() {
     hydrant_domain_options_t options = options_for(own_);
     options.watch = HYDRANT_WATCH_AUTO;
-    calls_.refuse(kind, 0, RefusedCalls::kForEver, error);
     const int status = hydrant_domain_create(&options, &domain_);
     return status == GASNET_OK ? "" : failure_text("create", status);
   }
@@ -85,7 +100,7 @@ class Scarce {
 
 // Runs the body in a child, which has no monitor yet.
 std::string in_new_process(const std::function<std::string(RefusedCalls&)>& body) {
-  return run_in_child([&] { return RefusedCalls::run(calls_of_the_start(), body); });
+  return run_in_child([&] { return RefusedCalls::run(calls_of_the_monitor(), body); });
 }
 
 #define HYDRANT_NEEDS_NEW_PROCESSES()                                         \
@@ -180,6 +195,66 @@ TEST(PinCacheRefusal, IsForGood) {
     });
     if (wrong == RefusedCalls::kNoFilter) GTEST_SKIP() << wrong;
     EXPECT_EQ(wrong, "") << strerrorname_np(error);
+  }
+}
+
+class PinCacheReader : public ::testing::TestWithParam<Shortage> {};
+
+// The second release would sleep in the kernel for ever if its report stayed unread.
+TEST_P(PinCacheReader, EndsWatchingWhenItsCallIsRefused) {
+  HYDRANT_NEEDS_NEW_PROCESSES();
+  const std::string wrong = in_new_process([](RefusedCalls& calls) -> std::string {
+    Scarce scarce(calls);
+    if (std::string failed = scarce.make(); !failed.empty()) return failed;
+    const uint64_t before[] = {scarce.use(0), scarce.use(1), scarce.use(2)};
+    if (!wait_until([&] { return scarce.is_cached(3); })) return "not cached at first";
+    calls.refuse(GetParam().kind, 0, RefusedCalls::kForEver, GetParam().error);
+    for (size_t page = 0; page < 2; ++page) {
+      if (std::string failed = scarce.renew(page); !failed.empty()) return failed;
+      if (scarce.use(page) == before[page]) return "stale";
+    }
+    if (!wait_until([&] { return scarce.coverage() == HYDRANT_COVERAGE_NONE; }))
+      return "still covered";
+    if (calls.allow() == 0) return "nothing was refused";
+    if (scarce.use(2) == before[2]) return "not forgotten";
+    if (scarce.is_cached(3)) return "cached without a reader";
+    return scarce.renew(4);
+  });
+  if (wrong == RefusedCalls::kNoFilter) GTEST_SKIP() << wrong;
+  EXPECT_EQ(wrong, "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, PinCacheReader,
+                         ::testing::Values(Shortage{"PollForbidden", kPoll, EPERM},
+                                           Shortage{"PollAbsent", kPoll, ENOSYS},
+                                           Shortage{"PollNeverReady", kPoll, EAGAIN},
+                                           Shortage{"ReadForbidden", kRead, EPERM},
+                                           Shortage{"ReadAbsent", kRead, ENOSYS},
+                                           Shortage{"ReadNeverReady", kRead, EAGAIN},
+                                           Shortage{"IoctlForbidden", kIoctl, EPERM},
+                                           Shortage{"FstatForbidden", kFstat, EPERM},
+                                           Shortage{"FcntlForbidden", kFcntl, EPERM}),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+TEST(PinCacheReaderOnce, GoesOnAfterAFewFailures) {
+  HYDRANT_NEEDS_NEW_PROCESSES();
+  for (const Kind kind : {kPoll, kRead}) {
+    for (const int error : {EINTR, EAGAIN, ENOMEM}) {
+      const std::string wrong = in_new_process([kind, error](RefusedCalls& calls) -> std::string {
+        Scarce scarce(calls);
+        if (std::string failed = scarce.make(); !failed.empty()) return failed;
+        const uint64_t before = scarce.use(0);
+        constexpr int kTimes = 3;
+        calls.refuse(kind, 0, kTimes, error);
+        if (std::string failed = scarce.renew(0); !failed.empty()) return failed;
+        if (scarce.use(0) == before) return "stale";
+        if (!wait_until([&] { return calls.refused() == kTimes; })) return "not tried again";
+        if (scarce.coverage() < HYDRANT_COVERAGE_CHECKED) return "no longer covered";
+        return wait_until([&] { return scarce.is_cached(0); }) ? "" : "no longer cached";
+      });
+      if (wrong == RefusedCalls::kNoFilter) GTEST_SKIP() << wrong;
+      EXPECT_EQ(wrong, "") << strerrorname_np(error);
+    }
   }
 }
 

@@ -68,9 +68,10 @@ class UserfaultTest : public ::testing::Test {
       done = true;
     });
     MemoryChange some[4];
+    int error = 0;
     EXPECT_TRUE(wait_until([&] {
       const bool last = done;
-      const size_t n = userfault_.read(some, 4);
+      const size_t n = userfault_.read(some, 4, &error);
       all.insert(all.end(), some, some + n);
       return last && n == 0;
     }));
@@ -246,8 +247,9 @@ TEST_P(UserfaultChangeInFlight, ChangeIsReportedUntilItsCallerReturns) {
     sched_yield();
   }
   MemoryChange changes[4];
+  int error = 0;
   EXPECT_TRUE(wait_until([&] {
-    (void)userfault_.read(changes, 4);
+    (void)userfault_.read(changes, 4, &error);
     return !userfault_.change_under_way() && returned;
   }));
   threads.join();
@@ -267,7 +269,8 @@ TEST_F(UserfaultTest, ManyWaitingChangesAreReadInPieces) {
   size_t count = 0;
   EXPECT_TRUE(wait_until([&] {
     MemoryChange some[3];
-    const size_t n = userfault_.read(some, 3);
+    int error = 0;
+    const size_t n = userfault_.read(some, 3, &error);
     EXPECT_LE(n, 3u);
     for (size_t i = 0; i < n; ++i) {
       EXPECT_EQ(some[i].kind, Kind::kUnmapped);
@@ -279,7 +282,8 @@ TEST_F(UserfaultTest, ManyWaitingChangesAreReadInPieces) {
   threads.join();
   EXPECT_EQ(std::count(seen.begin(), seen.end(), true), 8);
   MemoryChange none[3];
-  EXPECT_EQ(userfault_.read(none, 3), 0u);
+  int error = 0;
+  EXPECT_EQ(userfault_.read(none, 3, &error), 0u);
 }
 
 // ---- what can be watched ----
@@ -351,7 +355,9 @@ TEST_F(UserfaultTest, WatchingDeliversNoFaults) {
   ASSERT_TRUE(userfault_.watch({fresh.addr(), fresh.bytes()}));
   std::memset(fresh.page(), 3, fresh.bytes());
   MemoryChange changes[4];
-  EXPECT_EQ(userfault_.read(changes, 4), 0u);
+  int error = 0;
+  EXPECT_EQ(userfault_.read(changes, 4, &error), 0u);
+  EXPECT_EQ(error, EAGAIN);
   EXPECT_EQ(fresh.page(63)[0], std::byte{3});
   userfault_.close();  // before its memory is unmapped, as there is no reader
 }
@@ -405,15 +411,20 @@ std::string open_says() {
 }
 
 TEST(UserfaultRefused, ReasonNamesTheRemedy) {
-  const auto refused = [](int error) {
-    return run_in_child([error]() -> std::string {
-      const std::string wrong = refuse_system_call(SYS_userfaultfd, error);
+  const auto refused = [](int error, long number = SYS_userfaultfd) {
+    return run_in_child([error, number]() -> std::string {
+      const std::string wrong = refuse_system_call(number, error);
       return wrong.empty() ? open_says() : wrong;
     });
   };
   EXPECT_NE(refused(EPERM).find("not permitted"), std::string::npos) << refused(EPERM);
   EXPECT_NE(refused(ENOSYS).find("CONFIG_USERFAULTFD"), std::string::npos) << refused(ENOSYS);
-  EXPECT_NE(refused(EINVAL), "");
+  EXPECT_NE(refused(EINVAL).find("5.11"), std::string::npos) << refused(EINVAL);
+  EXPECT_NE(refused(EAGAIN).find("EAGAIN"), std::string::npos) << refused(EAGAIN);
+  EXPECT_NE(refused(ENODEV).find("allow"), std::string::npos) << refused(ENODEV);
+  HYDRANT_NEEDS_USERFAULTFD();
+  const std::string no_fstat = refused(EPERM, SYS_newfstatat);
+  EXPECT_NE(no_fstat.find("newfstatat"), std::string::npos) << no_fstat;
 }
 
 TEST(UserfaultRefused, NoDescriptorLeft) {

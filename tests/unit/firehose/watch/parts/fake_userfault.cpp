@@ -4,6 +4,7 @@
 #include "tests/support/sizes.hpp"
 
 #include <algorithm>
+#include <cerrno>
 
 namespace hydrant {
 
@@ -52,15 +53,18 @@ bool Userfault::unwatch(MemoryRange range) const noexcept {
 
 bool Userfault::usable() const noexcept { return fake_userfault().is_usable; }
 
+bool Userfault::is_open() const noexcept { return fake_userfault().is_open; }
+
 bool Userfault::change_under_way() const noexcept {
   return fake_userfault().change_under_way && fake_userfault().change_under_way();
 }
 
 bool Userfault::has_reports() const noexcept { return fake_userfault().has_reports; }
 
-size_t Userfault::read(MemoryChange* changes, size_t n) const noexcept {
+size_t Userfault::read(MemoryChange* changes, size_t n, int* error) const noexcept {
   auto& pending = fake_userfault().pending;
   n = std::min(n, pending.size());
+  *error = n > 0 ? 0 : EAGAIN;
   std::copy_n(pending.begin(), n, changes);
   pending.erase(pending.begin(), pending.begin() + static_cast<std::ptrdiff_t>(n));
   return n;

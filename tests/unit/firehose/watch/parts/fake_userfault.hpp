@@ -13,6 +13,7 @@ namespace hydrant::testing {
 
 struct FakeUserfault {
   bool is_usable = true;
+  bool is_open = true;
   bool has_reports = false;
   // Whether a change is under way; empty: none is.
   std::function<bool()> change_under_way;

@@ -33,7 +33,7 @@ TEST(ReaderThread, EndsWatchingWhenTheDescriptorIsClosed) {
   static ReaderParts parts;
   static std::atomic<bool> is_forgotten{false};
   fake_userfault() = {};
-  fake_userfault().is_usable = false;
+  fake_userfault().is_usable = fake_userfault().is_open = false;
   hydrant_monitor_client_t client{};
   client.forget = [](void*, uintptr_t addr, size_t len) {
     EXPECT_EQ((MemoryRange{addr, len}), MonitorClients::kAllMemory);
