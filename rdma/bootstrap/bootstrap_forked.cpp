@@ -40,8 +40,8 @@ Status open_forked(Rank size, std::unique_ptr<Bootstrap>* bootstrap) noexcept {
   }
   launch::ProgramState program;
   std::unique_ptr<launch::Supervisor> supervisor;
-  const Status status =
-      launch::Supervisor::create({.program = "hydrant", .size = size}, &supervisor);
+  const Status status = launch::Supervisor::create(
+      {.program = "hydrant", .size = size, .has_threads = threads > 1}, &supervisor);
   if (status != Status::kOk) return status;
   uncancelled::fflush(nullptr);
   for (Rank rank = 0; rank < size; ++rank) {

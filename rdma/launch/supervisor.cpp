@@ -131,14 +131,7 @@ Status Supervisor::prepare() noexcept {
   const Status limits = raise_descriptor_limit();
   if (limits != Status::kOk) return limits;
   take_signals();
-  sigset_t taken;
-  sigemptyset(&taken);
-  for (const int signal : kTaken) {
-    // A signal that was ignored at startup (nohup) stays ignored, also in the ranks.
-    struct sigaction action {};
-    sigaction(signal, nullptr, &action);
-    if (signal == SIGCHLD || action.sa_handler != SIG_IGN) sigaddset(&taken, signal);
-  }
+  const sigset_t taken = taken_signals();
   epoll_ = above_stdio(epoll_create1(EPOLL_CLOEXEC));
   signals_ = above_stdio(signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK));
   if (epoll_ < 0 || signals_ < 0) {
@@ -151,6 +144,18 @@ Status Supervisor::prepare() noexcept {
   epoll_ctl(epoll_, EPOLL_CTL_ADD, signals_, &event);
   if (options_.timeout_ns != 0) job_deadline_ns_ = now_ns() + options_.timeout_ns;
   return Status::kOk;
+}
+
+sigset_t Supervisor::taken_signals() const noexcept {
+  sigset_t taken;
+  sigemptyset(&taken);
+  for (const int signal : kTaken) {
+    // A signal that was ignored at startup (nohup) stays ignored, also in the ranks.
+    struct sigaction action {};
+    sigaction(signal, nullptr, &action);
+    if (signal == SIGCHLD || action.sa_handler != SIG_IGN) sigaddset(&taken, signal);
+  }
+  return taken;
 }
 
 void Supervisor::take_signals() noexcept {

@@ -35,6 +35,8 @@ struct SupervisorOptions {
   const char* program = "hydrant";  // prefix of its messages
   Rank size = 1;
   uint64_t timeout_ns = 0;  // for the whole job; 0: none
+  bool has_threads =
+      false;  // other threads of this process, to which the kernel may give its signals
   bool verbose = false;
 };
 
@@ -89,6 +91,7 @@ class Supervisor final : public ReplySender {
   explicit Supervisor(const SupervisorOptions& options);
   Status prepare() noexcept;
   Status raise_descriptor_limit() noexcept;
+  sigset_t taken_signals() const noexcept;
   void take_signals() noexcept;
   void restore_signals() noexcept;
   void become_child(pid_t parent, Rank rank, RankSockets* ends) noexcept;
@@ -104,6 +107,7 @@ class Supervisor final : public ReplySender {
   void drop(int* fd) noexcept;
   void complain(Rank rank) noexcept;
 
+  void relay_signals() noexcept;
   void read_signals() noexcept;
   void pass_on(int signal, bool children_have_it) noexcept;
   void reap() noexcept;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <poll.h>
 #include <sys/epoll.h>
@@ -23,9 +24,39 @@ int pidfd_of(pid_t pid) noexcept {
   return static_cast<int>(syscall(SYS_pidfd_open, pid, 0));  // pidfds are close-on-exec
 }
 
+pid_t supervising_thread = 0;
+
+// In a thread of the program: hands the signal to the thread that reads the signalfd. It has the signal blocked.
+void hand_over(int signal, siginfo_t* info, void*) {
+  const int error = errno;
+  siginfo_t copy{};
+  copy.si_signo = signal;
+  copy.si_code = SI_QUEUE;  // the kernel takes no code of its own from another thread
+  copy.si_pid = getpid();
+  copy.si_value.sival_int = info->si_code;
+  syscall(SYS_rt_tgsigqueueinfo, copy.si_pid, supervising_thread, signal, &copy);
+  errno = error;
+}
+
 }  // namespace
 
+// The kernel gives a signal of the process to any thread that has not blocked it. The program's threads have
+// not, and would ignore the end of a rank, and end the process at a signal that is to be passed on.
+void Supervisor::relay_signals() noexcept {
+  supervising_thread = static_cast<pid_t>(syscall(SYS_gettid));
+  struct sigaction action {};
+  action.sa_sigaction = hand_over;
+  action.sa_flags = SA_SIGINFO | SA_RESTART;
+  sigfillset(&action.sa_mask);
+  const sigset_t taken = taken_signals();
+  for (int signal = 1; signal < NSIG; ++signal) {
+    if (sigismember(&taken, signal) == 1) sigaction(signal, &action, nullptr);
+  }
+  reap();  // the ranks whose end a thread has ignored by now
+}
+
 int Supervisor::run() noexcept {
+  if (options_.has_threads) relay_signals();
   while (running_ > 0) {
     const uint64_t now = now_ns();
     if (now >= give_up_ns_ && must_give_up(now)) break;
@@ -178,14 +209,17 @@ void Supervisor::read_signals() noexcept {
     const ssize_t bytes = uncancelled::read(signals_, &info, sizeof info);
     if (bytes < 0 && errno == EINTR) continue;
     if (bytes != sizeof info) return;
+    const bool is_relayed =
+        info.ssi_code == SI_QUEUE && info.ssi_pid == static_cast<uint32_t>(getpid());
+    const int code = is_relayed ? info.ssi_int : info.ssi_code;
     // A timer of timer_create(2) that the program had made before it became a supervisor.
-    if (info.ssi_code == SI_TIMER) continue;
+    if (code == SI_TIMER) continue;
     const int signal = static_cast<int>(info.ssi_signo);
     if (signal == SIGCHLD) {
       reap();
     } else {
       // A terminal sends the signal to the whole process group, so the ranks have it already.
-      pass_on(signal, info.ssi_code == SI_KERNEL && signal != SIGALRM);
+      pass_on(signal, code == SI_KERNEL && signal != SIGALRM);
     }
   }
 }

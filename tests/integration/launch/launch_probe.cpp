@@ -23,6 +23,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/time.h>
+#include <thread>
 #include <unistd.h>
 
 namespace {
@@ -400,6 +401,12 @@ int main(int argc, char** argv) {
     if (rank != nullptr && step == std::string("before@") + rank + "=exit") return 0;
     const std::string timer = "before@timer=";
     if (step.starts_with(timer)) start_timer(step.substr(timer.size()));
+    // The supervisor of a forked job has the thread, and the ranks have not.
+    if (step == "before@thread") {
+      std::thread([] {
+        for (;;) pause();
+      }).detach();
+    }
     if (step.starts_with("before@")) argv[i] = const_cast<char*>("4294967295:none");
   }
   std::unique_ptr<Bootstrap> bootstrap;

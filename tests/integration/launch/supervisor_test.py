@@ -128,6 +128,21 @@ class Supervisor(unittest.TestCase):
         code, output, errors = job.wait()
         self.assertEqual((code, errors), (0, ""), output)
 
+    @unittest.skipIf(over.launcher("fork") != "fork", "the supervisor is hydrant-run")
+    def test_threads_of_the_program_take_no_signals_of_the_supervisor(self):
+        job = self.start("fork", 3, "before@thread", "note=10", "fence", "print=ready", "await_signal", "fence")
+        job.wait_for("ready", 3)
+        job.process.send_signal(signal.SIGUSR1)
+        code, output, errors = job.wait()
+        self.assertEqual((code, output.count("has got signal 10")), (0, 3), output + errors)
+        job = self.start("fork", 3, "before@thread", "watch", "fence", "print=ready", "sleep")
+        job.wait_for("ready", 3)
+        os.kill(job.pids()[1], signal.SIGKILL)
+        code, output, errors = job.wait()
+        self.assertEqual(code, 137, output + errors)
+        self.assertIn("was killed by signal 9", errors)
+        self.assertEqual(job.wait_until_gone(), [])
+
     def test_random_kills_leave_no_process(self):
         generator = random.Random(os.environ.get("HYDRANT_TEST_SEED", "1"))
         before = leftovers()
