@@ -7,6 +7,7 @@
 #include "firehose/base/thread.hpp"
 #include "firehose/base/uncancelled.hpp"
 #include "rdma/config/job_knobs.hpp"
+#include "rdma/launch/system_calls.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -49,6 +50,26 @@ bool make_pair(int* ours, int* theirs) noexcept {
   *ours = above_stdio(pair[0]);
   *theirs = above_stdio(pair[1]);
   return *ours >= 0 && *theirs >= 0;
+}
+
+Status refuse_to_supervise(const char* call, int error) noexcept {
+  return fail(Status::kResource, "cannot supervise a job: %s: %s%s", call, errno_text(error),
+              remedy(error));
+}
+
+// Tries what run() calls: ranks would wait for ever for a supervisor that cannot read or reap.
+Status try_calls(int epoll, int signals) noexcept {
+  epoll_event event{};
+  if (const int error = attempt([&] { return uncancelled::epoll_wait(epoll, &event, 1, 0); });
+      error != 0)
+    return refuse_to_supervise("epoll_wait()", error);
+  // A read without room takes no signal; the kernel answers it with EINVAL.
+  if (uncancelled::read(signals, nullptr, 0) < 0 && errno != EINVAL && !may_pass(errno))
+    return refuse_to_supervise("read() from a signalfd", errno);
+  siginfo_t info{};
+  const int error =
+      attempt([&] { return uncancelled::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT); });
+  return error == 0 || error == ECHILD ? Status::kOk : refuse_to_supervise("waitid()", error);
 }
 
 void close_if_open(int* fd) noexcept {
@@ -130,23 +151,20 @@ Status Supervisor::raise_descriptor_limit() noexcept {
 Status Supervisor::prepare() noexcept {
   const Status limits = raise_descriptor_limit();
   if (limits != Status::kOk) return limits;
-  take_signals();
+  if (const Status signals = take_signals(); signals != Status::kOk) return signals;
   const sigset_t taken = taken_signals();
   epoll_ = above_stdio(epoll_create1(EPOLL_CLOEXEC));
+  if (epoll_ < 0) return refuse_to_supervise("epoll_create1()", errno);
   signals_ = above_stdio(signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (epoll_ < 0 || signals_ < 0) {
-    return fail(Status::kResource,
-                "cannot open descriptors for the supervisor: %s; raise the limit of descriptors "
-                "(ulimit -n)",
-                errno_text(errno));
-  }
-  epoll_event event{.events = EPOLLIN, .data = {.u64 = UINT64_MAX}};
-  epoll_ctl(epoll_, EPOLL_CTL_ADD, signals_, &event);
+  if (signals_ < 0) return refuse_to_supervise("signalfd()", errno);
+  if (const int error = watch(signals_, kSignalTag, true, true); error != 0)
+    return refuse_to_supervise("epoll_ctl()", error);
+  if (const Status calls = try_calls(epoll_, signals_); calls != Status::kOk) return calls;
   if (options_.timeout_ns != 0) job_deadline_ns_ = now_ns() + options_.timeout_ns;
   return Status::kOk;
 }
 
-sigset_t Supervisor::taken_signals() const noexcept {
+sigset_t Supervisor::taken_signals() noexcept {
   sigset_t taken;
   sigemptyset(&taken);
   for (const int signal : kTaken) {
@@ -158,16 +176,21 @@ sigset_t Supervisor::taken_signals() const noexcept {
   return taken;
 }
 
-void Supervisor::take_signals() noexcept {
+Status Supervisor::take_signals() noexcept {
   sigset_t held;
   sigfillset(&held);
   for (const int signal : kNotHeld) sigdelset(&held, signal);
-  pthread_sigmask(SIG_SETMASK, &held, &old_mask_);
   // The kernel would discard the exit statuses of children if SIGCHLD were ignored.
   struct sigaction child {};
   child.sa_handler = SIG_DFL;
-  sigaction(SIGCHLD, &child, &old_child_action_);
+  if (sigaction(SIGCHLD, &child, &old_child_action_) != 0)
+    return refuse_to_supervise("rt_sigaction()", errno);
+  if (const int error = pthread_sigmask(SIG_SETMASK, &held, &old_mask_); error != 0) {
+    sigaction(SIGCHLD, &old_child_action_, nullptr);
+    return refuse_to_supervise("rt_sigprocmask()", error);
+  }
   signals_taken_ = true;
+  return Status::kOk;
 }
 
 void Supervisor::restore_signals() noexcept {
@@ -181,10 +204,9 @@ Supervisor::Side Supervisor::start(Rank rank, RankSockets* ends) noexcept {
   RankState& state = ranks_[rank];
   RankSockets made;
   if (!make_pair(&state.calls, &made.calls) || !make_pair(&state.events, &made.events)) {
-    static_cast<void>(
-        fail(Status::kResource,
-             "socketpair() for rank %u failed: %s; raise the limit of descriptors (ulimit -n)",
-             rank, errno_text(errno)));
+    const int error = errno;
+    static_cast<void>(fail(Status::kResource, "socketpair() for rank %u failed: %s%s", rank,
+                           errno_text(error), remedy(error)));
     close_if_open(&made.calls);
     close_if_open(&made.events);
     return Side::kFailed;
@@ -202,18 +224,23 @@ Supervisor::Side Supervisor::start(Rank rank, RankSockets* ends) noexcept {
   uncancelled::close(made.calls);
   uncancelled::close(made.events);
   if (pid < 0) {
-    static_cast<void>(
-        fail(Status::kResource,
-             "cannot start rank %u of %u: fork(): %s; ulimit -u, pids.max of the cgroup and "
-             "kernel.pid_max limit processes",
-             rank, options_.size, errno_text(error)));
+    static_cast<void>(fail(Status::kResource, "cannot start rank %u of %u: fork(): %s%s", rank,
+                           options_.size, errno_text(error),
+                           error == EAGAIN
+                               ? "; ulimit -u, pids.max of the cgroup and kernel.pid_max limit "
+                                 "processes"
+                               : remedy(error)));
     return Side::kFailed;
   }
   state.pid = pid;
   by_pid_[pid] = rank;
   ++running_;
-  watch(state.calls, uint64_t{rank} * 2, true, true);
-  watch(state.events, uint64_t{rank} * 2 + 1, true, true);
+  int refused = watch(state.calls, uint64_t{rank} * 2, true, true);
+  if (refused == 0) refused = watch(state.events, uint64_t{rank} * 2 + 1, true, true);
+  if (refused != 0) {
+    static_cast<void>(refuse_to_supervise("epoll_ctl()", refused));
+    return Side::kFailed;
+  }
   if (options_.verbose) say("rank %u is pid %d", rank, static_cast<int>(pid));
   return Side::kParent;
 }
@@ -231,17 +258,6 @@ std::vector<int> Supervisor::descriptors() const noexcept {
   std::vector<int> all = {epoll_, signals_};
   for (const RankState& state : ranks_) all.insert(all.end(), {state.calls, state.events});
   return all;
-}
-
-void Supervisor::abandon() noexcept {
-  for (RankState& state : ranks_) {
-    if (state.pid != 0) kill(state.pid, SIGKILL);
-  }
-  for (RankState& state : ranks_) {
-    if (state.pid != 0) uncancelled::waitpid(state.pid, nullptr, 0);
-    state.pid = 0;
-  }
-  running_ = 0;
 }
 
 void Supervisor::say(const char* format, ...) noexcept {

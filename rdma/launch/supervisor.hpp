@@ -48,20 +48,20 @@ struct RankSockets {
 
 class Supervisor final : public ReplySender {
  public:
-  // Takes over the signals of this process. Errors: kBadArg: invalid size; kResource: too few descriptors;
-  // the text has the number needed and the limit.
+  // Takes over the signals of this process. Errors: kBadArg: invalid size; kResource: too few descriptors (the
+  // text has the number needed and the limit), or the system refuses a call that run() needs.
   static Status create(const SupervisorOptions& options,
                        std::unique_ptr<Supervisor>* supervisor) noexcept;
   ~Supervisor();
 
   // Forks rank `rank`; call it for 0, 1, 2 and so on. The child gets its original signals and limits back and
-  // must destroy the object. kFailed, with a text: no more processes or descriptors.
+  // must destroy the object. kFailed, with a text: no more processes or descriptors, or it cannot be watched.
   enum class Side : uint32_t { kParent, kChild, kFailed };
   Side start(Rank rank, RankSockets* ends) noexcept;
 
   // Serves until every rank has ended; returns the job's exit code.
   int run() noexcept;
-  // Kills and reaps the ranks that were started.
+  // Kills and reaps the ranks that were started. Waits 10 s at most.
   void abandon() noexcept;
 
   // All that it has open.
@@ -71,6 +71,8 @@ class Supervisor final : public ReplySender {
   [[gnu::format(printf, 2, 3)]] void say(const char* format, ...) noexcept;
 
  private:
+  static constexpr uint64_t kSignalTag = UINT64_MAX;  // of an epoll event: beyond those of ranks
+
   struct RankState {
     pid_t pid = 0;  // 0: not started, or reaped
     int calls = -1;
@@ -91,21 +93,24 @@ class Supervisor final : public ReplySender {
   explicit Supervisor(const SupervisorOptions& options);
   Status prepare() noexcept;
   Status raise_descriptor_limit() noexcept;
-  sigset_t taken_signals() const noexcept;
-  void take_signals() noexcept;
+  static sigset_t taken_signals() noexcept;
+  Status take_signals() noexcept;
   void restore_signals() noexcept;
   void become_child(pid_t parent, Rank rank, RankSockets* ends) noexcept;
 
   void send_reply(Rank to, const Reply& reply, std::span<const std::byte> tail) noexcept override;
   void wait_for_events(uint64_t now) noexcept;
+  void note_failed_wait(int error, uint64_t began_ns) noexcept;
   void handle(uint64_t tag) noexcept;
   void read_calls(Rank rank) noexcept;
   void read_words(Rank rank) noexcept;
   void flush(Rank rank) noexcept;
   void note_sender(RankState& state, pid_t pid) noexcept;
-  void watch(int fd, uint64_t tag, bool reading, bool first) noexcept;
+  int watch(int fd, uint64_t tag, bool reading, bool first) noexcept;
+  void rewatch_calls(Rank rank, bool reading) noexcept;
   void drop(int* fd) noexcept;
   void complain(Rank rank) noexcept;
+  void lose(const char* call, int error) noexcept;
 
   void relay_signals() noexcept;
   void read_signals() noexcept;
@@ -145,6 +150,8 @@ class Supervisor final : public ReplySender {
   uint64_t last_look_ns_ = UINT64_MAX;  // when these checks end
   bool is_end_logged_ = false;  // the reason for an end that began with an exit with 0 was logged
   uint64_t stop_warn_ns_ = 0;
+  uint32_t failed_waits_ = 0;  // in a row
+  bool is_lost_ = false;       // a system call is refused without which nothing can be served
   int epoll_ = -1;
   int signals_ = -1;
   bool signals_taken_ = false;

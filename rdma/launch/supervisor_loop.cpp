@@ -1,8 +1,10 @@
 // Runs the event loop of the supervisor: sockets, signals and deadlines. run() is called once all ranks are
 // forked.
+#include "firehose/base/errno_text.hpp"
 #include "firehose/base/thread.hpp"
 #include "firehose/base/uncancelled.hpp"
 #include "rdma/launch/supervisor.hpp"
+#include "rdma/launch/system_calls.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -17,7 +19,6 @@
 namespace hydrant::launch {
 namespace {
 
-constexpr uint64_t kSignalTag = UINT64_MAX;
 constexpr int kEventsAtOnce = 64;
 
 int pidfd_of(pid_t pid) noexcept {
@@ -57,11 +58,15 @@ void Supervisor::relay_signals() noexcept {
 
 int Supervisor::run() noexcept {
   if (options_.has_threads) relay_signals();
-  while (running_ > 0) {
+  while (running_ > 0 && !is_lost_) {
     const uint64_t now = now_ns();
     if (now >= give_up_ns_ && must_give_up(now)) break;
     wait_for_events(now);
     keep_time(now_ns());
+  }
+  if (is_lost_) {
+    abandon();
+    return end_.code() != 0 ? end_.code() : 1;
   }
   // Descendants that sent hello may outlive their child.
   for (RankState& state : ranks_) {
@@ -93,6 +98,8 @@ void Supervisor::wait_for_events(uint64_t now) noexcept {
   }
   epoll_event events[kEventsAtOnce];
   const int count = uncancelled::epoll_wait(epoll_, events, kEventsAtOnce, timeout_ms);
+  if (count < 0) return note_failed_wait(errno, now);
+  failed_waits_ = 0;
   // Signals last, so that messages of a rank are handled before its death.
   bool signalled = false;
   for (int i = 0; i < count; ++i) {
@@ -105,6 +112,20 @@ void Supervisor::wait_for_events(uint64_t now) noexcept {
   if (signalled) read_signals();
 }
 
+// A stop of this process interrupts a wait, so that only failures at once are counted.
+void Supervisor::note_failed_wait(int error, uint64_t began_ns) noexcept {
+  if (now_ns() - began_ns >= kPauseNs) failed_waits_ = 0;
+  if (!may_pass(error) || ++failed_waits_ == kMaxAttempts) return lose("epoll_wait()", error);
+  pause_briefly();
+}
+
+void Supervisor::lose(const char* call, int error) noexcept {
+  if (is_lost_) return;
+  is_lost_ = true;
+  say("cannot supervise the job any more: %s: %s%s; its processes are killed", call,
+      errno_text(error), remedy(error));
+}
+
 void Supervisor::handle(uint64_t tag) noexcept {
   const Rank rank = static_cast<Rank>(tag / 2);
   if (tag % 2 == 1) return read_words(rank);
@@ -112,9 +133,16 @@ void Supervisor::handle(uint64_t tag) noexcept {
   read_calls(rank);
 }
 
-void Supervisor::watch(int fd, uint64_t tag, bool reading, bool first) noexcept {
+// 0, or an errno.
+int Supervisor::watch(int fd, uint64_t tag, bool reading, bool first) noexcept {
   epoll_event event{.events = reading ? EPOLLIN : EPOLLOUT, .data = {.u64 = tag}};
-  epoll_ctl(epoll_, first ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, fd, &event);
+  return attempt(
+      [&] { return epoll_ctl(epoll_, first ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, fd, &event); });
+}
+
+void Supervisor::rewatch_calls(Rank rank, bool reading) noexcept {
+  const int error = watch(ranks_[rank].calls, uint64_t{rank} * 2, reading, false);
+  if (error != 0) lose("epoll_ctl()", error);
 }
 
 void Supervisor::drop(int* fd) noexcept {
@@ -191,7 +219,7 @@ void Supervisor::send_reply(Rank to, const Reply& reply, std::span<const std::by
   const auto head = bytes_of(reply);
   state.unsent.assign(head.begin(), head.end());
   state.unsent.insert(state.unsent.end(), tail.begin(), tail.end());
-  watch(state.calls, uint64_t{to} * 2, false, false);
+  rewatch_calls(to, false);
 }
 
 void Supervisor::flush(Rank rank) noexcept {
@@ -200,15 +228,20 @@ void Supervisor::flush(Rank rank) noexcept {
   if (error == EAGAIN) return;
   state.unsent.clear();
   if (error != 0) return drop(&state.calls);
-  watch(state.calls, uint64_t{rank} * 2, true, false);
+  rewatch_calls(rank, true);
 }
 
 void Supervisor::read_signals() noexcept {
-  for (;;) {
+  for (bool is_first = true;; is_first = false) {
     signalfd_siginfo info;
     const ssize_t bytes = uncancelled::read(signals_, &info, sizeof info);
-    if (bytes < 0 && errno == EINTR) continue;
-    if (bytes != sizeof info) return;
+    if (bytes < 0 && !may_pass(errno)) return lose("read() from a signalfd", errno);
+    if (bytes != sizeof info) {
+      if (!is_first) return;
+      // What was reported cannot be read now: it may be the end of a rank.
+      reap();
+      return pause_briefly();
+    }
     const bool is_relayed =
         info.ssi_code == SI_QUEUE && info.ssi_pid == static_cast<uint32_t>(getpid());
     const int code = is_relayed ? info.ssi_int : info.ssi_code;

@@ -6,6 +6,7 @@
 #include "firehose/base/uncancelled.hpp"
 #include "rdma/exit/process_exit.hpp"
 #include "rdma/launch/supervisor.hpp"
+#include "rdma/launch/system_calls.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -55,18 +56,20 @@ bool ends_a_job(int signal) noexcept { return signal != SIGUSR1 && signal != SIG
 void Supervisor::reap() noexcept {
   std::vector<siginfo_t> seen;
   bool failed = false;
+  int error = 0;
   for (;;) {
     siginfo_t info{};
-    if (uncancelled::waitid(P_ALL, 0, &info, WEXITED | WSTOPPED | WCONTINUED | WNOHANG) != 0) {
-      if (errno == EINTR) continue;
-      break;
-    }
-    if (info.si_pid == 0) break;
+    error = attempt([&] {
+      return uncancelled::waitid(P_ALL, 0, &info, WEXITED | WSTOPPED | WCONTINUED | WNOHANG);
+    });
+    if (error != 0 || info.si_pid == 0) break;
     failed = failed || (info.si_code == CLD_EXITED && info.si_status != 0);
     seen.push_back(info);
   }
   if (failed) collect_dying(&seen);
   settle(std::move(seen));
+  // Without a child (ECHILD) all ranks have been settled, or something else in this process has reaped one.
+  if (error != 0 && running_ > 0) lose("waitid()", error);
 }
 
 // A killed rank closes its sockets first. Another rank may see that and exit before the kernel reports the
@@ -85,7 +88,7 @@ void Supervisor::collect_dying(std::vector<siginfo_t>* seen) noexcept {
           uncancelled::waitid(P_PID, static_cast<id_t>(state.pid), &info, WEXITED | WNOHANG) == 0;
       if (is_child && info.si_pid != 0) seen->push_back(info);
       if (info.si_pid != 0 || now_ns() >= deadline) break;
-      uncancelled::sleep_ns(1'000'000);
+      pause_briefly();
     }
   }
 }
@@ -260,6 +263,19 @@ void Supervisor::pass_on(int signal, bool children_have_it) noexcept {
 void Supervisor::send_signal(RankState& state, int signal) noexcept {
   if (state.pid != 0) kill(state.pid, signal);
   if (state.below >= 0) syscall(SYS_pidfd_send_signal, state.below, signal, nullptr, 0);
+}
+
+void Supervisor::abandon() noexcept {
+  for (RankState& state : ranks_) send_signal(state, SIGKILL);
+  const uint64_t deadline = now_ns() + kGiveUpNs;
+  for (RankState& state : ranks_) {
+    while (state.pid != 0 && uncancelled::waitpid(state.pid, nullptr, WNOHANG) == 0 &&
+           now_ns() < deadline) {
+      pause_briefly();
+    }
+    state.pid = 0;
+  }
+  running_ = 0;
 }
 
 // True if the process is exiting and frees its memory; no signal can change or speed that up.

@@ -15,6 +15,8 @@
 #include <cstring>
 #include <ctime>
 #include <functional>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <malloc.h>
 #include <map>
 #include <memory>
@@ -22,6 +24,7 @@
 #include <string>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <thread>
 #include <unistd.h>
@@ -390,6 +393,39 @@ void start_timer(const std::string& which) {
   if (timer_create(CLOCK_MONOTONIC, nullptr, &timer) == 0) timer_settime(timer, 0, &often, nullptr);
 }
 
+// Has a system call, "NUMBER:ERRNO", fail in all threads of this process and in its children from now on.
+void refuse(const std::string& what) {
+  unsigned number = 0;
+  unsigned error = 0;
+  if (std::sscanf(what.c_str(), "%u:%u", &number, &error) != 2) give_up("refuse=NUMBER:ERRNO");
+  sock_filter code[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog filter{static_cast<unsigned short>(std::size(code)), code};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+      syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &filter) != 0)
+    give_up("no seccomp filter");
+}
+
+// A thread of the program, which the supervisor of a forked job has and the ranks have not. At SIGURG it
+// refuses a system call, if it is given one.
+void start_thread(const std::string& refused) {
+  std::thread([refused] {
+    sigset_t urgent;
+    sigemptyset(&urgent);
+    sigaddset(&urgent, SIGURG);
+    pthread_sigmask(SIG_BLOCK, &urgent, nullptr);
+    int signal = 0;
+    sigwait(&urgent, &signal);
+    refuse(refused);
+    std::printf("the supervisor is refused %s\n", refused.c_str());
+    for (;;) pause();
+  }).detach();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -401,12 +437,11 @@ int main(int argc, char** argv) {
     if (rank != nullptr && step == std::string("before@") + rank + "=exit") return 0;
     const std::string timer = "before@timer=";
     if (step.starts_with(timer)) start_timer(step.substr(timer.size()));
-    // The supervisor of a forked job has the thread, and the ranks have not.
-    if (step == "before@thread") {
-      std::thread([] {
-        for (;;) pause();
-      }).detach();
-    }
+    const std::string refused = "before@refuse=";
+    if (step.starts_with(refused)) refuse(step.substr(refused.size()));
+    const std::string thread = "before@thread=";
+    if (step == "before@thread") start_thread("");
+    if (step.starts_with(thread)) start_thread(step.substr(thread.size()));
     if (step.starts_with("before@")) argv[i] = const_cast<char*>("4294967295:none");
   }
   std::unique_ptr<Bootstrap> bootstrap;

@@ -4,9 +4,11 @@
 The supervisor besides exit codes: signals from outside, its own death, stopped ranks, random kills.
 HYDRANT_TEST_LONG=1 makes 1000 kills instead of 20.
 """
+import errno
 import os
 import pathlib
 import random
+import re
 import signal
 import sys
 import time
@@ -18,6 +20,10 @@ from jobs import Build, Job, leftovers, new_leftovers
 BUILD = Build(sys.argv.pop())
 LAUNCHERS = (["hydrant-run"] if BUILD.has_hydrant_run() else []) + ["fork"]
 KILLS = 1000 if os.environ.get("HYDRANT_TEST_LONG") else 20
+# System calls that a supervisor needs, with their numbers on x86-64.
+CALLS = {"rt_sigprocmask()": 14, "epoll_wait()": 232, "epoll_ctl()": 233, "waitid()": 247,
+         "read() from a signalfd": 0}
+LATER = ("epoll_wait()", "waitid()", "read() from a signalfd")
 
 
 def children(pid):
@@ -142,6 +148,39 @@ class Supervisor(unittest.TestCase):
         self.assertEqual(code, 137, output + errors)
         self.assertIn("was killed by signal 9", errors)
         self.assertEqual(job.wait_until_gone(), [])
+
+    @unittest.skipIf(over.launcher("fork") != "fork", "the program is no supervisor")
+    def test_a_refused_call_refuses_the_start(self):
+        for call, number in CALLS.items():
+            for error in (errno.EPERM, errno.ENOSYS):
+                with self.subTest(call=call, error=error):
+                    job = Job(BUILD, "fork", 2, f"before@refuse={number}:{error}", "watch", "fence")
+                    code, output, errors = job.wait()
+                    self.assertEqual((code, output), (98, ""), errors)
+                    self.assertEqual(errors, f"launch_probe: cannot supervise a job: {call}: {os.strerror(error)}; "
+                                     "if a seccomp filter (a container's or a sandbox's) refuses the call, allow it\n")
+                    self.assertEqual(job.wait_until_gone(), [])
+
+    @unittest.skipIf(over.launcher("fork") != "fork", "the program is no supervisor")
+    def test_a_call_that_is_refused_later_ends_the_job(self):
+        for call in LATER:
+            for error in (errno.EPERM, errno.EAGAIN):
+                with self.subTest(call=call, error=error):
+                    job = self.start("fork", 2, f"before@thread={CALLS[call]}:{error}", "exit_on=10", "watch", "fence",
+                                     "print=ready", "sleep")
+                    job.wait_for("ready", 2)
+                    job.process.send_signal(signal.SIGURG)
+                    job.wait_for("is refused")
+                    # A supervisor that may be able to read its signals later still sees the end of ranks.
+                    reaps = call.startswith("read") and error == errno.EAGAIN
+                    os.kill(job.pids()[1] if reaps else job.process.pid, signal.SIGUSR1)
+                    code, output, errors = job.wait()
+                    said = ("rank 1 .* exited with code 5; the job is ended" if reaps else
+                            re.escape(f"cannot supervise the job any more: {call}: {os.strerror(error)}") +
+                            ".*; its processes are killed")
+                    self.assertRegex(errors, f"^hydrant: warning: .*\\nhydrant: {said}\\n$", output)
+                    self.assertEqual(code, 5 if reaps else 1, errors)
+                    self.assertEqual(job.wait_until_gone(), [])
 
     def test_random_kills_leave_no_process(self):
         generator = random.Random(os.environ.get("HYDRANT_TEST_SEED", "1"))
