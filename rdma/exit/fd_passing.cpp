@@ -6,6 +6,7 @@
 #include "firehose/base/thread.hpp"
 #include "firehose/base/uncancelled.hpp"
 #include "rdma/bootstrap/abstract_socket.hpp"
+#include "rdma/launch/system_calls.hpp"
 #include "rdma/launch/wire.hpp"
 
 #include <algorithm>
@@ -62,10 +63,18 @@ class OwnedFd {
   int fd_;
 };
 
-bool same_user(int socket) noexcept {
+// Whether the process at the other end is this user's.
+Status ask_user(int socket, bool* is_same) noexcept {
   ucred peer{};
   socklen_t bytes = sizeof peer;
-  return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && peer.uid == geteuid();
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0) {
+    const int error = errno;
+    return fail(Status::kResource,
+                "cannot see the user of another rank's process: getsockopt(SO_PEERCRED): %s%s",
+                errno_text(error), launch::remedy(error));
+  }
+  *is_same = peer.uid == geteuid();
+  return Status::kOk;
 }
 
 int open_socket() noexcept {
@@ -132,10 +141,9 @@ Status read_refusal(std::span<const std::byte> bytes, Rank rank) noexcept {
 
 // ---- the first rank of a node ----
 
-// Serves one connection if it comes from a missing rank. Returns that rank, else kNoRank.
+// Serves one connection of this user's if it comes from a missing rank. Returns that rank, else kNoRank.
 Rank serve_one(int connection, const LeaderAddress& record, int fd,
                const std::vector<Rank>& missing, uint64_t deadline_ns) noexcept {
-  if (!same_user(connection)) return kNoRank;
   // A peer that connects and sends nothing delays the others for a second at most.
   constexpr uint64_t kHandshakeNs = 1'000'000'000;
   Handshake handshake;
@@ -193,6 +201,10 @@ Status serve_members(std::vector<Rank> missing, int listener, const LeaderAddres
       return fail(Status::kResource, "accept4() for %s: %s", name_ranks(missing).c_str(),
                   errno_text(errno));
     }
+    bool is_same_user = false;
+    if (const Status status = ask_user(connection.get(), &is_same_user); status != Status::kOk)
+      return status;
+    if (!is_same_user) continue;
     const Rank rank = serve_one(connection.get(), record, fd, missing, deadline_ns);
     missing.erase(std::remove(missing.begin(), missing.end(), rank), missing.end());
   }
@@ -321,9 +333,10 @@ Status follow(Bootstrap& bootstrap, uint32_t sequence, Status ready, int* receiv
   std::memcpy(&record, room, sizeof record);
   status = connect_to(socket.get(), abstract_address(record.name, sequence), leader, deadline_ns);
   if (status != Status::kOk) return status;
-  if (!same_user(socket.get())) {
-    return fail(Status::kBroken, "rank %u runs as another user", leader);
-  }
+  bool is_same_user = false;
+  status = ask_user(socket.get(), &is_same_user);
+  if (status != Status::kOk) return status;
+  if (!is_same_user) return fail(Status::kBroken, "rank %u runs as another user", leader);
   const Handshake handshake{.rank = topology.rank, .token = record.token};
   if (uncancelled::send(socket.get(), &handshake, sizeof handshake, MSG_NOSIGNAL) !=
       sizeof handshake) {

@@ -5,18 +5,22 @@
 #include "firehose/base/thread.hpp"
 #include "rdma/bootstrap/abstract_socket.hpp"
 #include "tests/support/fake_bootstrap.hpp"
+#include "tests/support/mapped_memory.hpp"
 #include "tests/support/patience.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <functional>
 #include <span>
 #include <string>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <thread>
 #include <unistd.h>
 #include <utility>
 #include <vector>
@@ -218,6 +222,44 @@ TEST(FdPassing, WithoutAFreeDescriptorTheLimitIsNamed) {
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
   EXPECT_THAT(last_error_text(),
               ::testing::HasSubstr("this node: Too many open files (ulimit -n)"));
+}
+
+// The text of share_fd() in a thread that may not ask for the user at the other end of a socket.
+std::string text_without_users(NodeBootstrap& node, int fd) {
+  std::string text;
+  std::thread([&] {
+    text = testing::refuse_system_call(SYS_getsockopt, EPERM);
+    if (!text.empty()) return;
+    int received = -1;
+    EXPECT_EQ(share_fd(node, kSequence, Status::kOk, fd, &received, soon()), Status::kResource);
+    EXPECT_EQ(received, -1);
+    text = last_error_text();
+  }).join();
+  return text;
+}
+
+TEST(FdPassing, WhereUsersCannotBeSeenTheCallIsNamed) {
+  const auto names_it = ::testing::HasSubstr(
+      "another rank's process: getsockopt(SO_PEERCRED): Operation not permitted; if a seccomp");
+  NodeBootstrap leader(0);
+  int connection = -1;
+  leader.others = [&](const Record& entry) {
+    connection = connect_and_send(entry, handshake(entry, 2));
+  };
+  EXPECT_THAT(text_without_users(leader, STDERR_FILENO), names_it);
+  close(connection);
+
+  const Record entry{.name = make_random_name()};
+  const AbstractAddress address = abstract_address(entry.name, kSequence);
+  const int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  ASSERT_EQ(bind(listener, address.get(), address.bytes), 0);
+  ASSERT_EQ(listen(listener, 1), 0);
+  NodeBootstrap member(2);
+  std::vector<std::byte> bytes(sizeof entry);
+  std::memcpy(bytes.data(), &entry, sizeof entry);
+  member.store.set(0, kKey, bytes);
+  EXPECT_THAT(text_without_users(member, -1), names_it);
+  close(listener);
 }
 
 TEST(FdPassing, MalformedRefusalIsBroken) {
