@@ -7,6 +7,7 @@
 namespace hydrant {
 
 constinit thread_local uint32_t handler_depth = 0;
+constinit thread_local uint32_t idle_calls = 0;
 
 std::byte* ThreadState::buffer(size_t which) noexcept {
   constexpr size_t kAlignment = 64;

@@ -31,6 +31,8 @@ struct SourceDescriptor : hydrant_srcdesc {
 
 // Nesting depth of handlers in the calling thread. Not in ThreadState, because every delivery counts it.
 extern constinit thread_local uint32_t handler_depth [[gnu::tls_model("initial-exec")]];
+// Counts the calls of poll_now_and_then(), which polls in some of them.
+extern constinit thread_local uint32_t idle_calls [[gnu::tls_model("initial-exec")]];
 
 // A message to this process itself, queued until the end of a no-interrupt section, with its own copies
 // of arguments and payload.

@@ -88,8 +88,7 @@ inline bool spin_briefly(Done&& done, Where&& where) noexcept {
 // Polls in every 8th call. For calls that were complete at once: a client that never waits still serves other
 // ranks, which may wait for its polls. docs/core_api.md lists the calls.
 inline void poll_now_and_then() noexcept {
-  static constinit thread_local uint8_t calls = 0;
-  if (++calls % 8 == 0 && handler_depth == 0) poll_all();
+  if (++idle_calls % 8 == 0 && handler_depth == 0) poll_all();
 }
 
 }  // namespace hydrant

@@ -48,8 +48,8 @@ struct RankSockets {
 
 class Supervisor final : public ReplySender {
  public:
-  // Takes over the signals of this process. Errors: kBadArg: invalid size; kResource: too few descriptors (the
-  // text has the number needed and the limit), or the system refuses a call that run() needs.
+  // Takes over the signals of this process. Errors: kBadArg: invalid size; kResource: too few descriptors
+  // (the text has the number needed and the limit), or the system refuses a call that run() needs.
   static Status create(const SupervisorOptions& options,
                        std::unique_ptr<Supervisor>* supervisor) noexcept;
   ~Supervisor();

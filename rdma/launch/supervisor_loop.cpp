@@ -27,7 +27,7 @@ int pidfd_of(pid_t pid) noexcept {
 
 pid_t supervising_thread = 0;
 
-// In a thread of the program: hands the signal to the thread that reads the signalfd. It has the signal blocked.
+// In a thread of the program: hands the signal to the thread that reads the signalfd, where it is blocked.
 void hand_over(int signal, siginfo_t* info, void*) {
   const int error = errno;
   siginfo_t copy{};
@@ -238,7 +238,7 @@ void Supervisor::read_signals() noexcept {
     if (bytes < 0 && !may_pass(errno)) return lose("read() from a signalfd", errno);
     if (bytes != sizeof info) {
       if (!is_first) return;
-      // What was reported cannot be read now: it may be the end of a rank.
+      // The signal that was reported cannot be read now, and may be the end of a rank.
       reap();
       return pause_briefly();
     }
