@@ -164,16 +164,19 @@ bool Unwatcher::unwatch_range(MemoryRange range, uint64_t timeout_ns) noexcept {
   if (!watches_any(range)) mappings_.watch_again(range, what.deadline_ns);
   uint64_t parts = UINT64_MAX;  // pinned at the last look
   for (;;) {
+    // Before the look: one that finds progress is followed by another attempt, however long this thread waits
+    // for a processor meanwhile.
+    const uint64_t now = now_ns();
     releases_.invalidate(range);  // each time: another thread may have pinned it meanwhile
     const bool is_pinned = clients_.have_pinned(range);
     // While a part is pinned the call fails, so the rest is not unwatched for nothing.
     if (!is_pinned && unwatch_all(what) && !watches_any(range)) return true;
-    if (is_pinned && (parts == UINT64_MAX || now_ns() >= what.deadline_ns)) {
+    if (is_pinned && (parts == UINT64_MAX || now >= what.deadline_ns)) {
       const uint64_t left = pinned_parts(range);
       if (parts != UINT64_MAX && (parts & ~left) != 0) what.note_progress();
       parts = left;
     }
-    if (now_ns() >= what.deadline_ns) return false;
+    if (now >= what.deadline_ns) return false;
     clients_.notify_wanted();
     nap();
   }
