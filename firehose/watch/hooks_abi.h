@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-#define HYDRANT_HOOKS_VERSION 2u
+#define HYDRANT_HOOKS_VERSION 3u
 
 /* Which families of functions really resolve to the hooks in this process. */
 #define HYDRANT_HOOKS_MAP 1u     /* mmap, munmap, mremap, madvise, shmat, shmdt, brk, sbrk */
@@ -75,8 +75,9 @@ typedef struct hydrant_hooks {
    * releases memory after it has set `ending`, and may have exited when the reader looks for the caller. */
   uint32_t endings;
   uint32_t endings_over;
-  uint32_t
-      malloc_untried; /* nonzero: that family is missing because no memory was left to try malloc */
+  uint32_t reserved;
+  const char*
+      malloc_fault; /* why the malloc family is missing, if a trial of malloc has shown it; or NULL */
 } hydrant_hooks_t;
 /* NOLINTEND(modernize-use-using) */
 

@@ -17,12 +17,7 @@ const char* hit_check_reason(const hydrant_hooks_t* hooks, bool ours) noexcept {
   }
   if (hooks->families == HYDRANT_HOOKS_ALL) return nullptr;
   if ((hooks->families & ~HYDRANT_HOOKS_MALLOC) == (HYDRANT_HOOKS_ALL & ~HYDRANT_HOOKS_MALLOC)) {
-    if (hooks->malloc_untried != 0) {
-      return "no memory was left at the start to try what the hooks see of the program's malloc; "
-             "raise the limit on address space (ulimit -v)";
-    }
-    return "the program's malloc takes memory from the kernel past the hooks; let it be libc's or "
-           "jemalloc's";
+    if (hooks->malloc_fault != nullptr) return hooks->malloc_fault;
   }
   if (hooks->families == 0) {
     return "the hooks library was loaded behind libc, or something stands before "

@@ -14,6 +14,8 @@ allocations LIB.a [LIST]  no object calls an allocation function that throws, or
                       those in LIST, which says when they do
 hooks LIB.so MAP      the dynamic symbols are those of the version script; needs only libc and the loader,
                       and no function that finds thread-local storage (it may allocate)
+libc_calls LIB.so LIST [LIBC]  each function of this libc that may give or take memory by its name, or that is
+                      newer than glibc 2.36, is hooked by LIB.so or is in LIST with the reason
 """
 import pathlib
 import re
@@ -215,6 +217,32 @@ def check_hooks(library, map_file):
     print(f"{len(exported)} names")
 
 
+GIVES_OR_TAKES = re.compile(
+    r"alloc|free|map|^_*s?brk$|shm|madvise|align|mprotect|truncate|trim|(pthread|thrd)_create"
+    r"|^dl(m?open|close)$")
+REVIEWED_WHOLE = (2, 36)  # of later versions each new name is in the list
+
+
+def check_libc_calls(library, list_file, libc=None):
+    if libc is None:
+        (libc,) = re.findall(r"libc\.so\.6 => (\S+)", run("ldd", library))
+    hooked = {name for _, name in symbols("-D", "--defined-only", library)}
+    reasons = read_list(list_file)
+    found = 0
+    for line in run("nm", "-D", "--defined-only", libc).splitlines():
+        name, _, version = line.split()[-1].partition("@")
+        number = re.fullmatch(r"@?GLIBC_(\d+)\.(\d+).*", version)
+        if number is None or name.startswith("GLIBC_"):
+            continue  # private, or the name of a version
+        found += 1
+        is_new = (int(number[1]), int(number[2])) > REVIEWED_WHOLE
+        if (is_new or GIVES_OR_TAKES.search(name)) and name not in hooked and \
+                not any(re.fullmatch(pattern, name) for pattern in reasons):
+            yield f"{name}{version}: neither hooked nor in the list"
+    if not found:
+        yield f"{libc} has no function of glibc"
+
+
 CHECKS = {
     "exports": check_exports,
     "archive": check_archive,
@@ -222,6 +250,7 @@ CHECKS = {
     "tls": check_tls,
     "needed": check_needed,
     "hooks": check_hooks,
+    "libc_calls": check_libc_calls,
     "cancellation": check_cancellation,
     "writes": check_writes,
     "allocations": check_allocations,

@@ -792,6 +792,14 @@ class Library(Tree):
         text += 'extern thread_local int a; thread_local int a; extern "C" int brk() { return ++a; }\n'
         self.assert_finds(self.hooks(text, "mmap; brk; a;", "-lc"), "calls __tls_get_addr")
 
+    def test_libc_calls(self):
+        library = self.build('extern "C" int mremap() { return 1; }\n', "-Wl,--no-as-needed", "-lc")
+        check = ("check_library.py", "libc_calls", library)
+        outcome = self.run_check(*check, self.write("libc_calls.txt", "[^m].*  some\n"))
+        self.assert_finds(outcome, "munmap@GLIBC_2.2.5: neither hooked nor in the list")
+        self.assertNotIn("mremap", outcome[1])
+        self.assert_clean(self.run_check(*check, self.write("libc_calls.txt", ".*  each\n")))
+
 
 class Summary(Tree):
     """scripts/test_summary.py, which writes the summary of ./test."""

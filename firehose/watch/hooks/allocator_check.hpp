@@ -8,15 +8,14 @@ namespace hydrant::hooks {
 // Size of a trial block: so large that freeing it does not make libc serve such sizes from its heap later.
 inline constexpr size_t kProbeBytes = size_t{33} << 20;
 
-// For libc's allocator: true if its chunks look as libc_chunks.hpp describes; if not, the hooks stop reading
+// Both return nullptr, or the cause and the remedy for the log.
+
+// For libc's allocator: whether its chunks look as libc_chunks.hpp describes; if not, the hooks stop reading
 // them.
-bool libc_chunks_are_readable();
+const char* fault_of_libc_chunks();
 
-// For another allocator, given by its two functions: true if a large block lies in memory from the hooked
+// For another allocator, given by its two functions: whether a large block lies in memory from the hooked
 // mmap or sbrk.
-bool allocator_maps_by_symbol(void* (*allocate)(size_t), void (*release)(void*));
-
-// True if a check failed because no memory was left for its trial.
-bool allocator_check_lacked_memory();
+const char* fault_of_allocator(void* (*allocate)(size_t), void (*release)(void*));
 
 }  // namespace hydrant::hooks

@@ -2,7 +2,6 @@
 //
 // The hooks also work before that: other libraries' constructors and the loader may call them earlier. Such
 // calls find the real functions and take their thread's record themselves.
-#include "firehose/watch/hooks/allocator_check.hpp"
 #include "firehose/watch/hooks/hook_families.hpp"
 #include "firehose/watch/hooks/hooks_object.hpp"
 #include "firehose/watch/hooks/libc_chunks.hpp"
@@ -24,9 +23,8 @@ __attribute__((constructor)) void attach() {
   const hydrant::hooks::ErrnoGuard keep;
   hydrant::hooks::resolve_real_calls();
   pthread_atfork(nullptr, nullptr, child_begins);
-  hydrant::hooks::hydrant_hooks_object.families = hydrant::hooks::working_families();
-  hydrant::hooks::hydrant_hooks_object.malloc_untried =
-      hydrant::hooks::allocator_check_lacked_memory() ? 1 : 0;
+  auto& object = hydrant::hooks::hydrant_hooks_object;
+  object.families = hydrant::hooks::working_families(&object.malloc_fault);
 }
 
 }  // namespace
@@ -48,7 +46,8 @@ hydrant_hooks_t hydrant_hooks_object = {
     .ended_stack_count = hydrant::hooks::kEndedStacks,
     .endings = 0,
     .endings_over = 0,
-    .malloc_untried = 0,
+    .reserved = 0,
+    .malloc_fault = nullptr,
 };
 extern __typeof__(hydrant_hooks_object) hydrant_hooks_1
     __attribute__((alias("hydrant_hooks_object"), visibility("default")));

@@ -89,16 +89,20 @@ uint32_t map_family() {
 }
 
 // An allocator other than libc's may also come before the hooks: what counts is how it maps.
-uint32_t malloc_family(bool maps_are_hooked) {
+uint32_t malloc_family(bool maps_are_hooked, const char** fault) {
   Search search(HYDRANT_HOOKS_MALLOC);
   HYDRANT_HOOKED_MALLOC_CALLS(HYDRANT_LOOK)
+  search.look("free_sized", hook_free);
+  search.look("free_aligned_sized", hook_free);
   if (search.found() != 0 && malloc_is_libcs()) {
-    return libc_chunks_are_readable() ? HYDRANT_HOOKS_MALLOC : 0;
+    *fault = fault_of_libc_chunks();
+    return *fault == nullptr ? HYDRANT_HOOKS_MALLOC : 0;
   }
   const auto allocate = reinterpret_cast<void* (*)(size_t)>(dlsym(RTLD_DEFAULT, "malloc"));
   const auto release = reinterpret_cast<void (*)(void*)>(dlsym(RTLD_DEFAULT, "free"));
   if (!maps_are_hooked || allocate == nullptr || release == nullptr) return 0;
-  return allocator_maps_by_symbol(allocate, release) ? HYDRANT_HOOKS_MALLOC : 0;
+  *fault = fault_of_allocator(allocate, release);
+  return *fault == nullptr ? HYDRANT_HOOKS_MALLOC : 0;
 }
 
 uint32_t thread_family() {
@@ -126,12 +130,13 @@ uint32_t loader_family() {
 
 }  // namespace
 
-uint32_t working_families() {
+uint32_t working_families(const char** malloc_fault) {
   const uint32_t map = map_family();
   // A program that refers to the object may have a copy of it (copy relocation), which the hooks would not
   // read.
   if (map != 0 && dlsym(RTLD_DEFAULT, "hydrant_hooks_1") != &hydrant_hooks_object) return 0;
-  return map | malloc_family(map != 0) | thread_family() | file_family() | loader_family();
+  return map | malloc_family(map != 0, malloc_fault) | thread_family() | file_family() |
+         loader_family();
 }
 
 }  // namespace hydrant::hooks

@@ -59,19 +59,18 @@ uint32_t map_family() {
   return if_same(HYDRANT_HOOKS_MAP | HYDRANT_HOOKS_LOADER, mmap, hook_mmap);
 }
 
-uint32_t malloc_family() {
+uint32_t malloc_family(const char** fault) {
   if (if_same(HYDRANT_HOOKS_MALLOC, malloc, hook_malloc) == 0) return 0;
-  const bool seen = malloc_is_libcs() ? libc_chunks_are_readable()
-                                      : allocator_maps_by_symbol(hook_malloc, hook_free);
-  return seen ? HYDRANT_HOOKS_MALLOC : 0;
+  *fault = malloc_is_libcs() ? fault_of_libc_chunks() : fault_of_allocator(hook_malloc, hook_free);
+  return *fault == nullptr ? HYDRANT_HOOKS_MALLOC : 0;
 }
 
 }  // namespace
 
-uint32_t working_families() {
+uint32_t working_families(const char** malloc_fault) {
   if (has_dynamic_loader()) return 0;
   // dlopen() is not checked here, because a reference to it would link it.
-  return map_family() | malloc_family() |
+  return map_family() | malloc_family(malloc_fault) |
          if_same(HYDRANT_HOOKS_THREADS, pthread_create, hook_pthread_create) |
          if_same(HYDRANT_HOOKS_FILES, ftruncate, hook_ftruncate);
 }

@@ -115,7 +115,7 @@ void note_libc_heap_start() {
 void note_chunk(uintptr_t chunk, size_t word) {
   const size_t size = word & ~kChunkFlags;
   const ErrnoGuard keep;
-  if (word & kChunkMapped) return acquired(chunk, size);
+  if (word & kChunkMapped) return acquired(chunk, mapping_end(chunk, size) - chunk);
   if (word & kChunkOtherArena) {
     HeapStart* start = heap_start(chunk);
     if (chunk + size <= kEndOfAddresses && leaves_marks(start, chunk + size))

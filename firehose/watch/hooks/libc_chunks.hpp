@@ -2,8 +2,8 @@
 //
 // libc maps and unmaps by internal calls, which no hook sees. But the word below each block (size, and three
 // flags) shows whether the block is a mapping of its own, lies in a heap of a secondary arena, or lies in the
-// main arena, at the break. This was checked with glibc 2.36. allocator_check.cpp verifies it when the
-// library is loaded; if it does not hold, the malloc family counts as not hooked.
+// main arena, at the break. allocator_check.cpp tries each of these assumptions when the library is loaded;
+// if one does not hold, the malloc family counts as not hooked.
 //
 // Heaps come and go inside libc, and a new heap may lie where an old one lay. Each heap that was seen is
 // marked in its own memory: a heap without the mark is new, whatever was at its address before.
@@ -50,6 +50,13 @@ inline HeapStart* heap_start(uintptr_t chunk) {
   return reinterpret_cast<HeapStart*>(chunk & ~(kHeapBytes - 1));
 }
 
+// The end of the mapping of a block that has its own. libc rounds its length up to pages; up to glibc 2.42
+// the chunk reaches to the end, since 2.43 to 16 bytes before it.
+inline constexpr uintptr_t kSmallestPage = 4096;
+inline uintptr_t mapping_end(uintptr_t chunk, size_t size) {
+  return (chunk + size + kSmallestPage - 1) & ~(kSmallestPage - 1);
+}
+
 void note_libc_heap_start();
 
 inline size_t chunk_word(const void* memory) { return *(static_cast<const size_t*>(memory) - 1); }
@@ -69,9 +76,11 @@ inline Released own_mapping(const void* memory) {
   const size_t* words = static_cast<const size_t*>(memory);
   if ((words[-1] & kChunkMapped) == 0) [[likely]]
     return {};
-  // An aligned block begins behind the start of its mapping; the word below the size is the distance.
+  // An aligned block begins behind the start of its mapping; the word below the size is the distance, and
+  // since glibc 2.43 its lowest bit marks huge pages.
   const uintptr_t chunk = reinterpret_cast<uintptr_t>(memory) - kChunkHeaderBytes;
-  return {chunk - words[-2], words[-2] + (words[-1] & ~kChunkFlags)};
+  const uintptr_t begin = chunk - (words[-2] & ~kChunkFlags);
+  return {begin, mapping_end(chunk, words[-1] & ~kChunkFlags) - begin};
 }
 
 // Handles a block whose memory libc may have taken from the kernel since the last call.

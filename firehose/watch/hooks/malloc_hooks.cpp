@@ -41,6 +41,9 @@ void hook_free(void* memory) {
 HYDRANT_EXPORT_HOOK(free);
 // Programs linked long ago call free() by this name.
 HYDRANT_EXPORT_HOOK_AS(cfree, free);
+// C23's functions release what free() does; it ignores their further arguments, which are hints.
+HYDRANT_EXPORT_HOOK_AS(free_sized, free);
+HYDRANT_EXPORT_HOOK_AS(free_aligned_sized, free);
 
 void* hook_memalign(size_t alignment, size_t size) {
   return handed_out(releasing([&] { return real.memalign(alignment, size); }));

@@ -14,12 +14,13 @@ TEST(HooksState, CompleteHooksHaveNoReason) {
   EXPECT_EQ(hit_check_reason(&hooks, true), nullptr);
 }
 
-TEST(HooksState, UntestedAllocatorIsNotBlamed) {
+TEST(HooksState, FaultOfMallocIsTheReason) {
   hydrant_hooks_t hooks{};
   hooks.families = HYDRANT_HOOKS_ALL & ~HYDRANT_HOOKS_MALLOC;
-  EXPECT_THAT(hit_check_reason(&hooks, true), HasSubstr("let it be libc's or jemalloc's"));
-  hooks.malloc_untried = 1;
-  EXPECT_THAT(hit_check_reason(&hooks, true), HasSubstr("raise the limit on address space"));
+  hooks.malloc_fault = "no memory was left";
+  EXPECT_STREQ(hit_check_reason(&hooks, true), "no memory was left");
+  hooks.malloc_fault = nullptr;
+  EXPECT_THAT(hit_check_reason(&hooks, true), HasSubstr("stand before some of the hooks"));
 }
 
 }  // namespace

@@ -56,7 +56,8 @@ hydrant_hooks_t hydrant_hooks_1 = {sizeof(hydrant_hooks_t),
                                    0,
                                    0,
                                    0,
-                                   0};
+                                   0,
+                                   nullptr};
 
 extern "C" int ioctl(int descriptor, unsigned long request, ...) noexcept {
   va_list arguments;

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <dlfcn.h>
 #include <functional>
 #include <malloc.h>
 #include <memory>
@@ -125,6 +126,20 @@ TEST_F(MallocHooks, BlockGrownInPlaceSyncsOnlyItsNewPart) {
   EXPECT_EQ(FakeMonitor::was_synced(addr, 1), grown != p);
   EXPECT_TRUE(FakeMonitor::was_synced(addr + 2 * kLarge - 1, 1));
   free(grown);
+}
+
+// By name: older libcs have no such function, and newer ones no cfree().
+TEST_F(MallocHooks, EveryReleaseSettlesIfTheReaderIsBusy) {
+  for (const char* name : {"free", "cfree", "free_sized", "free_aligned_sized"}) {
+    const auto release =
+        reinterpret_cast<void (*)(void*, size_t, size_t)>(dlsym(RTLD_DEFAULT, name));
+    ASSERT_NE(release, nullptr) << name;
+    void* memory = malloc(64);
+    FakeMonitor::make_busy();
+    const uint64_t before = FakeMonitor::calls().settles;
+    release(memory, 64, 64);
+    EXPECT_EQ(FakeMonitor::calls().settles, before + 1) << name;
+  }
 }
 
 TEST_F(MallocHooks, SmallBlocksSyncOnlyWhereTheHeapGrows) {
