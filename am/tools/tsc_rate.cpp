@@ -11,13 +11,12 @@
 #include "am/tools/console.hpp"
 #include "am/tools/numbers.hpp"
 #include "am/tools/settings.hpp"
-#include "firehose/base/uncancelled.hpp"
+#include "firehose/base/machine/small_file.hpp"
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
-#include <cstring>
+#include <string_view>
 #include <strings.h>
 
 namespace hydrant {
@@ -91,31 +90,28 @@ Measurement measure(const TscSample& first, double aim) noexcept {
 }
 
 // The kernel writes a point in every locale.
-double leading_number(const char* text) noexcept {
+double leading_number(std::string_view text) noexcept {
   double number = 0;
-  (void)take_double(text, &number);
+  (void)take_double(text.data(), &number);
   return number;
 }
 
 // Finds "model name : ... @ 2.30GHz", else "cpu MHz : 2300.000"; 0 if neither exists.
 double hz_of_cpuinfo() noexcept {
-  std::FILE* const file = uncancelled::fopen("/proc/cpuinfo", "re");
-  if (file == nullptr) return 0;
   double named_hz = 0;
   double current_hz = 0;
-  char line[512];
-  while (uncancelled::fgets(line, sizeof line, file) != nullptr) {
-    const char* const colon = std::strchr(line, ':');
-    if (colon == nullptr) continue;
-    if (std::strncmp(line, "model name", 10) == 0) {
-      const char* const at = std::strchr(colon, '@');
-      if (at != nullptr && std::strstr(at, "GHz") != nullptr)
-        named_hz = leading_number(at + 1) * 1e9;
-    } else if (std::strncmp(line, "cpu MHz", 7) == 0) {
-      current_hz = leading_number(colon + 1) * 1e6;
+  for_each_line("/proc/cpuinfo", [&](std::string_view line) noexcept {
+    const size_t colon = line.find(':');
+    if (colon == std::string_view::npos) return true;
+    if (line.starts_with("model name")) {
+      const size_t at = line.find('@', colon);
+      if (at != std::string_view::npos && line.find("GHz", at) != std::string_view::npos)
+        named_hz = leading_number(line.substr(at + 1)) * 1e9;
+    } else if (line.starts_with("cpu MHz")) {
+      current_hz = leading_number(line.substr(colon + 1)) * 1e6;
     }
-  }
-  uncancelled::fclose(file);
+    return true;
+  });
   return named_hz > 0 ? named_hz : current_hz;
 }
 

@@ -17,6 +17,8 @@ namespace hydrant {
 constexpr bool is_shortage(int error) noexcept {
   return error == EAGAIN || error == EMFILE || error == ENFILE || error == ENOMEM;
 }
+// True for one that a repetition of the same system call may not meet.
+constexpr bool may_pass(int error) noexcept { return error == EINTR || is_shortage(error); }
 
 class StartGate {
  public:

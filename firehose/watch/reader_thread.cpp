@@ -42,8 +42,6 @@ constexpr char kRefusedChecks[] =
     "ioctl(), fstat() or fcntl() of the userfaultfd is refused (a seccomp filter?): allow ioctl, "
     "newfstatat and fcntl";
 
-bool may_pass(int error) { return error == EINTR || is_shortage(error); }
-
 }  // namespace
 
 int ReaderThread::start() noexcept {

@@ -2,16 +2,17 @@
 // bootstrap_forked.cpp calls it around the forks.
 #include "rdma/launch/program_state.hpp"
 
+#include "firehose/base/machine/small_file.hpp"
 #include "firehose/base/thread.hpp"
 #include "firehose/base/uncancelled.hpp"
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <dirent.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <string_view>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -33,23 +34,14 @@ void pass_time(timeval* left, uint64_t ns) noexcept {
   left->tv_usec = static_cast<suseconds_t>(rest % kUsPerSecond);
 }
 
-// Calls line(text) for each line of a file of /proc.
-template <typename Line>
-void for_each_line(const char* path, Line line) noexcept {
-  FILE* file = uncancelled::fopen(path, "re");
-  if (file == nullptr) return;
-  char text[256];
-  while (uncancelled::fgets(text, sizeof text, file) != nullptr) line(text);
-  uncancelled::fclose(file);
-}
-
 // Timers of timer_create(2), by the kernel's numbers. Kernels without that file keep them; the supervisor
 // ignores their signals.
 void delete_timers() noexcept {
   std::vector<int> timers;
-  for_each_line("/proc/self/timers", [&](const char* text) {
+  for_each_line("/proc/self/timers", [&](std::string_view line) {
     int number = 0;
-    if (std::sscanf(text, "ID: %d", &number) == 1) timers.push_back(number);
+    if (std::sscanf(line.data(), "ID: %d", &number) == 1) timers.push_back(number);
+    return true;
   });
   for (const int number : timers) syscall(SYS_timer_delete, number);
 }
@@ -90,8 +82,9 @@ bool is_locked(int fd) noexcept {
   char path[64];
   (void)std::snprintf(path, sizeof path, "/proc/self/fdinfo/%d", fd);
   bool is = false;
-  for_each_line(path, [&](const char* text) {
-    is = is || (std::strncmp(text, "lock:", 5) == 0 && std::strstr(text, "POSIX") != nullptr);
+  for_each_line(path, [&](std::string_view line) {
+    is = line.starts_with("lock:") && line.find("POSIX") != std::string_view::npos;
+    return !is;
   });
   return is;
 }

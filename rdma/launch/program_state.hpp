@@ -16,7 +16,7 @@ class ProgramState {
  public:
   // Stops the interval timers, and takes back their signals that are pending.
   ProgramState() noexcept;
-  // As give_back(), unless give_up() was called: no job has started.
+  // Gives the timers and signals back, unless give_up() was called: no job has started.
   ~ProgramState() { give_back(); }
   ProgramState(const ProgramState&) = delete;
   ProgramState& operator=(const ProgramState&) = delete;

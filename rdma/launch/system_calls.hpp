@@ -2,6 +2,7 @@
 // others.
 #pragma once
 
+#include "firehose/base/start_gate.hpp"
 #include "firehose/base/uncancelled.hpp"
 
 #include <cerrno>
@@ -12,10 +13,6 @@ namespace hydrant::launch {
 // A call that fails for want of something is repeated so often, with this pause: for a second at least.
 inline constexpr uint32_t kMaxAttempts = 1000;
 inline constexpr uint64_t kPauseNs = 1'000'000;
-
-inline bool may_pass(int error) noexcept {
-  return error == EINTR || error == EAGAIN || error == ENOMEM;
-}
 
 inline void pause_briefly() noexcept { uncancelled::sleep_ns(kPauseNs); }
 

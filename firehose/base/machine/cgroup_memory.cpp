@@ -4,7 +4,6 @@
 
 #include "firehose/base/config/config_grammar.hpp"
 #include "firehose/base/machine/small_file.hpp"
-#include "firehose/base/uncancelled.hpp"
 
 #include <cstdio>
 #include <string_view>
@@ -39,20 +38,6 @@ bool lists(std::string_view list, std::string_view wanted) noexcept {
     if (take(&list, ',') == wanted) return true;
   }
   return false;
-}
-
-// Calls visit(line) for each line of a file until visit returns false.
-template <typename Visit>
-void for_each_line(const char* path, Visit visit) noexcept {
-  std::FILE* file = uncancelled::fopen(path, "re");
-  if (file == nullptr) return;
-  char line[4096];
-  while (uncancelled::fgets(line, sizeof line, file) != nullptr) {
-    std::string_view text(line);
-    if (text.ends_with('\n')) text.remove_suffix(1);
-    if (!visit(text)) break;
-  }
-  uncancelled::fclose(file);
 }
 
 // Parses lines "4:memory:/some/group" (version 1) or "0::/some/group" (version 2).

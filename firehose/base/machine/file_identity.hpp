@@ -27,7 +27,8 @@ class FileIdentity {
     mark_ = kFirstMark + static_cast<int>(inode_ % kMarks);
     marked_ = known_ && fcntl(fd, F_SETSIG, mark_) == 0 && fcntl(fd, F_GETSIG) == mark_;
   }
-  // The same without a mark: for files of the program, whose signal is the program's to set.
+  // Records the identity without marking the file: for files of the program, whose signal is the program's to
+  // set.
   void note_file(int fd) noexcept {
     struct stat facts {};
     known_ = fstat(fd, &facts) == 0;
@@ -39,8 +40,8 @@ class FileIdentity {
 
   // The strongest check: inode and mark. Cost: two system calls, 0.25 us.
   bool is(int fd) const noexcept { return is_file(fd) && (!marked_ || has_mark(fd)); }
-  // The same where the system refuses one of the calls: the other decides. For files that the caller knows in
-  // another way as well.
+  // Compares the inode alone, or the mark alone, where the system refuses the call for the other. For files
+  // that the caller knows in another way as well.
   bool may_be(int fd) const noexcept {
     if (is(fd)) return true;
     struct stat facts {};

@@ -9,7 +9,8 @@ namespace hydrant {
 // Cost: 1 us, once.
 void stay_loaded() noexcept;
 
-// The same for the object that contains this code, each time. It may be called by the object's constructor.
+// Prevents dlclose() from unloading the object that contains `code`, as stay_loaded() does for its own; each
+// call has this effect. It may be called by the object's constructor.
 void keep_loaded(const void* code) noexcept;
 
 }  // namespace hydrant
