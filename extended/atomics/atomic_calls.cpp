@@ -128,7 +128,7 @@ const char* name_of(bool is_implicit, gex_DT_t type) noexcept {
                                     const AtomicCall& call) noexcept {
   if (handler_depth != 0)
     fatal("%s in a handler: start it after the handler has returned", call.name);
-  if (atomic_type_name(ad.type) == nullptr)
+  if (atomic_ops_of(ad.type) == 0)
     fatal("%s: %p is not an atomic domain, or was destroyed", call.name,
           static_cast<const void*>(&ad));
   if (call.type != ad.type)

@@ -213,7 +213,7 @@ size_t atomic_width(gex_DT_t type) noexcept {
 }
 const char* atomic_type_name(gex_DT_t type) noexcept {
   const Type* found = find_type(type);
-  return found != nullptr ? found->name : nullptr;
+  return found != nullptr ? found->name : "?";
 }
 gex_OP_t atomic_ops_of(gex_DT_t type) noexcept {
   const Type* found = find_type(type);

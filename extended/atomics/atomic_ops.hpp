@@ -14,11 +14,11 @@ namespace hydrant {
 
 // Bytes of the type's values; 0: no type of atomic domains.
 size_t atomic_width(gex_DT_t type) noexcept;
-// "I32", ...; null as above.
+// "I32", ...; "?" for what is no type of atomic domains.
 const char* atomic_type_name(gex_DT_t type) noexcept;
 // "FADD", ...; "?" for what is not one operation of atomic domains.
 const char* atomic_op_name(gex_OP_t op) noexcept;
-// All operations that exist for the type; 0 as above.
+// All operations that exist for the type; 0: no type of atomic domains.
 gex_OP_t atomic_ops_of(gex_DT_t type) noexcept;
 
 // True for operations that return the old value.
