@@ -27,9 +27,10 @@ typedef struct hydrant_atomic_domain* gex_AD_t;
 
 /* Collective over `tm`: makes a domain. `dt` is one GEX_DT_*, `ops` an OR of GEX_OP_*, flags 0 or one of
  * GEX_FLAG_AD_FAVOR_MY_RANK, _MY_NBRHD (no effect) and _REMOTE: the network adapters execute the operations
- * if they have all of them (docs/atomics.md), and the segments stay pinned while the domain lives. All
- * members pass the same. Make it after the segments are attached: before, no call of the domain is inlined,
- * and adapters are not used. Destroy it before its team. Not legal in handlers.
+ * if they have all of them (docs/atomics.md), and the segments stay pinned while the domain lives;
+ * GEX_FLAG_PEER_SEG_OFFSET has no effect. All members pass the same. Make it after the segments are attached:
+ * before, no call of the domain is inlined, and adapters are not used. Destroy it before its team. Not legal
+ * in handlers.
  * Errors: wrong arguments, and members that pass others, end the job with a text.
  * Cost: a reduction to all of 40 bytes; with the adapter also the registration of the segment, reductions of
  * 152 bytes per member and of 8 bytes, and once per process a trial of at most 5 s. Memory: 24 bytes per

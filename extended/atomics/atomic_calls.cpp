@@ -49,7 +49,9 @@ void check_arguments(gex_AD_t* ad_p, gex_DT_t type, gex_OP_t ops, gex_Flags_t fl
   }
   constexpr gex_Flags_t kFavors =
       GEX_FLAG_AD_FAVOR_MY_RANK | GEX_FLAG_AD_FAVOR_MY_NBRHD | GEX_FLAG_AD_FAVOR_REMOTE;
-  if ((flags & ~kFavors) != 0 || (flags & (flags - 1)) != 0)
+  // Without effect, as in GASNet, which takes any flag.
+  const gex_Flags_t favors = flags & ~gex_Flags_t{GEX_FLAG_PEER_SEG_OFFSET};
+  if ((favors & ~kFavors) != 0 || (favors & (favors - 1)) != 0)
     fatal("%s: flags are %#x: pass 0, or one of GEX_FLAG_AD_FAVOR_MY_RANK, _MY_NBRHD and _REMOTE",
           call, flags);
 }

@@ -65,9 +65,11 @@ void set_first(gex_AD_t ad, T* word, T value) {
 template <typename T>
 void compare_with_model(gex_TM_t team, uint32_t rounds, gex_OP_t ops = operations_of<T>()) {
   gex_AD_t ad = GEX_AD_INVALID;
-  gex_AD_Create(&ad, team, kTypeOf<T>, ops, GEX_FLAG_AD_FAVOR_REMOTE);
+  // The second has no effect.
+  constexpr gex_Flags_t kFlags = GEX_FLAG_AD_FAVOR_REMOTE | GEX_FLAG_PEER_SEG_OFFSET;
+  gex_AD_Create(&ad, team, kTypeOf<T>, ops, kFlags);
   check(gex_AD_QueryTM(ad) == team && gex_AD_QueryDT(ad) == kTypeOf<T> &&
-            gex_AD_QueryOps(ad) == ops && gex_AD_QueryFlags(ad) == GEX_FLAG_AD_FAVOR_REMOTE,
+            gex_AD_QueryOps(ad) == ops && gex_AD_QueryFlags(ad) == kFlags,
         "what a domain is");
   std::mt19937_64 random(me * 100 + kTypeOf<T>);
   const gex_Rank_t size = gex_TM_QuerySize(team);

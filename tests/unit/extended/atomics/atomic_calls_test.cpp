@@ -222,6 +222,8 @@ TEST_F(AtomicCallsDeathTest, WrongDomainsEndTheJobWithAText) {
   EXPECT_DEATH(create(GEX_DT_I64, GEX_OP_USER), "ops contains");
   EXPECT_DEATH(create(GEX_DT_I64, GEX_OP_ADD, GEX_FLAG_AD_FAVOR_MY_RANK | GEX_FLAG_AD_FAVOR_REMOTE),
                "flags are 0x5: pass 0, or one of GEX_FLAG_AD_FAVOR");
+  EXPECT_DEATH(create(GEX_DT_I64, GEX_OP_ADD, GEX_FLAG_SELF_SEG_OFFSET),
+               "flags are 0x10: pass 0, or one of");
   EXPECT_DEATH(gex_AD_Create(nullptr, &hydrant_world, GEX_DT_I64, GEX_OP_ADD, 0), "ad_p is NULL");
   EXPECT_DEATH(gex_AD_Create(&ad, GEX_TM_INVALID, GEX_DT_I64, GEX_OP_ADD, 0), "GEX_TM_INVALID");
   const gex_TM_t pair = gex_TM_Pair(&job().endpoint, 0);
