@@ -73,6 +73,28 @@ function(hydrant_install_gasnet_layout)
     hydrant_install_from(gasnet_tools.pc "${pkgconfig}" gasnet_tools-${mode}.pc tools)
     hydrant_install_link(hydrant_tools gasnet_tools-${mode} tools)
   endforeach()
+  hydrant_install_gasnet_tree("${cc}" "${cxx}")
+endfunction()
+
+# hydrant_install_gasnet_tree(CC CXX): a folder for packages that insist on GASNet's sources: links under the names by
+# which they recognize these and read the version, and the script that they run.
+function(hydrant_install_gasnet_tree cc cxx)
+  set(tree "${CMAKE_INSTALL_DATADIR}/hydrant/gasnet-tree")
+  hydrant_path_back(up "${tree}")
+  set(files "${PROJECT_BINARY_DIR}/gasnet/tree")
+  configure_file("${PROJECT_SOURCE_DIR}/cmake/gasnet_configure.in" "${files}/configure" @ONLY)
+  install(PROGRAMS "${files}/configure" DESTINATION "${tree}" COMPONENT hydrant)
+  foreach(pair IN ITEMS gasnet.h=gasnet.h gasnetex.h=gasnetex.h gasnet_config.h.in=gasnet_config.h
+                        docs/GASNet-EX.txt=gasnet_config.h other=.)
+    string(REGEX MATCH "([^=]*)=(.*)" pair "${pair}")
+    set(header "${CMAKE_MATCH_2}")
+    set(link "${CMAKE_MATCH_1}")
+    get_filename_component(folder "${tree}/${link}" DIRECTORY)
+    hydrant_path_back(up "${folder}")
+    file(MAKE_DIRECTORY "${files}/docs")
+    file(CREATE_LINK "${up}/${CMAKE_INSTALL_INCLUDEDIR}/${header}" "${files}/${link}" SYMBOLIC)
+    install(FILES "${files}/${link}" DESTINATION "${folder}" COMPONENT hydrant)
+  endforeach()
 endfunction()
 
 if(IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}" OR IS_ABSOLUTE "${CMAKE_INSTALL_INCLUDEDIR}")
