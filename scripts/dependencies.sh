@@ -29,6 +29,8 @@ test qemu-system-x86     the guests: docs/guest.md
 test busybox-static      their programs
 test iproute2            rdma, which makes their verbs device, and tc, which disturbs it: docs/verbs.md
 test ibverbs-providers   what libibverbs drives it by
+test meson               a build system of programs that link the libraries (optional)
+test autoconf            another one, by the macros of pkg-config (optional)
 test openmpi-bin         jobs under its mpirun, in two guests as well
 test dropbear-bin        by which that reaches the second guest
 all  mpich               jobs under its mpiexec

@@ -173,26 +173,44 @@ LOCKS = collections.defaultdict(threading.Lock)  # by binary: several rows may n
 TIMED_OUT = 124
 
 
+def built_library(args, mode):
+    """Returns the options with which sources of the mode are compiled, and linked, from the build folder."""
+    alone = mode in TOOLS_MODES
+    macro = "GASNETT" if alone else "GASNET"
+    library = "am/tools/libhydrant_tools.a" if alone else "libhydrant.a"
+    return ([f"-I{ROOT / 'include'}", f"-D{macro}_{mode}=1", "-D_GNU_SOURCE=1"],
+            [f"{args.build}/{library}", "-luring", *args.verbs, "-lstdc++", "-lm", "-lpthread", "-ldl"])
+
+
+def installed_library(args, mode):
+    """Returns the same by the installed pkg-config files alone."""
+    tools = {"THREAD_SINGLE": "gasnet_tools-seq", "THREAD_SAFE": "gasnet_tools-par"}
+    package = tools.get(mode, f"gasnet-ibv-{mode.lower()}")
+    folder = next(args.installed.rglob("hydrant.pc")).parent
+    static = ["--static"] * args.static
+    compiled, linked = (shlex.split(subprocess.run(
+        ["pkg-config", *static, kind, package], capture_output=True, text=True, check=True,
+        env=os.environ | {"PKG_CONFIG_PATH": f"{folder}"}).stdout) for kind in ("--cflags", "--libs"))
+    return compiled, [*("-static" for _ in static), *linked]
+
+
 def compile_command(args, source, mode, debug, out):
     language = ["gcc"]
     if source.endswith(".cc"):
         language = ["g++", "-x", "c++"]
     elif args.cxx:  # most convert void* without a cast
         language = ["g++", "-x", "c++", "-fpermissive"]
-    alone = mode in TOOLS_MODES
-    macro = "GASNETT" if alone else "GASNET"
-    library = "am/tools/libhydrant_tools.a" if alone else "libhydrant.a"
-    folders = [ROOT / "include", *(args.gasnet / name for name in ("tests", "other", "other/amx"))]
-    flags = ["-O1", "-g", f"-D{macro}_{mode}=1", *(f"-I{folder}" for folder in folders),
-             "-D_GNU_SOURCE=1", "-DDEBUG=1" if debug else "-DNDEBUG=1"]
+    ours, libraries = installed_library(args, mode) if args.installed else built_library(args, mode)
+    folders = [args.gasnet / name for name in ("tests", "other", "other/amx")]
+    flags = ["-O1", "-g", *ours, *(f"-I{folder}" for folder in folders),
+             "-DDEBUG=1" if debug else "-DNDEBUG=1"]
     if debug:
         flags.append("-DGASNET_DEBUG=1")
     if args.everything:
         flags.append("-DGASNET_SEGMENT_EVERYTHING=1")
     more = ["-x", "c", f"{args.gasnet}/tests/delay.c"] if source in NEED_DELAY else []
     return [*language, *flags, f"{args.gasnet}/tests/{source}", *more, "-x", "none", "-o", out,
-            f"{args.build}/{library}", "-luring", *args.verbs, "-lstdc++", "-lm", "-lpthread", "-ldl",
-            *(["-s"] if args.guest else [])]
+            *libraries, *(["-s"] if args.guest else [])]
 
 
 class Start(NamedTuple):
@@ -363,6 +381,7 @@ def print_table(args, programs, modes):
 def variant(args):
     """Returns the options and variables that make the runs of a program differ."""
     return " ".join([*("--guest",) * args.guest, *("--cxx",) * args.cxx, *("--everything",) * args.everything,
+                     *("--installed",) * bool(args.installed), *("--static",) * args.static,
                      *args.run_options, *(f"{name}={value}" for name, value in settings().items())])
 
 
@@ -371,6 +390,9 @@ def main():
     parser.add_argument("--gasnet", type=pathlib.Path, required=True, help="GASNet's source folder")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/dev",
                         help="where libhydrant.a is")
+    parser.add_argument("--installed", type=pathlib.Path, metavar="PREFIX",
+                        help="compile and link by the pkg-config files of this installation")
+    parser.add_argument("--static", action="store_true", help="with --installed: link with -static")
     parser.add_argument("--run", type=pathlib.Path, help="hydrant-run (default: the build's)")
     parser.add_argument("--run-options", nargs="+", default=[], metavar="OPTION",
                         help="more for hydrant-run, without their dashes: nodes=2")
@@ -389,7 +411,8 @@ def main():
     parser.add_argument("--arguments", nargs="+", metavar="WORD",
                         help="for the chosen programs, instead of theirs: fewer rounds")
     args = parser.parse_args()
-    args.run = (args.run or args.build / "bin/hydrant-run").resolve()  # a guest has another working directory
+    # A guest has another working directory.
+    args.run = (args.run or (args.installed or args.build) / "bin/hydrant-run").resolve()
     args.run_options = [f"--{option}" for option in args.run_options]
     args.verbs = ["-libverbs"] if (args.build / "rdma/libhydrant_ibv.a").exists() else []
     if not (args.gasnet / "tests/test.h").exists():

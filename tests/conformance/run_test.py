@@ -76,10 +76,26 @@ class RunTest(unittest.TestCase):
         self.assertEqual(run_here.call_count, 2)
 
     def test_other_options_make_other_runs(self):
-        args = types.SimpleNamespace(guest=False, cxx=False, everything=False, run_options=["--nodes=2"])
+        args = types.SimpleNamespace(guest=False, cxx=False, everything=False, run_options=["--nodes=2"],
+                                     installed=pathlib.Path("/usr"), static=True)
         with unittest.mock.patch.dict("os.environ", {"HYDRANT_PATH": "am"}):
-            self.assertIn("--nodes=2", run.variant(args))
+            for option in ("--nodes=2", "--installed", "--static"):
+                self.assertIn(option, run.variant(args))
             self.assertIn("HYDRANT_PATH=am", run.variant(args))
+
+    def test_an_installation_is_linked_by_its_packages_alone(self):
+        folder = self.args.logs / "lib/pkgconfig"
+        folder.mkdir(parents=True)
+        for name in ("hydrant", "gasnet-ibv-par", "gasnet_tools-seq"):
+            (folder / f"{name}.pc").write_text(
+                f"Name: {name}\nDescription: of a test\nVersion: 1\nCflags: -DOF_{name}\nLibs: -lof_{name}\n"
+                "Libs.private: -lmore\n")
+        args = types.SimpleNamespace(installed=self.args.logs, static=False)
+        self.assertEqual(run.installed_library(args, "PAR"),
+                         (["-DOF_gasnet-ibv-par"], ["-lof_gasnet-ibv-par"]))
+        args.static = True
+        self.assertEqual(run.installed_library(args, "THREAD_SINGLE"),
+                         (["-DOF_gasnet_tools-seq"], ["-static", "-lof_gasnet_tools-seq", "-lmore"]))
 
 
 class OutputTest(unittest.TestCase):
