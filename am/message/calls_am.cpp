@@ -59,6 +59,16 @@ int finish(Status status, gex_Event_t* lc_opt, const char* call) noexcept {
   return report(status, call);
 }
 
+// The same for a reply. A handler that cannot send it for want of memory ends the job, because the rank that
+// has sent the request may wait for it for ever; with GEX_FLAG_IMMEDIATE the handler expects a refusal.
+int finish_reply(Status status, Rank peer, bool immediate, gex_Event_t* lc_opt,
+                 const char* call) noexcept {
+  if (status == Status::kResource && !immediate) [[unlikely]]
+    fatal("%s: rank %u would wait for ever for a reply that cannot be sent: %s", call, peer,
+          last_error_text());
+  return finish(status, lc_opt, call);
+}
+
 // With GASNET_DEBUG the target of a Long must lie in the segment of the peer's endpoint.
 [[gnu::always_inline]] inline void check_target(const OutgoingMessage& message, const char* call,
                                                 uint32_t endpoint = 0) noexcept {
@@ -123,16 +133,16 @@ int reply(OutgoingMessage& message, hydrant_token* token, gex_Event_t* lc_opt,
   if (status == Status::kOk && (token == nullptr || !token->is_request)) [[unlikely]]
     status = fail(Status::kBadArg, "only the handler of a request may reply");
   // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): without one it is not kOk
-  if (status == Status::kOk && token->reply_state != 0) [[unlikely]]
-    return finish(reply_addressed(message, *token, call), lc_opt, call);
-  if (status == Status::kOk) {
+  if (status == Status::kOk && token->reply_state != 0) [[unlikely]] {
+    status = reply_addressed(message, *token, call);
+  } else if (status == Status::kOk) {
     message.peer = token->from;
     message.lane = Lane::kReply;
     check_target(message, call);
     status = send(message);
     if (status == Status::kOk) token->reply_state = hydrant_token::kReplied;
   }
-  return finish(status, lc_opt, call);
+  return finish_reply(status, message.peer, message.immediate, lc_opt, call);
 }
 
 // Most Shorts pass all checks of check() and send() trivially, so they go straight to the transport.
@@ -214,10 +224,11 @@ int hydrant_reply_short(gex_Token_t token, gex_AM_Index_t handler, gex_Flags_t f
       token->reply_state = hydrant_token::kReplied;
       return GASNET_OK;
     }
-    if (status == Status::kNotReady && (flags & GEX_FLAG_IMMEDIATE) == 0)
+    const bool immediate = (flags & GEX_FLAG_IMMEDIATE) != 0;
+    if (status == Status::kNotReady && !immediate)
       poll_replies();
     else
-      return finish(status, nullptr, "gex_AM_ReplyShort");
+      return finish_reply(status, token->from, immediate, nullptr, "gex_AM_ReplyShort");
   }
   OutgoingMessage message = describe(Category::kShort, handler, flags, nargs, args);
   return reply(message, token, nullptr, "gex_AM_ReplyShort");

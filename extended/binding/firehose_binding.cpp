@@ -12,6 +12,7 @@
 #include "extended/handlers.hpp"
 #include "extended/rma/pinned/on_demand.hpp"
 #include "extended/rma/pinned/rma_pinned.hpp"
+#include "extended/send_failures.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/start_gate.hpp"
 #include "firehose/base/thread.hpp"
@@ -37,8 +38,12 @@ constinit StartGate mappings_gate;             // written under mappings_mu
 
 // ---- the messenger ----
 
+// Messages that a peer may wait for and that no memory is left for.
+constinit SendFailures pin_failures{on_peer_failed};
+
 // Sends a message of remote pins. A request does not wait for room, because that would poll inside a
-// poll; the endpoint retries it. A reply may wait, and polls only replies meanwhile.
+// poll; the endpoint retries it. A reply may wait, and polls only replies meanwhile. Without memory, which
+// may come back, a move fails, and the endpoint retries the others, which the peer must get.
 int send_message(void* user, uint32_t peer, uint32_t lane, void* reply_to, const void* message,
                  size_t len) {
   auto* token = static_cast<gex_Token_t>(reply_to);
@@ -54,7 +59,13 @@ int send_message(void* user, uint32_t peer, uint32_t lane, void* reply_to, const
   sending.bytes = len;
   sending.immediate = !is_reply;
   if (is_reply) token->reply_state = hydrant_token::kReplied;
-  return to_c(send(sending));
+  const Status status = send(sending);
+  if (status == Status::kOk) pin_failures.note_success();
+  remote_wire::Move move{};
+  if (status != Status::kResource || remote_wire::read_move(message, len, &move))
+    return to_c(status);
+  pin_failures.note(peer, status, now_ns());
+  return GASNET_ERR_NOT_READY;
 }
 
 void deliver(const Firehose& to, gex_Token_t token, const void* message, size_t bytes,
@@ -63,9 +74,11 @@ void deliver(const Firehose& to, gex_Token_t token, const void* message, size_t 
     // The peer has pins, but this rank could not create them. Refuse, so that the peer's waiting
     // operations use messages.
     remote_wire::Message refusal;
-    if (remote_wire::refuse_move(message, bytes, &refusal))
-      (void)send_message(const_cast<Firehose*>(&to), token->from, HYDRANT_LANE_REPLY, reply_to,
-                         refusal.data(), refusal.size());
+    if (remote_wire::refuse_move(message, bytes, &refusal) &&
+        send_message(const_cast<Firehose*>(&to), token->from, HYDRANT_LANE_REPLY, reply_to,
+                     refusal.data(), refusal.size()) == GASNET_ERR_NOT_READY)
+      fatal("the refusal of a remote pin of rank %u cannot be sent: %s", token->from,
+            last_error_text());
     return;
   }
   const int code = hydrant_remote_deliver(to.end, token->from, message, bytes, reply_to);

@@ -190,15 +190,19 @@ class MessageReader {
   size_t left_;
 };
 
+// Reads a move without what follows it. False: the message is none.
+[[nodiscard]] inline bool read_move(const void* message, size_t len, Move* move) noexcept {
+  MessageReader reader(message, len);
+  Header header{};
+  return message != nullptr && reader.take(&header) && header.magic == kMagic &&
+         header.version == kVersion && header.type == Type::kMove && reader.take(move);
+}
+
 // Makes the refusal that an end sends for each move if it could not be created. False: the message is no move
 // and needs no reply. The lease in the refusal is ignored.
 [[nodiscard]] inline bool refuse_move(const void* message, size_t len, Message* reply) noexcept {
-  MessageReader reader(message, len);
-  Header asked{};
   Move move{};
-  if (message == nullptr || !reader.take(&asked) || asked.magic != kMagic ||
-      asked.version != kVersion || asked.type != Type::kMove || !reader.take(&move))
-    return false;
+  if (!read_move(message, len, &move)) return false;
   Reply no{};
   no.number = move.number;
   no.status = to_c(Status::kRefused);

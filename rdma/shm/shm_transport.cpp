@@ -150,13 +150,21 @@ Status ShmTransport::reserve_slow(OutRing& ring, uint32_t lines) noexcept {
               node_ranks_[ring.to()]);
 }
 
+// A request comes with the ring of its reply: a shortage is an error of the rank that asks, which could
+// otherwise wait for a reply that its peer cannot send.
+Status ShmTransport::reserve_rings(uint32_t to, Lane lane) noexcept {
+  const uint32_t from = memory_.node_rank();
+  if (lane == Lane::kReply) return memory_.touch_ring(from, to, lane);
+  const Status reserved = memory_.reserve_ring(from, to, lane);
+  return reserved == Status::kOk ? memory_.reserve_ring(to, from, Lane::kReply) : reserved;
+}
+
 Status ShmTransport::open_out(OutRing& ring) noexcept {
   const uint32_t to = ring.to();
   if (to == memory_.node_rank()) {
     return fail(Status::kBadArg, "the transport does not send messages to its own rank");
   }
-  const Status reserved = memory_.reserve_ring(memory_.node_rank(), to, ring.lane());
-  if (reserved != Status::kOk) {
+  if (const Status reserved = reserve_rings(to, ring.lane()); reserved != Status::kOk) {
     return add_context(reserved, "first message to rank %u", node_ranks_[to]);
   }
   const shm::RankArea& reader = memory_.area(to);

@@ -125,6 +125,7 @@ class ShmTransport final : public Transport {
   // shm_transport.cpp
   shm::OutRing* enter_ring(Rank peer, Lane lane, uint32_t lines, Status* status) noexcept;
   Status reserve_slow(shm::OutRing& ring, uint32_t lines) noexcept;
+  Status reserve_rings(uint32_t to, Lane lane) noexcept;
   Status open_out(shm::OutRing& ring) noexcept;
   void finish(shm::OutRing& ring, bool polled) noexcept;
   Status copy(Rank peer, shm::CopyDirection direction, std::span<const Piece> pieces) noexcept;

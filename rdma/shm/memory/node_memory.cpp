@@ -148,8 +148,10 @@ Status NodeMemory::reserve(uint64_t offset, uint64_t bytes, const char* what,
                               : reserver_.reserve_unchecked(fd, first, end - first, what);
 #ifdef MADV_POPULATE_WRITE
   // Populates the page tables too, so that the first messages do not fault. An older kernel refuses; then
-  // they fault.
-  if (reserved == Status::kOk) madvise(base_ + first, end - first, MADV_POPULATE_WRITE);
+  // they fault. Pages that the other rank has reserved are there also where fallocate() is forbidden.
+  if ((reserved == Status::kOk || owner == Owner::kTheirs) &&
+      madvise(base_ + first, end - first, MADV_POPULATE_WRITE) == 0)
+    return Status::kOk;
 #endif
   return reserved;
 }

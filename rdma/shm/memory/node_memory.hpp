@@ -59,14 +59,13 @@ class NodeMemory {
 
   // Reserves a block; called by the rank that it belongs to before the other ranks learn of it.
   Status reserve_collective_block(uint32_t node_rank, uint32_t block) noexcept;
-  // Reserves a ring; called by its writer before first use.
+  // Reserves a ring, before its first use: a ring of requests by its writer, one of replies by its reader.
   Status reserve_ring(uint32_t from, uint32_t to, Lane lane) noexcept;
   // Reserves the chunk that `cell` belongs to, and the receipts; called by the sender.
   Status reserve_cells(uint32_t from, Lane lane, uint32_t cell) noexcept;
 
-  // The same for memory that the writer should have reserved. The reader calls these before its first access:
-  // a corrupt writer then causes an error instead of SIGBUS. They allocate nothing if the writer has reserved
-  // the memory.
+  // The same for memory that the other rank should have reserved, called before the first access here: a
+  // corrupt rank then causes an error instead of SIGBUS. They allocate nothing if it has reserved the memory.
   Status touch_ring(uint32_t from, uint32_t to, Lane lane) noexcept;
   Status touch_cells(uint32_t from, Lane lane, uint32_t cell) noexcept;
 

@@ -26,7 +26,7 @@ LIMIT = 10 * over.PATIENCE  # seconds without a call that returns
 MOST_WAITS = 2
 # The layout of field.hpp.
 RANKS, ROWS, CALLS = 2, 512, 512
-HEAD = struct.Struct("<2II2I")
+HEAD = struct.Struct("<2II")
 CELL = struct.Struct("<Ii248s")
 FIRST_CELL = HEAD.size + 2 * CALLS
 SIZE = FIRST_CELL + RANKS * ROWS * CELL.size

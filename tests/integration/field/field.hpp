@@ -38,9 +38,8 @@ struct Cell {
 };
 
 struct Page {
-  std::atomic<uint32_t> step[kRanks];          // counts rows; the driver sees a hang by it
-  std::atomic<uint32_t> condition_failed;      // an errno: the condition could not be made
-  std::atomic<uint32_t> lost_replies[kRanks];  // that could not be sent to this rank
+  std::atomic<uint32_t> step[kRanks];      // counts rows; the driver sees a hang by it
+  std::atomic<uint32_t> condition_failed;  // an errno: the condition could not be made
   std::atomic<uint8_t> used[2][kCalls];  // system calls: [0] before the end of init, [1] afterwards
   Cell cells[kRanks][kRows];
 };

@@ -31,6 +31,7 @@ class FakeTransport : public Transport {
   uint32_t refusals = 0;       // number of reserve() and take_cell() calls that return kNotReady
   uint32_t lets_through = 0;   // ... after this many successful ones
   uint32_t cell_refusals = 0;  // and this many more take_cell() calls
+  bool out_of_memory = false;  // reserve() and take_cell() return kResource
   bool can_write = false;      // write() reaches the peer's memory
   Status write_fails = Status::kOk;
   bool maps = false;       // mapped() returns the peer's own address
@@ -54,6 +55,7 @@ class FakeTransport : public Transport {
   Status reserve(Rank peer, Lane lane, uint32_t bytes, Outgoing* room) noexcept override {
     if (disconnected.count(peer) != 0) return fail(Status::kBroken, "rank %u is gone", peer);
     if (bytes > kInline) return fail(Status::kBadArg, "%u bytes", bytes);
+    if (out_of_memory) return fail(Status::kResource, "no memory for a ring");
     if (lets_through > 0) {
       --lets_through;
     } else if (refusals > 0) {
@@ -82,6 +84,7 @@ class FakeTransport : public Transport {
   }
   Status take_cell(Rank, Lane, uint32_t bytes, Cell* cell) noexcept override {
     if (bytes > kCell) return fail(Status::kBadArg, "%u bytes", bytes);
+    if (out_of_memory) return fail(Status::kResource, "no memory for a cell");
     uint32_t& left = refusals > 0 ? refusals : cell_refusals;
     if (lets_through > 0) {
       --lets_through;

@@ -174,6 +174,47 @@ TEST_F(Send, WaitingRepliesPollOnlyReplies) {
   EXPECT_EQ(transport->sent[0].lane, Lane::kReply);
 }
 
+// A handler that replies by `reply` while there is no memory.
+class SendDeathTest : public JobFixture {
+ protected:
+  void reply_without_memory(const std::function<void(gex_Token_t)>& reply) {
+    in_handler = reply;
+    transport->out_of_memory = true;
+    SentMessage request;
+    request.tag = Tag{.handler = kShort0}.pack();
+    FakeTransport::deliver(am_receiver(), request);
+    transport->out_of_memory = false;
+  }
+  const std::vector<std::byte> data = pattern(3000);
+};
+
+// Its peer would wait for the reply for ever.
+TEST_F(SendDeathTest, AReplyWithoutMemoryEndsTheJob) {
+  const std::string waits =
+      ": rank 1 would wait for ever for a reply that cannot be sent: no memory";
+  EXPECT_DEATH(
+      reply_without_memory([](gex_Token_t token) { gex_AM_ReplyShort0(token, kShort0, 0); }),
+      "gex_AM_ReplyShort" + waits);
+  for (const size_t bytes : {size_t{10}, data.size()}) {
+    EXPECT_DEATH(reply_without_memory([&](gex_Token_t token) {
+                   gex_AM_ReplyMedium1(token, kMedium1, data.data(), bytes, GEX_EVENT_NOW, 0, 1);
+                 }),
+                 "gex_AM_ReplyMedium" + waits);
+  }
+  EXPECT_DEATH(reply_without_memory([&](gex_Token_t token) {
+                 gex_AM_ReplyLong1(token, kLong1, data.data(), 10, nullptr, GEX_EVENT_NOW, 0, 1);
+               }),
+               "gex_AM_ReplyLong" + waits);
+}
+
+TEST_F(SendDeathTest, AnImmediateReplyWithoutMemoryIsRefused) {
+  reply_without_memory([](gex_Token_t token) {
+    EXPECT_EQ(gex_AM_ReplyShort0(token, kShort0, GEX_FLAG_IMMEDIATE), GASNET_ERR_RESOURCE);
+    EXPECT_EQ(gex_AM_ReplyShort2(token, kShort2, GEX_FLAG_IMMEDIATE, 1, 2), GASNET_ERR_RESOURCE);
+  });
+  EXPECT_EQ(calls.size(), 1u);
+}
+
 TEST_F(Send, HandlerOfAMessageToThisRankRunsInsideTheCall) {
   std::vector<std::byte> memory(100);
   const auto data = pattern(100);

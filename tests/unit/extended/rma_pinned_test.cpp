@@ -59,6 +59,25 @@ TEST_F(RmaPinned, DataArrivesCompletelyOnMissesAndHits) {
   });
 }
 
+// Each message of a miss finds no memory once: the request is refused, and the target sends its reply later.
+TEST_F(RmaPinned, AMissWithoutMemoryForAMessageEnds) {
+  in_new_thread([&] {
+    std::byte* const far = map(1 << 20);
+    std::vector<std::byte> near = pattern(3000, 1);
+    loop->refusal = Status::kResource;
+    for (uint64_t refused = 1; refused <= 3; ++refused) {
+      loop->refused_call = loop->calls + refused;
+      EXPECT_EQ(hydrant_prefetch(kPeer, far, 4096) == GASNET_OK, refused != 1);
+      for (int polls = 0; polls < 1000; ++polls) poll_all();
+      gex_RMA_PutBlocking(team(), kPeer, far, near.data(), near.size(), 0);
+      EXPECT_TRUE(std::equal(near.begin(), near.end(), far));
+      EXPECT_EQ(hydrant_evict(kPeer, far, 1 << 20), GASNET_OK);
+      for (int polls = 0; polls < 1000; ++polls) poll_all();
+      std::fill_n(far, near.size(), std::byte{0});
+    }
+  });
+}
+
 // The peer has deregistered memory whose firehose this process still caches; the source has changed since.
 TEST_F(RmaPinned, RefusedPutSendsItsOriginalData) {
   in_new_thread([&] {

@@ -1,4 +1,5 @@
 // Cells, lazy memory, shortage.
+#include "tests/support/refused_calls.hpp"
 #include "tests/unit/rdma/shm/node_world.hpp"
 
 #include <cerrno>
@@ -105,16 +106,19 @@ TEST(ShmMemory, OnlyCommunicatingPairsUseMemory) {
   const uint64_t common = a.memory.reserved_bytes();
   EXPECT_LE(common, 4096u + 64 * sizeof(shm::RankArea) + 4096);
   ASSERT_EQ(a.try_send(1, Lane::kRequest, 1, 1), Status::kOk);
-  const uint64_t ring = uint64_t{shm::kRingLines[0]} * shm::kLineBytes + shm::kPageBytes;
-  EXPECT_EQ(a.memory.reserved_bytes(), common + ring);
+  // That of the requests and that of their replies, and a page of controls each.
+  const uint64_t rings = shm::kPairRingBytes + 2 * shm::kPageBytes;
+  EXPECT_EQ(a.memory.reserved_bytes(), common + rings);
   Inbox inbox;
   EXPECT_EQ(b.transport->poll(inbox, 10, false), 1u);
   for (int i = 0; i < 10000; ++i) b.transport->poll(inbox, 10, false);
-  EXPECT_EQ(a.memory.reserved_bytes(), common + ring) << "by looking";
+  EXPECT_EQ(a.memory.reserved_bytes(), common + rings) << "by looking";
+  ASSERT_EQ(b.try_send(0, Lane::kReply, 1, 1), Status::kOk);
+  EXPECT_EQ(a.memory.reserved_bytes(), common + rings) << "by a reply";
   ASSERT_EQ(a.try_send_cell(1, Lane::kRequest, 1, 100, 1), Status::kOk);
   const uint64_t cells =
       shm::kReceiptsBytes + uint64_t{kCellClasses[0].chunk} * kCellClasses[0].bytes;
-  EXPECT_EQ(a.memory.reserved_bytes(), common + ring + cells);
+  EXPECT_EQ(a.memory.reserved_bytes(), common + rings + cells);
 }
 
 TEST(ShmMemory, CreateAndAttachRejectInvalidNodes) {
@@ -190,9 +194,34 @@ TEST(ShmMemory, KernelRefusalIsAnErrorWithFigures) {
     if (text.find("available") == std::string::npos) return 5;
     Cell cell;
     if (a.transport->take_cell(1, Lane::kRequest, 8, &cell) != Status::kResource) return 6;
-    return a.try_send(1, Lane::kRequest, 1, 1) == Status::kOk ? 0 : 7;
+    if (a.try_send(1, Lane::kRequest, 1, 1) != Status::kOk) return 7;
+    Inbox inbox;
+    if (b.transport->poll(inbox, 10, false) != 2) return 8;
+    if (b.try_send(0, Lane::kReply, 1, 1) != Status::kOk) return 9;
+    return a.transport->poll(inbox, 10, true) == 1 ? 0 : 10;
   });
   EXPECT_EQ(failed, "");
+}
+
+// Memory for a request and for its reply is had before the request is sent, so that no reply is lost.
+TEST(ShmMemory, ARequestWithoutMemoryForItsReplyIsNotSent) {
+  int refused = 0;
+  const std::string wrong =
+      RefusedCalls::run({{"fallocate", SYS_fallocate}}, [&](RefusedCalls& calls) -> std::string {
+        for (;; ++refused) {
+          Pair pair;
+          calls.refuse(0, refused, RefusedCalls::kForEver, ENOSPC);
+          const Status sent = pair.a.try_send(1, Lane::kRequest, 1, 7);
+          const bool was_refused = calls.allow() != 0;
+          if (pair.poll_b() != (sent == Status::kOk ? 1u : 0u)) return "it was sent";
+          if (sent == Status::kOk) return was_refused ? "sent, though refused" : "";
+          if (sent != Status::kResource) return "another error";
+          if (pair.a.try_send(1, Lane::kRequest, 1, 7) != Status::kOk) return "not sent later";
+        }
+      });
+  if (wrong == RefusedCalls::kNoFilter) GTEST_SKIP() << wrong;
+  EXPECT_EQ(wrong, "") << "with refusals from call " << refused << " on";
+  EXPECT_EQ(refused, 4) << "a control and a ring for each lane";
 }
 
 // ---- limits read from files: a machine made of files ----
