@@ -139,12 +139,14 @@ Status explain_uring_pin(int error, MemoryRange range, uint64_t pending_bytes) n
                   "(EINVAL): pin each mapping separately",
                   addr, range.len);
     case ENOMEM: return explain_no_memory(range, pending_bytes);
+    // The ring has tried again already. Nothing that this process could wait for is short.
     case EINTR:
     case EAGAIN:
     case EBUSY:
-      return fail(Status::kNotReady,
-                  "io_uring: registering [0x%llx, +%zu) was interrupted: %s; try again", addr,
-                  range.len, errno_text(error));
+      return fail(Status::kResource,
+                  "io_uring: registering [0x%llx, +%zu) failed each time: io_uring_register: %s; "
+                  "try again, or if a seccomp filter refuses the call, allow it",
+                  addr, range.len, errno_text(error));
     default:
       return fail(Status::kBroken,
                   "io_uring: registering [0x%llx, +%zu) failed: io_uring_register: %s; if a "

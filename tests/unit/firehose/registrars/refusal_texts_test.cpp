@@ -48,7 +48,7 @@ const UringRow kUring[] = {
      4096,
      Status::kRefused,
      {"different files", "pin each mapping separately"}},
-    {"Interrupted", EINTR, 4096, Status::kNotReady, {"interrupted", "try again"}},
+    {"Interrupted", EINTR, 4096, Status::kResource, {"failed each time", "try again"}},
 };
 
 class UringRefusalTexts : public ::testing::TestWithParam<UringRow> {};
