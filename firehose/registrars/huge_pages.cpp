@@ -78,7 +78,16 @@ HugePages::HugePages() noexcept {
     uncancelled::close(fd);
     return;
   }
+  keep(fd);
+}
+
+// A descriptor that cannot be recognised later is not kept.
+void HugePages::keep(int fd) noexcept {
   identity_.note(fd);
+  if (identity_.is_hidden(fd)) {
+    uncancelled::close(fd);
+    fd = -1;
+  }
   pagemap_fd_.store(fd, std::memory_order_relaxed);
 }
 
@@ -92,9 +101,7 @@ void HugePages::reopen_in_child() noexcept {
   const int fd = pagemap_fd_.load(std::memory_order_relaxed);
   if (fd < 0) return;
   if (identity_.is(fd)) uncancelled::close(fd);
-  const int own = open_pagemap();
-  identity_.note(own);
-  pagemap_fd_.store(own, std::memory_order_relaxed);
+  keep(open_pagemap());
 }
 
 uint64_t HugePages::charge(MemoryRange range) const noexcept {

@@ -35,6 +35,7 @@ class HugePages {
   void reopen_in_child() noexcept;
 
  private:
+  void keep(int fd) noexcept;
   bool is_huge(uintptr_t addr) const noexcept;
   bool ask_kernel(uintptr_t addr) const noexcept;
 

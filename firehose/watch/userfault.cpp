@@ -61,7 +61,7 @@ int Userfault::open(const char** reason) noexcept {
     return error;
   }
   identity_.note(static_cast<int>(fd));
-  if (!identity_.is(static_cast<int>(fd))) {
+  if (!identity_.is_for_certain(static_cast<int>(fd))) {
     *reason = "fstat() of a userfaultfd is not permitted here: allow newfstatat and fstat";
     uncancelled::close(static_cast<int>(fd));
     return EPERM;
@@ -108,13 +108,13 @@ bool Userfault::change_under_way() const noexcept {
 
 bool Userfault::usable() const noexcept {
   const int error = probe();
-  return (error == EINVAL || error == EAGAIN) && identity_.is(descriptor());
+  return (error == EINVAL || error == EAGAIN) && identity_.is_for_certain(descriptor());
 }
 
 // A probe that the system refuses has another errno than those of other files (ENOTTY) and closed ones.
 bool Userfault::is_open() const noexcept {
   const int error = probe();
-  return error != ENOTTY && error != EBADF && identity_.may_be(descriptor());
+  return error != ENOTTY && error != EBADF && identity_.is(descriptor());
 }
 
 bool Userfault::has_reports() const noexcept {

@@ -24,8 +24,8 @@ class FileIdentity {
   // own files may be noted.
   void note(int fd) noexcept {
     note_file(fd);
-    mark_ = kFirstMark + static_cast<int>(inode_ % kMarks);
-    marked_ = known_ && fcntl(fd, F_SETSIG, mark_) == 0 && fcntl(fd, F_GETSIG) == mark_;
+    mark_ = kFirstMark + static_cast<int>((known_ ? inode_ : static_cast<ino_t>(fd)) % kMarks);
+    marked_ = fcntl(fd, F_SETSIG, mark_) == 0 && fcntl(fd, F_GETSIG) == mark_;
   }
   // Records the identity without marking the file: for files of the program, whose signal is the program's to
   // set.
@@ -36,31 +36,53 @@ class FileIdentity {
     inode_ = facts.st_ino;
     marked_ = false;
   }
-  // The functions below return false if nothing was recorded. All are async-signal-safe.
+  // The functions below return false if nothing was recorded. Where the system refuses a call (a seccomp
+  // filter), the other decides. All are async-signal-safe.
 
   // The strongest check: inode and mark. Cost: two system calls, 0.25 us.
-  bool is(int fd) const noexcept { return is_file(fd) && (!marked_ || has_mark(fd)); }
-  // Compares the inode alone, or the mark alone, where the system refuses the call for the other. For files
-  // that the caller knows in another way as well.
-  bool may_be(int fd) const noexcept {
-    if (is(fd)) return true;
-    struct stat facts {};
-    if (fd < 0 || !known_) return false;
-    if (fstat(fd, &facts) != 0) return errno != EBADF && marked_ && has_mark(fd);
-    return is_file(fd) && fcntl(fd, F_GETSIG) < 0 && errno != EBADF;
+  bool is(int fd) const noexcept {
+    const Answer file = compare_file(fd);
+    if (file == Answer::kOther) return false;
+    const Answer mark = compare_mark(fd);
+    return mark == Answer::kSame || (mark == Answer::kRefused && file == Answer::kSame);
+  }
+  // As is(), but false where a call is refused.
+  bool is_for_certain(int fd) const noexcept {
+    return compare_file(fd) == Answer::kSame && (!marked_ || compare_mark(fd) == Answer::kSame);
   }
   // Compares device and inode: for files with their own inode. Cost: a system call, 0.16 us.
   bool is_file(int fd) const noexcept {
-    struct stat facts {};
-    return known_ && fd >= 0 && fstat(fd, &facts) == 0 && facts.st_dev == device_ &&
-           facts.st_ino == inode_;
+    const Answer file = compare_file(fd);
+    return file == Answer::kRefused ? compare_mark(fd) == Answer::kSame : file == Answer::kSame;
   }
   // Compares the mark alone: the program's own files have none. Cost: the cheapest system call, 0.09 us.
   bool has_mark(int fd) const noexcept {
-    return marked_ ? fcntl(fd, F_GETSIG) == mark_ : is_file(fd);
+    const Answer mark = compare_mark(fd);
+    return mark == Answer::kRefused ? compare_file(fd) == Answer::kSame : mark == Answer::kSame;
+  }
+  // Both calls are refused, or were when the file was noted: nothing is known of an open file.
+  bool is_hidden(int fd) const noexcept {
+    return compare_mark(fd) == Answer::kRefused && compare_file(fd) == Answer::kRefused;
   }
 
  private:
+  enum class Answer : uint8_t { kOther, kSame, kRefused };
+  static Answer refusal() noexcept { return errno == EBADF ? Answer::kOther : Answer::kRefused; }
+  static Answer answer(bool is_same) noexcept { return is_same ? Answer::kSame : Answer::kOther; }
+  Answer compare_file(int fd) const noexcept {
+    struct stat facts {};
+    if (fd < 0) return Answer::kOther;
+    if (!known_) return Answer::kRefused;
+    if (fstat(fd, &facts) != 0) return refusal();
+    return answer(facts.st_dev == device_ && facts.st_ino == inode_);
+  }
+  Answer compare_mark(int fd) const noexcept {
+    if (fd < 0) return Answer::kOther;
+    if (!marked_) return Answer::kRefused;
+    const int mark = fcntl(fd, F_GETSIG);
+    return mark < 0 ? refusal() : answer(mark == mark_);
+  }
+
   static constexpr int kFirstMark = 2;
   static constexpr uint64_t kMarks = 62;
 

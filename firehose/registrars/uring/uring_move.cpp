@@ -84,7 +84,6 @@ bool UringRing::find_piece(UringRun run, MemoryRange within, Piece* piece) noexc
 // Transfers a part of the piece; the kernel has let go of the memory when it returns.
 UringMoveEnd UringRing::move_piece(const Piece& piece, int fd, uint64_t offset, bool to_file,
                                    uint64_t deadline_ns) noexcept {
-  constexpr UringMoveEnd kLost{UringMoveCause::kRingLost, 0, 0};
   io_uring_sqe* entry =
       io_uring_get_sqe(&ring_);  // not null: the queue is empty between submissions
   auto* buffer = reinterpret_cast<void*>(piece.range.addr);
@@ -104,7 +103,11 @@ UringMoveEnd UringRing::move_piece(const Piece& piece, int fd, uint64_t offset, 
     if (error != 0) error = end_transfer(ticket, error, deadline_ns, &result);
   }
   if (error == -ETIME && now_ns() >= deadline_ns) return {UringMoveCause::kNoProgress, 0, 0};
-  if (error != 0) return is_usable() ? UringMoveEnd{UringMoveCause::kCall, error, 0} : kLost;
+  if (error != 0) {
+    if (is_usable()) return {UringMoveCause::kCall, error, 0};
+    const bool hidden = hidden_.load(std::memory_order_relaxed);
+    return {hidden ? UringMoveCause::kRingHidden : UringMoveCause::kRingLost, 0, 0};
+  }
   if (result == 0) return {UringMoveCause::kEndOfFile, 0, 0};
   if (result < 0) return {UringMoveCause::kFile, result, 0};
   return {UringMoveCause::kNone, 0, static_cast<uint64_t>(result)};

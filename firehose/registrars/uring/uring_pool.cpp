@@ -108,7 +108,7 @@ UringPool::Choice UringPool::find(size_t len, uint64_t avoid) noexcept {
 
 bool UringPool::worth_growing(const Choice& choice) const noexcept {
   if (choice.score < kCrowded) return false;
-  const uint32_t n = size() - lost();
+  const uint32_t n = live();
   if (n >= max_rings_) return false;
   if (choice.ring == nullptr) return true;
   if (growing_.load(std::memory_order_relaxed)) return false;
@@ -173,10 +173,10 @@ uint32_t UringPool::lost() const noexcept {
   return lost;
 }
 
-bool UringPool::handle_losses() noexcept {
+bool UringPool::handle_losses(bool* hidden) noexcept {
   const uint32_t n = size();
   bool found = false;
-  for (uint32_t i = 0; i < n; ++i) found |= rings_[i]->claim_loss();
+  for (uint32_t i = 0; i < n; ++i) found |= rings_[i]->claim_loss(hidden);
   return found;
 }
 

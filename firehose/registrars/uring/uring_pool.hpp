@@ -45,8 +45,11 @@ class UringPool {
   UringRing* at(uint32_t index) const noexcept;
   uint32_t size() const noexcept { return size_.load(std::memory_order_acquire); }
 
-  // Checks the descriptors of all rings; true if a ring is newly lost.
-  bool handle_losses() noexcept;
+  // Rings that are not lost.
+  uint32_t live() const noexcept { return size() - lost(); }
+
+  // Checks the descriptors of all rings; true if a ring is newly lost. *hidden: one that may be open.
+  bool handle_losses(bool* hidden) noexcept;
 
   uint32_t slots_of_ring(uint32_t index) const noexcept;
   uint64_t max_slots() const noexcept;

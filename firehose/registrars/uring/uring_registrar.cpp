@@ -159,7 +159,7 @@ Status PooledUringRegistrar::pin(MemoryRange range, Access /*access*/, std::byte
   for (uint64_t avoid = 0; goes_on; avoid |= uint64_t{1} << index) {
     UringFailure failure;
     UringRing* ring = pool_.claim(range.len, avoid, &index, &failure);
-    if (ring == nullptr) return explain_uring_growth(failure, pool_.size());
+    if (ring == nullptr) return explain_uring_growth(failure, pool_.live());
     error = ring->register_run(range, charge_bytes, &run);
     const bool lost = error == -EBADF && ring->is_lost();
     if (lost) note_losses();
@@ -211,15 +211,20 @@ UnpinResult PooledUringRegistrar::finish(const Batch& batch) noexcept {
 }
 
 void PooledUringRegistrar::note_losses() noexcept {
-  if (!pool_.handle_losses()) return;
+  bool hidden = false;
+  if (!pool_.handle_losses(&hidden)) return;
   losses_.fetch_add(1, std::memory_order_relaxed);
-  static RateLimit limit(RateLimit::kSecond);
+  static RateLimit limits[] = {RateLimit(RateLimit::kSecond), RateLimit(RateLimit::kSecond)};
   log_warning(
-      limit,
-      "io_uring: the program has closed rings of the uring registrar (by close_range(), or a "
-      "loop over all descriptors): what they pin stays pinned until all pins of a ring are "
-      "released, and new pins take new rings; close only descriptors that the program has "
-      "opened, or close them before a domain is created");
+      limits[hidden ? 1 : 0],
+      "io_uring: %s: what they pin stays pinned until all pins of a ring are released, and new "
+      "pins take new rings; %s",
+      hidden ? "fcntl() and fstat() of rings of the uring registrar are refused (a seccomp filter?)"
+             : "the program has closed rings of the uring registrar (by close_range(), or a loop "
+               "over all descriptors)",
+      hidden ? "allow fcntl and newfstatat"
+             : "close only descriptors that the program has opened, or close them before a domain "
+               "is created");
 }
 
 uint64_t PooledUringRegistrar::pending_charge() noexcept {

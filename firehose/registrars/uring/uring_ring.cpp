@@ -91,6 +91,13 @@ UringFailure UringRing::make(uint32_t slots, bool tagged) noexcept {
   }
   descriptor_.fd = ring_.ring_fd;
   list_ring(&descriptor_);
+  if (descriptor_.is_hidden()) {
+    error = errno;
+    unlist_ring(&descriptor_);
+    io_uring_queue_exit(&ring_);
+    descriptor_.fd = -1;
+    return {-error, "fcntl"};
+  }
   opened_ = true;
   tagged_ = tagged;
   // A child that inherited the ring's mappings would keep the ring alive after closing its descriptor.
@@ -127,13 +134,15 @@ void UringRing::close_in_child() noexcept { descriptor_.close_if_open(); }
 bool UringRing::is_usable() noexcept {
   if (is_lost()) return false;
   if (descriptor_.is_ours()) return true;
+  hidden_.store(descriptor_.is_hidden(), std::memory_order_relaxed);
   lost_.store(true, std::memory_order_release);
   return false;
 }
 
-bool UringRing::claim_loss() noexcept {
+bool UringRing::claim_loss(bool* hidden) noexcept {
   if (is_usable()) return false;
   const bool first = !loss_taken_.exchange(true, std::memory_order_relaxed);
+  if (first && hidden_.load(std::memory_order_relaxed)) *hidden = true;
   end_if_drained();
   return first;
 }
@@ -144,6 +153,7 @@ int UringRing::update_table(uint32_t first, const iovec* pieces, const __u64* ta
   const int result = io_uring_register_buffers_update_tag(&ring_, first, pieces, tags, n);
   // EOPNOTSUPP: the memory cannot be pinned, or the number is a file of another kind with an equal mark.
   if ((result != -EBADF && result != -EOPNOTSUPP) || descriptor_.is_open()) return result;
+  hidden_.store(false, std::memory_order_relaxed);
   lost_.store(true, std::memory_order_release);
   return -EBADF;
 }

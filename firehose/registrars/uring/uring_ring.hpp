@@ -9,7 +9,8 @@
 // registered with a tag, and the kernel posts a completion with that tag when it returns the charge. The tag
 // is the number of charged bytes.
 //
-// A lost ring: the program has closed the descriptor, and may have opened another file under its number. The
+// A lost ring: the program has closed the descriptor, and may have opened another file under its number, or
+// the system refuses both calls that tell (fcntl() and fstat(); see FileIdentity). The
 // ring's mappings keep it alive and its memory pinned, but it can no longer register, clear or move. When its
 // last registration ends, the mappings are removed, and a few milliseconds later the kernel unpins
 // everything. Then the ring can be reopened. The descriptor is checked before each use.
@@ -72,6 +73,7 @@ enum class UringMoveCause : uint8_t {
   kNone,        // all was moved
   kStaleKey,    // the run is not a live registration that covers the range
   kRingLost,    // the program has closed the ring's descriptor
+  kRingHidden,  // the system does not let the ring's descriptor be checked
   kEndOfFile,   // the file ended before all was read
   kNoProgress,  // the transfer was cancelled at the time limit
   kFile,        // the transfer failed with `error`
@@ -138,8 +140,9 @@ class UringRing {
 
   bool is_lost() const noexcept { return lost_.load(std::memory_order_acquire); }
   // Checks the descriptor, and unmaps a lost ring that has drained. True for one caller only, when the loss
-  // is detected. Cost: a system call, 0.09 us.
-  bool claim_loss() noexcept;
+  // is detected; *hidden is then set if the system does not let the descriptor be checked, so that it may be
+  // open. Cost: a system call, 0.09 us.
+  bool claim_loss(bool* hidden) noexcept;
   // Reopens a lost ring that has drained; -EBUSY for any other. Earlier keys stay stale.
   UringFailure reopen() noexcept;
 
@@ -186,6 +189,7 @@ class UringRing {
   // Set when the descriptor was found to name another file. reopen() clears it, with release, while load_
   // gives it exclusive use of the ring.
   std::atomic<bool> lost_{false};
+  std::atomic<bool> hidden_{false};  // written before lost_
   std::atomic<bool> loss_taken_{false};
 
   UringSlots slots_;

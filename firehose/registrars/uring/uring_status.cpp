@@ -59,7 +59,7 @@ Status explain_no_ring_memory(const char* call) noexcept {
 Status explain_refused_call(const UringFailure& failure) noexcept {
   return fail(Status::kUnsupported,
               "%s is %s (%s), and io_uring needs it: in a container, use a seccomp profile that "
-              "allows io_uring_setup, io_uring_enter, io_uring_register, and mmap and madvise",
+              "allows io_uring_setup, io_uring_enter, io_uring_register, mmap, madvise and fcntl",
               failure.call,
               failure.error == -ENOSYS ? "absent from this kernel, or hidden by a seccomp filter"
                                        : "forbidden here",
@@ -111,6 +111,13 @@ Status explain_uring_unusable(const UringFailure& failure) noexcept {
 
 Status explain_uring_growth(const UringFailure& failure, uint32_t live) noexcept {
   const int error = -failure.error;
+  // Then no release of a pin makes room.
+  if (live == 0 && failure.call[0] != '\0') {
+    return fail(Status::kResource,
+                "io_uring: no ring is left, and another cannot be opened: %s: %s; correct the "
+                "cause, or use mlock",
+                failure.call, errno_text(error));
+  }
   return fail(Status::kNotReady,
               "io_uring: all %u rings are full and another cannot be opened: %s%s%s; release "
               "pins%s",
@@ -169,6 +176,11 @@ Status explain_uring_move(const UringMoveEnd& end, int fd, uint64_t timeout_ns) 
       return fail(Status::kBroken,
                   "io_uring: the program has closed the ring that pins this memory, after %llu "
                   "bytes: release the pin, and pin again",
+                  ull(end.moved));
+    case UringMoveCause::kRingHidden:
+      return fail(Status::kBroken,
+                  "io_uring: fcntl() and fstat() of the ring that pins this memory are refused (a "
+                  "seccomp filter?), after %llu bytes: allow fcntl and newfstatat",
                   ull(end.moved));
     case UringMoveCause::kCall:
       return fail(uring_try_again(end.error) ? Status::kNotReady : Status::kBroken,

@@ -80,6 +80,8 @@ TEST(UringRefusalTextsOfRings, NameTheLimitAndTheRemedy) {
   EXPECT_EQ(explain_uring_growth({-EMFILE, "io_uring_setup"}, 3), Status::kNotReady);
   EXPECT_THAT(last_error_text(), HasSubstr("all 3 rings are full"));
   EXPECT_THAT(last_error_text(), HasSubstr("release pins, or raise RLIMIT_NOFILE"));
+  EXPECT_EQ(explain_uring_growth({-EPERM, "io_uring_setup"}, 0), Status::kResource);
+  EXPECT_THAT(last_error_text(), HasSubstr("no ring is left"));
 }
 
 TEST(UringRefusalTextsOfMoves, NameTheDescriptorTheCauseAndTheRemedy) {

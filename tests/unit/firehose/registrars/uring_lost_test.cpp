@@ -7,14 +7,18 @@
 #include "firehose/registrars/uring/uring_pool.hpp"
 #include "tests/support/child_process.hpp"
 #include "tests/support/descriptors.hpp"
+#include "tests/support/mapped_memory.hpp"
 #include "tests/support/recording_registrar.hpp"
 #include "tests/unit/firehose/registrars/mapping.hpp"
 
 #include <gtest/gtest.h>
 #include <liburing.h>
 
+#include <cerrno>
+#include <cstring>
 #include <memory>
 #include <string>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include <utility>
 #include <vector>
@@ -29,6 +33,7 @@ using testing::Key;
 using testing::kPageBytes;
 using testing::MappedPages;
 using testing::OwnDescriptors;
+using testing::refuse_system_call;
 using testing::run_in_child;
 using testing::TestFile;
 using testing::wait_until;
@@ -227,6 +232,86 @@ TEST(UringLostRings, ChildClosesNoForeignDescriptor) {
               }),
               "");
   }
+}
+
+// Descriptors below 64, asked for by a call that no test here refuses.
+std::vector<int> open_here() {
+  std::vector<int> found;
+  for (int fd = 0; fd < 64; ++fd) {
+    if (lseek(fd, 0, SEEK_CUR) >= 0 || errno != EBADF) found.push_back(fd);
+  }
+  return found;
+}
+
+// The other call tells that the rings are open.
+TEST(UringLostRings, ARefusedCheckIsNoLoss) {
+  HYDRANT_URING_OR_SKIP(uring);
+  for (const long number : {SYS_fcntl, SYS_newfstatat}) {
+    for (const bool before : {false, true}) {
+      EXPECT_EQ(
+          run_in_child([&]() -> std::string {
+            const std::vector<int> open = open_here();
+            MappedPages memory(2 * kPageBytes);
+            TestFile file;
+            std::string wrong;
+            if (before) wrong = refuse_system_call(number, EPERM);
+            auto own = testing::try_uring();
+            if (own == nullptr) return last_error_text();
+            Key first, second;
+            if (own->pin(memory.pages(0, 1), Access::kAll, first.data()) != Status::kOk)
+              return last_error_text();
+            if (!before) wrong = refuse_system_call(number, EPERM);
+            if (!wrong.empty()) return wrong;
+            if (own->pin(memory.pages(1, 1), Access::kAll, second.data()) != Status::kOk ||
+                own->move(second.data(), memory.pages(1, 1), file.fd(), 0, true) != Status::kOk) {
+              return last_error_text();
+            }
+            if (own->unpin(memory.pages(0, 1), first.data()) != UnpinResult::kDone) return "unpin";
+            if (own->losses() != 0) return "a loss";
+            own.reset();
+            std::vector<int> left = open_here();
+            std::erase(left, file.fd());
+            return left == open ? "" : "a descriptor stays open";
+          }),
+          "")
+          << number << before;
+    }
+  }
+}
+
+TEST(UringLostRings, RefusedChecksAreNotTakenForAProgramThatCloses) {
+  HYDRANT_URING_OR_SKIP(uring);
+  EXPECT_EQ(run_in_child([]() -> std::string {
+              MappedPages memory(kPageBytes);
+              TestFile file;
+              auto own = testing::try_uring();
+              if (own == nullptr) return last_error_text();
+              Key key, other;
+              if (own->pin(memory.all(), Access::kAll, key.data()) != Status::kOk) return "pin";
+              for (const long number : {SYS_fcntl, SYS_newfstatat}) {
+                if (std::string wrong = refuse_system_call(number, EPERM); !wrong.empty())
+                  return wrong;
+              }
+              const auto says = [](const char* text) {
+                return std::strstr(last_error_text(), text) != nullptr;
+              };
+              ::testing::internal::CaptureStderr();
+              const Status pinned = own->pin(memory.all(), Access::kAll, other.data());
+              const std::string log = ::testing::internal::GetCapturedStderr();
+              if (log.find("fcntl() and fstat() of rings") == std::string::npos)
+                return "log: " + log;
+              if (pinned != Status::kResource || !says("no ring is left") || !says("fcntl"))
+                return std::string("pin: ") + last_error_text();
+              if (own->move(key.data(), memory.all(), file.fd(), 0, true) != Status::kBroken ||
+                  !says("fcntl() and fstat() of the ring")) {
+                return std::string("move: ") + last_error_text();
+              }
+              const std::vector<int> open = open_here();
+              if (testing::try_uring() != nullptr || !says("fcntl"))
+                return std::string("new: ") + last_error_text();
+              return open_here() == open ? "" : "a descriptor that could not be noted stays open";
+            }),
+            "");
 }
 
 // Two files of one number have equal marks here, as two rings may have.
