@@ -7,12 +7,14 @@
 #include "am/job/job.hpp"
 #include "am/message/deliver.hpp"
 #include "am/progress/thread_state.hpp"
+#include "am/progress/unfinished.hpp"
 #include "am/progress/waiting.hpp"
 #include "am/segment/segment_check.hpp"
 #include "am/trace/trace_points.hpp"
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -111,47 +113,110 @@ Status send_with_payload(Transport& transport, const OutgoingMessage& message,
   return Status::kOk;
 }
 
+// Takes the first bytes off a payload.
+void advance(OutgoingMessage& payload, size_t bytes) noexcept {
+  payload.source = static_cast<const std::byte*>(payload.source) + bytes;
+  payload.dest = static_cast<std::byte*>(payload.dest) + bytes;
+  payload.bytes -= bytes;
+}
+
 // Sends the payload of a Long whose destination only the owner can access: in pieces without a handler,
-// which the receiver copies to the destination in the lane's order.
-Status deposit(Transport& transport, const OutgoingMessage& message) noexcept {
-  const size_t most = transport.cell_bytes();
-  for (size_t done = 0; done < message.bytes; done += most) {
-    OutgoingMessage piece = message;
+// which the receiver copies to the destination in the lane's order. Takes off `payload` what has been sent.
+Status deposit(Transport& transport, OutgoingMessage& payload) noexcept {
+  while (payload.bytes != 0) {
+    OutgoingMessage piece = payload;
     piece.handler = 0;
     piece.nargs = 0;
-    piece.immediate = message.immediate && done == 0;
-    piece.source = static_cast<const std::byte*>(message.source) + done;
-    piece.dest = static_cast<std::byte*>(message.dest) + done;
-    piece.bytes = std::min(most, message.bytes - done);
+    piece.bytes = std::min<size_t>(transport.cell_bytes(), payload.bytes);
     Tag tag = tag_of(piece);
     tag.deposit = true;
     if (const Status status = send_with_payload(transport, piece, tag); status != Status::kOk)
       return status;
+    advance(payload, piece.bytes);
   }
   return Status::kOk;
 }
 
-// Lets the adapter put as much of the payload as it can; deposits the rest.
-Status put_or_deposit(Transport& transport, const OutgoingMessage& message) noexcept {
-  size_t done = 0;
+// Lets the adapter put as much of the payload as it can; deposits the rest. Leaves in `payload` what has not
+// gone.
+Status put_or_deposit(Transport& transport, OutgoingMessage& payload) noexcept {
   if (job().put_long != nullptr) {
-    const Job::LongPayload payload = {.peer = message.peer,
-                                      .dest = reinterpret_cast<uintptr_t>(message.dest),
-                                      .source = static_cast<const std::byte*>(message.source),
-                                      .bytes = message.bytes,
-                                      .may_wait = !message.immediate && handler_depth == 0,
-                                      .leaf = message.leaf};
-    const Status status = job().put_long(payload, &done);
+    size_t done = 0;
+    const Job::LongPayload whole = {.peer = payload.peer,
+                                    .dest = reinterpret_cast<uintptr_t>(payload.dest),
+                                    .source = static_cast<const std::byte*>(payload.source),
+                                    .bytes = payload.bytes,
+                                    .may_wait = !payload.immediate && handler_depth == 0,
+                                    .leaf = payload.leaf};
+    const Status status = job().put_long(whole, &done);
     if (status != Status::kOk) return status;
+    advance(payload, done);
   }
-  if (done == message.bytes) return Status::kOk;
-  OutgoingMessage rest = message;
-  // After a partial put the message must be completed, so the rest waits for room.
-  rest.immediate = message.immediate && done == 0;
-  rest.source = static_cast<const std::byte*>(message.source) + done;
-  rest.dest = static_cast<std::byte*>(message.dest) + done;
-  rest.bytes -= done;
-  return deposit(transport, rest);
+  return deposit(transport, payload);
+}
+
+// The message that runs the handler of a Long whose payload is there, or on its way.
+Status send_head(Transport& transport, const OutgoingMessage& message) noexcept {
+  Outgoing room;
+  if (const Status status = reserve_and_write(transport, message, 0, &room); status != Status::kOk)
+    return status;
+  transport.commit(room, tag_of(message).pack());
+  return Status::kOk;
+}
+
+// An immediate Long of which a part has gone: polls send the rest.
+struct UnfinishedLong : Unfinished {
+  OutgoingMessage message;
+  OutgoingMessage payload;  // the part that has not gone
+  std::array<int32_t, kMaxArgs + 1> args;
+  std::unique_ptr<std::byte[]> copy;  // of that part
+};
+
+// Unfinished Longs by peer; ranks may share a number. A peer gets no immediate Long before the one that has
+// begun, so a client that repeats its calls occupies memory for one.
+constexpr size_t kPeerCounts = 1024;
+constinit std::array<std::atomic<uint32_t>, kPeerCounts> unfinished_longs{};
+std::atomic<uint32_t>& unfinished_longs_to(Rank peer) noexcept {
+  return unfinished_longs[peer % kPeerCounts];
+}
+
+bool proceed_with_long(Unfinished& operation) noexcept {
+  auto& self = static_cast<UnfinishedLong&>(operation);
+  Transport& transport = *job().transport;
+  Status status = deposit(transport, self.payload);
+  if (status == Status::kOk) status = send_head(transport, self.message);
+  if (status == Status::kNotReady) return false;
+  // A peer that is gone ends the job with a cause of its own.
+  if (status != Status::kOk && status != Status::kBroken)
+    fatal("the rest of a Long to rank %u: %s", self.message.peer, last_error_text());
+  unfinished_longs_to(self.message.peer).fetch_sub(1, std::memory_order_relaxed);
+  delete &self;
+  return true;
+}
+
+// Leaves the rest to the polls. Without memory for it the call waits for room.
+Status send_rest_in_polls(Transport& transport, const OutgoingMessage& message,
+                          const OutgoingMessage& payload) noexcept {
+  std::unique_ptr<UnfinishedLong> rest(new (std::nothrow) UnfinishedLong);
+  if (rest != nullptr) rest->copy.reset(new (std::nothrow) std::byte[payload.bytes + 1]);
+  if (rest == nullptr || rest->copy == nullptr) {
+    OutgoingMessage patient = payload;
+    patient.immediate = false;
+    if (const Status status = deposit(transport, patient); status != Status::kOk) return status;
+    patient = message;
+    patient.immediate = false;
+    return send_head(transport, patient);
+  }
+  std::copy_n(message.args, message.nargs, rest->args.begin());
+  std::copy_n(static_cast<const std::byte*>(payload.source), payload.bytes, rest->copy.get());
+  rest->message = message;
+  rest->message.args = rest->args.data();
+  rest->payload = payload;
+  rest->payload.source = rest->copy.get();
+  rest->proceed = proceed_with_long;
+  unfinished_longs_to(message.peer).fetch_add(1, std::memory_order_relaxed);
+  continue_in_polls(*rest.release());
+  return Status::kOk;
 }
 
 // Ends the job: the range leaves the segment, so the owner would fault.
@@ -163,45 +228,42 @@ Status put_or_deposit(Transport& transport, const OutgoingMessage& message) noex
         relate_to_segment(message.peer, dest, message.bytes, relation, sizeof relation));
 }
 
-// The payload reaches the peer's memory before the message that runs its handler. An immediate Long
-// returns kNotReady only if no byte was written; after a partial write it waits for room.
-Status send_long(Transport& transport, const OutgoingMessage& message) noexcept {
-  const OutgoingMessage* head = &message;
-  OutgoingMessage patient;
+// Writes the payload to memory that is mapped here.
+Status send_mapped_long(Transport& transport, const OutgoingMessage& message,
+                        void* mapped) noexcept {
   Outgoing room;
-  bool has_room = false;
-  if (message.bytes != 0) {
-    const auto dest = reinterpret_cast<uintptr_t>(message.dest);
-    void* mapped = transport.mapped(message.peer, dest, message.bytes);
-    if (mapped != nullptr) [[likely]] {
-      if (message.immediate) [[unlikely]] {
-        if (const Status status = reserve_and_write(transport, message, 0, &room);
-            status != Status::kOk)
-          return status;
-        has_room = true;
-      }
-      std::memcpy(mapped, message.source, message.bytes);
-    } else {
-      Status status = transport.write(message.peer, dest, message.source, message.bytes);
-      if (status == Status::kUnsupported) {
-        if (leaves_segment(message.peer, dest, message.bytes)) [[unlikely]]
-          refuse_long(message);
-        status = put_or_deposit(transport, message);
-      }
-      if (status != Status::kOk) return status;
-      if (message.immediate) [[unlikely]] {
-        patient = message;
-        patient.immediate = false;
-        head = &patient;
-      }
-    }
-  }
-  if (!has_room) {
-    if (const Status status = reserve_and_write(transport, *head, 0, &room); status != Status::kOk)
-      return status;
-  }
+  // The payload of an immediate Long without room must not be seen.
+  if (!message.immediate) std::memcpy(mapped, message.source, message.bytes);
+  if (const Status status = reserve_and_write(transport, message, 0, &room); status != Status::kOk)
+    return status;
+  if (message.immediate) std::memcpy(mapped, message.source, message.bytes);
   transport.commit(room, tag_of(message).pack());
   return Status::kOk;
+}
+
+// The payload reaches the peer's memory before the message that runs its handler. An immediate Long
+// returns kNotReady only if no byte was written; after a partial write polls send the rest.
+Status send_long(Transport& transport, const OutgoingMessage& message) noexcept {
+  if (message.bytes == 0) return send_head(transport, message);
+  const auto dest = reinterpret_cast<uintptr_t>(message.dest);
+  if (void* mapped = transport.mapped(message.peer, dest, message.bytes); mapped != nullptr)
+      [[likely]]
+    return send_mapped_long(transport, message, mapped);
+  if (message.immediate && unfinished_longs_to(message.peer).load(std::memory_order_relaxed) != 0)
+    return Status::kNotReady;
+  OutgoingMessage payload = message;
+  Status status = transport.write(message.peer, dest, message.source, message.bytes);
+  if (status == Status::kOk) {
+    advance(payload, message.bytes);
+  } else if (status == Status::kUnsupported) {
+    if (leaves_segment(message.peer, dest, message.bytes)) [[unlikely]]
+      refuse_long(message);
+    status = put_or_deposit(transport, payload);
+  }
+  if (status == Status::kOk) status = send_head(transport, message);
+  if (status == Status::kNotReady && payload.bytes != message.bytes)
+    status = send_rest_in_polls(transport, message, payload);
+  return status;
 }
 
 Status fail_no_memory_to_hold() noexcept {

@@ -6,6 +6,7 @@
 #include "am/job/job.hpp"
 #include "am/message/deliver.hpp"
 #include "am/progress/short_slices.hpp"
+#include "am/progress/unfinished.hpp"
 #include "firehose/base/machine/membarrier.hpp"
 #include "firehose/base/thread.hpp"
 #include "firehose/base/uncancelled.hpp"
@@ -66,7 +67,7 @@ uint32_t processors() noexcept {
 bool must_stay_awake(const void* context) noexcept {
   const auto& condition = *static_cast<const WaitCondition*>(context);
   return (condition.holds != nullptr && condition.holds(condition.context)) ||
-         job().progress.run() != 0;
+         job().progress.run() + continue_unfinished() != 0;
 }
 
 // Wakes threads that wait for a condition that this thread's handlers made true. Lost wakeups are
@@ -90,7 +91,7 @@ uint32_t poll_all() noexcept {
   if (the_job.transport != nullptr) {
     events = the_job.transport->poll(am_receiver(), poll_budget(), false);
   }
-  events += the_job.progress.run();
+  events += the_job.progress.run() + continue_unfinished();
   if (events != 0 && !the_job.single_threaded) wake_sleepers();
   return events;
 }

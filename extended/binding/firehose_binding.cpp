@@ -105,7 +105,7 @@ void on_mapped_reply(gex_Token_t token, void* message, size_t bytes) {
 
 uint32_t progress(void*) noexcept {
   const int did = hydrant_remote_poll(the_firehose.end);
-  return static_cast<uint32_t>(did > 0 ? did : 0) + progress_pinned();
+  return static_cast<uint32_t>(did > 0 ? did : 0);
 }
 
 uint32_t map_progress(void*) noexcept {

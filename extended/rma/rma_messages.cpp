@@ -10,6 +10,7 @@
 #include "extended/binding/own_memory.hpp"
 #include "extended/handlers.hpp"
 #include "extended/rma/message_words.hpp"
+#include "extended/rma/rma_rest.hpp"
 #include "extended/rma/rma_thread.hpp"
 
 #include <algorithm>
@@ -171,16 +172,17 @@ Status start_pieces(RmaThread& thread, Path path, const Transfer& what,
     piece.remote += done;
     piece.local += done;
     piece.bytes = std::min(most, what.bytes - done);
-    piece.immediate = what.immediate && done == 0;
-    if (const Status room = make_room(thread, counter, piece.immediate); room != Status::kOk)
-      return room;
-    count_start(counter, what.peer);
-    const Status status =
-        what.is_put() ? start_put(piece, path, counter) : start_get(piece, path, counter);
-    if (status != Status::kOk) {
-      uncount_start(counter);
-      return status;
+    Status status = make_room(thread, counter, what.immediate);
+    if (status == Status::kOk) {
+      count_start(counter, what.peer);
+      status = what.is_put() ? start_put(piece, path, counter) : start_get(piece, path, counter);
+      if (status != Status::kOk) uncount_start(counter);
     }
+    if (status == Status::kNotReady && done != 0) {
+      piece.bytes = what.bytes - done;
+      return finish_in_polls(thread, piece, counter);
+    }
+    if (status != Status::kOk) return status;
     done += piece.bytes;
   }
   return Status::kOk;
@@ -197,7 +199,8 @@ Status transfer_by_messages(RmaThread& thread, Path path, const Transfer& what,
 
 Status continue_by_messages(RmaThread& thread, const Transfer& rest,
                             CompletionCounter& counter) noexcept {
-  return start_pieces(thread, choose_messages(paths(), rest), rest, counter);
+  const Status status = start_pieces(thread, choose_messages(paths(), rest), rest, counter);
+  return status == Status::kNotReady ? finish_in_polls(thread, rest, counter) : status;
 }
 
 Status send_one_message(const Transfer& part, CompletionCounter& counter) noexcept {

@@ -7,7 +7,8 @@
 //
 // A piece is at most one Medium, or kLongPiece bytes of a Long. Larger operations consist of several
 // pieces, with at most GASNET_NETWORKDEPTH of them under way. A put's data has been copied when the
-// call returns.
+// call returns, unless it is immediate and its source stays as it is: polls send the pieces that had no room
+// (rma_rest.hpp).
 #pragma once
 
 #include "extended/rma/rma.hpp"
@@ -21,7 +22,8 @@ inline constexpr size_t kLongPiece = size_t{4} << 20;
 // `path` is kAmMedium or kAmLong. Errors: as transfer().
 Status transfer_by_messages(RmaThread& thread, Path path, const Transfer& what,
                             CompletionCounter& counter) noexcept;
-// Sends the rest of an operation that began on another path. Does not count the operation: that path has.
+// Sends the rest of an operation that began on another path; an immediate one leaves what has no room to the
+// polls. Does not count the operation: that path has.
 Status continue_by_messages(RmaThread& thread, const Transfer& rest,
                             CompletionCounter& counter) noexcept;
 // Sends at most one message, at once or not at all (kNotReady); does not occupy the thread's room.

@@ -137,9 +137,8 @@ Status start_all(RmaThread& thread, const Transfer& what, CompletionCounter& cou
     part.remote += done;
     part.local += done;
     part.bytes = std::min(most, what.bytes - done);
-    part.immediate = what.immediate && done == 0;
     Status status = start(thread, part, counter, bounces);
-    if (status == Status::kUnsupported && done != 0) {
+    if ((status == Status::kUnsupported || status == Status::kNotReady) && done != 0) {
       // Posted pieces cannot be cancelled, so the rest is sent in messages.
       part.bytes = what.bytes - done;
       status = continue_by_messages(thread, part, counter);

@@ -4,14 +4,17 @@
 
 #include "am/job/endpoints.hpp"
 #include "am/job/job.hpp"
+#include "am/progress/unfinished.hpp"
 #include "extended/binding/own_memory.hpp"
 #include "extended/handlers.hpp"
 #include "extended/rma/copy.hpp"
 #include "extended/rma/message_words.hpp"
 #include "extended/rma/rma_messages.hpp"
+#include "extended/rma/rma_rest.hpp"
 #include "extended/rma/rma_thread.hpp"
 #include "extended/vis/description.hpp"
 #include "extended/vis/peer_completion.hpp"
+#include "firehose/base/thread.hpp"
 
 #include <memory>
 #include <new>
@@ -123,19 +126,19 @@ class Packet {
 // ---- the initiator ----
 
 Status start_put_packet(const VisTransfer& what, Packet& packet, const Described& described,
-                        bool immediate, CompletionCounter& counter) noexcept {
+                        CompletionCounter& counter) noexcept {
   const auto args = pack_words(counter_name(counter), uint64_t{described.bytes});
-  OutgoingMessage message = rma_request(what.peer, kVisPutHandler, args, immediate);
+  OutgoingMessage message = rma_request(what.peer, kVisPutHandler, args, what.immediate);
   message.category = Category::kMedium;
   message.bytes = described.bytes + described.data;
   return packet.send(message);
 }
 
 Status start_get_packet(const VisTransfer& what, Packet& packet, const Described& described,
-                        const Position& dest, bool immediate, PendingGet* get) noexcept {
+                        const Position& dest, PendingGet* get) noexcept {
   const auto args = pack_words(get_name(get), uint64_t{dest.piece}, uint64_t{dest.offset},
                                uint64_t{described.data});
-  OutgoingMessage message = rma_request(what.peer, kVisGetHandler, args, immediate);
+  OutgoingMessage message = rma_request(what.peer, kVisGetHandler, args, what.immediate);
   message.category = Category::kMedium;
   message.bytes = described.bytes;
   get->holds.fetch_add(1, std::memory_order_relaxed);
@@ -245,51 +248,178 @@ void on_get_packet_refused(gex_Token_t token, int32_t low, int32_t high, int32_t
                join_words(bytes_low, bytes_high));
 }
 
+// The place that a transfer in packets has reached, and what its packets need.
+struct Progress {
+  Cursor dest;
+  Cursor source;
+  size_t left;        // bytes
+  PendingGet* get;    // null for a put
+  std::byte* buffer;  // of the sending thread
+};
+
+// Starts a packet of the next pieces. Moves the cursors only if that succeeds.
+Status start_packet(const VisTransfer& what, Progress& progress,
+                    CompletionCounter& counter) noexcept {
+  const Position dest_at = progress.dest.position();
+  const Position source_at = progress.source.position();
+  Packet packet(what.peer, Lane::kRequest, what.is_put() ? progress.left : 0, progress.buffer);
+  const size_t most = packet.room();
+  const Described described =
+      what.is_put() ? describe(*what.dest, progress.dest, packet.data(), most, most, true)
+                    : describe(*what.source, progress.source, packet.data(), most, most, false);
+  if (described.data == 0)
+    return fail_literal(Status::kUnsupported, "a Medium is too short for a description");
+  count_start(counter, what.peer);
+  Status status = Status::kOk;
+  if (what.is_put()) {
+    gather_bytes(progress.source, packet.data() + described.bytes, described.data);
+    status = start_put_packet(what, packet, described, counter);
+  } else {
+    skip_bytes(progress.dest, described.data);
+    status = start_get_packet(what, packet, described, dest_at, progress.get);
+  }
+  if (status == Status::kOk) {
+    progress.left -= described.data;
+    return status;
+  }
+  uncount_start(counter);
+  progress.dest.seek(dest_at);
+  progress.source.seek(source_at);
+  return status;
+}
+
+// ---- what is left of an immediate transfer ----
+
+struct PacketsRest : Unfinished {
+  VisTransfer what;
+  // Copies: those of the call end with it.
+  Side dest;
+  Side source;
+  Grid dest_grid;
+  Grid source_grid;
+  std::unique_ptr<std::byte[]> data;  // of a source that may change
+  gex_Memvec_t data_piece;
+  Position dest_at;
+  Position source_at;
+  std::unique_ptr<std::byte[]> buffer;  // for packets
+  PendingGet* get = nullptr;
+  RestCount count;
+  bool is_sent = false;
+};
+
+// Sends what there is room for. True: all of it has been sent, or cannot be.
+bool send_packets(PacketsRest& rest) noexcept {
+  Progress progress{Cursor(rest.dest, rest.dest_at), Cursor(rest.source, rest.source_at),
+                    rest.what.bytes, rest.get, rest.buffer.get()};
+  Status status = Status::kOk;
+  while (status == Status::kOk && !progress.dest.at_end()) {
+    const MutexLock lock(carrier_mutex());
+    status = start_packet(rest.what, progress, rest.count.pieces);
+  }
+  rest.dest_at = progress.dest.position();
+  rest.source_at = progress.source.position();
+  rest.what.bytes = progress.left;
+  if (status == Status::kNotReady) return false;
+  if (status != Status::kOk)
+    rest.count.pieces.failure.store(to_c(status), std::memory_order_relaxed);
+  return true;
+}
+
+bool proceed_with_packets(Unfinished& operation) noexcept {
+  auto& rest = static_cast<PacketsRest&>(operation);
+  if (!rest.is_sent) {
+    rest.is_sent = send_packets(rest);
+    if (rest.is_sent && rest.get != nullptr) drop_get(rest.get);
+  }
+  if (!rest.is_sent || !rest.count.finish(rest.what.peer)) return false;
+  delete &rest;
+  return true;
+}
+
+void copy_side(const Side& from, Side& side, Grid& grid) noexcept {
+  side = from;
+  if (from.kind != Side::Kind::kGrid) return;
+  grid = *from.grid;
+  side.grid = &grid;
+}
+
+// Null: there is no memory.
+std::unique_ptr<PacketsRest> make_rest(const VisTransfer& what, const Position& dest_at,
+                                       const Position& source_at) noexcept {
+  std::unique_ptr<PacketsRest> rest(new (std::nothrow) PacketsRest);
+  if (rest == nullptr) return nullptr;
+  rest->buffer.reset(new (std::nothrow) std::byte[paths().medium_max]);
+  if (rest->buffer == nullptr) return nullptr;
+  rest->what = what;
+  rest->dest_at = dest_at;
+  rest->source_at = source_at;
+  copy_side(*what.dest, rest->dest, rest->dest_grid);
+  copy_side(*what.source, rest->source, rest->source_grid);
+  rest->what.dest = &rest->dest;
+  rest->what.source = &rest->source;
+  rest->what.immediate = true;
+  rest->what.grids = nullptr;
+  if (!what.is_put()) {
+    rest->get = new_get(rest->what, rest->count.pieces);
+    return rest->get != nullptr ? std::move(rest) : nullptr;
+  }
+  if (!what.source_may_change) return rest;
+  size_t bytes = 0;
+  for (Cursor left(*what.source, source_at); !left.at_end(); left.advance(left.rest().bytes))
+    bytes += left.rest().bytes;
+  rest->data.reset(new (std::nothrow) std::byte[bytes]);
+  if (rest->data == nullptr) return nullptr;
+  Cursor from(*what.source, source_at);
+  gather_bytes(from, rest->data.get(), bytes);
+  rest->data_piece = {rest->data.get(), bytes};
+  rest->source = Side::of(&rest->data_piece, 1);
+  rest->source_at = {};
+  return rest;
+}
+
 }  // namespace
 
 Status transfer_in_packets(RmaThread& thread, const VisTransfer& what, const Position& dest_start,
                            const Position& source_start, CompletionCounter& counter) noexcept {
   std::byte* buffer = thread.packet();
-  PendingGet* get = buffer != nullptr && !what.is_put() ? new_get(what, counter) : nullptr;
+  PendingGet* const get = buffer != nullptr && !what.is_put() ? new_get(what, counter) : nullptr;
   if (buffer == nullptr || (get == nullptr && !what.is_put()))
     return fail_literal(Status::kUnsupported, "no memory for packets");
-  Cursor dest(*what.dest, dest_start);
-  Cursor source(*what.source, source_start);
+  Progress progress{Cursor(*what.dest, dest_start), Cursor(*what.source, source_start), what.bytes,
+                    get, buffer};
   Status status = Status::kOk;
   bool has_started = false;
-  size_t left = what.bytes;
-  while (!dest.at_end()) {
-    const bool immediate = what.immediate && !has_started;
-    status = make_room(thread, counter, immediate);
+  while (!progress.dest.at_end()) {
+    status = make_room(thread, counter, what.immediate);
+    if (status == Status::kOk) status = start_packet(what, progress, counter);
     if (status != Status::kOk) break;
-    const Position at = dest.position();
-    Packet packet(what.peer, Lane::kRequest, what.is_put() ? left : 0, buffer);
-    const size_t most = packet.room();
-    const Described described =
-        what.is_put() ? describe(*what.dest, dest, packet.data(), most, most, true)
-                      : describe(*what.source, source, packet.data(), most, most, false);
-    if (described.data == 0) {
-      status = fail_literal(Status::kUnsupported, "a Medium is too short for a description");
-      break;
-    }
-    count_start(counter, what.peer);
-    if (what.is_put()) {
-      gather_bytes(source, packet.data() + described.bytes, described.data);
-      status = start_put_packet(what, packet, described, immediate, counter);
-    } else {
-      skip_bytes(dest, described.data);
-      status = start_get_packet(what, packet, described, at, immediate, get);
-    }
-    if (status != Status::kOk) {
-      uncount_start(counter);
-      break;
-    }
     has_started = true;
-    left -= described.data;
   }
   if (get != nullptr) drop_get(get);
+  if (status == Status::kNotReady && has_begun(what, progress.dest.position()))
+    return finish_in_polls(thread, what, progress.dest.position(), progress.source.position(),
+                           counter);
   if (status == Status::kUnsupported && has_started) return Status::kBroken;
   return status;
+}
+
+bool has_begun(const VisTransfer& what, const Position& dest_at) noexcept {
+  const Position start = Cursor(*what.dest).position();
+  return dest_at.piece != start.piece || dest_at.offset != start.offset;
+}
+
+Status finish_in_polls(RmaThread& thread, const VisTransfer& what, const Position& dest_at,
+                       const Position& source_at, CompletionCounter& counter) noexcept {
+  std::unique_ptr<PacketsRest> rest = make_rest(what, dest_at, source_at);
+  if (rest == nullptr) {
+    VisTransfer patient = what;
+    patient.immediate = false;
+    return transfer_in_packets(thread, patient, dest_at, source_at, counter);
+  }
+  rest->count.start(counter, what.peer);
+  rest->proceed = proceed_with_packets;
+  continue_in_polls(*rest.release());
+  return Status::kOk;
 }
 
 void add_vis_handlers() noexcept {

@@ -6,10 +6,9 @@
 #include "am/message/deliver.hpp"
 #include "am/message/send.hpp"
 #include "am/message/token.hpp"
-#include "am/progress/thread_state.hpp"
+#include "am/progress/unfinished.hpp"
 #include "extended/handlers.hpp"
 #include "extended/rma/rma_thread.hpp"
-#include "firehose/base/thread.hpp"
 
 #include <array>
 #include <cstring>
@@ -41,14 +40,13 @@ PeerCompletion take_completion() noexcept {
 
 namespace {
 
-struct Notice {
+struct Notice : Unfinished {
   Rank peer = 0;
   std::array<int32_t, 2> args = {};
   const void* source = nullptr;
   size_t bytes = 0;
   CompletionCounter pieces;
   CompletionCounter* operation = nullptr;
-  std::unique_ptr<Notice> next;
 };
 
 Status send_notice(const Notice& notice, bool immediate) noexcept {
@@ -64,67 +62,21 @@ Status send_notice(const Notice& notice, bool immediate) noexcept {
   return send(message);
 }
 
-// Puts whose pieces, or whose message, are under way.
-class Notices {
- public:
-  void add(std::unique_ptr<Notice> notice) noexcept {
-    const MutexLock lock(mu_);
-    notice->next = std::move(first_);
-    first_ = std::move(notice);
-    job().progress.add(make_progress, this);
-  }
-
- private:
-  static uint32_t make_progress(void* self) noexcept {
-    if (handler_depth != 0) return 0;  // sending may run handlers
-    auto& all = *static_cast<Notices*>(self);
-    // If the mutex is taken, its holder sends, or another poll does.
-    if (!all.mu_.try_lock()) return 0;
-    uint32_t events = 0;
-    std::unique_ptr<Notice>* link = &all.first_;
-    while (*link != nullptr) {
-      if (!finish(**link)) {
-        link = &(*link)->next;
-        continue;
-      }
-      std::unique_ptr<Notice> rest = std::move((*link)->next);
-      *link = std::move(rest);
-      ++events;
-    }
-    if (all.first_ == nullptr) job().progress.remove(make_progress, self);
-    all.mu_.unlock();
-    return events;
-  }
-
-  // False: not yet.
-  static bool finish(Notice& notice) noexcept {
-    if (!notice.pieces.all_done()) return false;
-    const CompletionCounter& pieces = notice.pieces;
-    const int failure = pieces.failure.load(std::memory_order_relaxed);
-    if (failure != 0) {
-      count_failed(*notice.operation, static_cast<Status>(failure), notice.peer,
-                   pieces.failed_at.load(std::memory_order_relaxed),
-                   pieces.failed_bytes.load(std::memory_order_relaxed));
-      return true;
-    }
-    const Status status = send_notice(notice, true);
-    if (status == Status::kNotReady) return false;
-    if (status == Status::kOk)
-      count_done(*notice.operation);
-    else
-      count_failed(*notice.operation, status, notice.peer, 0, 0);
-    return true;
-  }
-
-  Mutex mu_;
-  std::unique_ptr<Notice> first_ HYDRANT_GUARDED_BY(mu_);
-};
-
-Notices& notices() noexcept {
-  // Lives as long as the process, because threads may be polling at process exit.
-  alignas(Notices) static std::byte place[sizeof(Notices)];
-  static Notices* const all = new (place) Notices;
-  return *all;
+bool proceed_with_notice(Unfinished& operation) noexcept {
+  auto& notice = static_cast<Notice&>(operation);
+  const CompletionCounter& pieces = notice.pieces;
+  if (!pieces.all_done()) return false;
+  const int failure = pieces.failure.load(std::memory_order_relaxed);
+  const Status status = failure != 0 ? static_cast<Status>(failure) : send_notice(notice, true);
+  if (status == Status::kNotReady) return false;
+  if (status == Status::kOk)
+    count_done(*notice.operation);
+  else
+    count_failed(*notice.operation, status, notice.peer,
+                 pieces.failed_at.load(std::memory_order_relaxed),
+                 pieces.failed_bytes.load(std::memory_order_relaxed));
+  delete &notice;
+  return true;
 }
 
 Status start_data(const VisTransfer& what, CompletionCounter& pieces) noexcept {
@@ -166,7 +118,8 @@ Status start_with_completion(const VisTransfer& what, const PeerCompletion& comp
   if (counter.thread != thread) counter.thread = thread;
   notice->operation = &counter;
   count_start(counter, what.peer);
-  notices().add(std::move(notice));
+  notice->proceed = proceed_with_notice;
+  continue_in_polls(*notice.release());
   return Status::kOk;
 }
 

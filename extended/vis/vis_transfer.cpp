@@ -79,6 +79,8 @@ class PieceList {
         return Status::kOk;
       }
     }
+    // The kernel's copies are complete at once, and many are one system call.
+    if (what_.immediate && !paths(what_.peer).cma) return start_immediate(remote, local, bytes);
     ops_[count_++] = {what_.peer, reinterpret_cast<void*>(remote), reinterpret_cast<void*>(local),
                       bytes};
     return count_ == ops_.size() ? start() : Status::kOk;
@@ -94,6 +96,19 @@ class PieceList {
   bool has_started() const noexcept { return has_started_; }
 
  private:
+  Status start_immediate(uintptr_t remote, uintptr_t local, size_t bytes) noexcept {
+    const Status status = transfer({.direction = what_.direction,
+                                    .peer = what_.peer,
+                                    .remote = remote,
+                                    .local = reinterpret_cast<std::byte*>(local),
+                                    .bytes = bytes,
+                                    .source_may_change = what_.source_may_change,
+                                    .immediate = true},
+                                   counter_);
+    has_started_ |= status == Status::kOk;
+    return status;
+  }
+
   RmaThread& thread_;
   const VisTransfer& what_;
   CompletionCounter& counter_;
@@ -113,6 +128,8 @@ Status transfer_in_pieces(RmaThread& thread, const VisTransfer& what, Cursor& de
     return status == Status::kOk;
   });
   if (status == Status::kOk) status = list.start();
+  if (status == Status::kNotReady && has_begun(what, dest.position()))
+    status = finish_in_polls(thread, what, dest.position(), source.position(), counter);
   if (status == Status::kOk)
     count_vis(thread, what, list.has_started() ? VisPath::kPieces : VisPath::kCopied);
   return status;

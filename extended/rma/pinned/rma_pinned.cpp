@@ -387,10 +387,9 @@ Status transfer_pinned(RmaThread& thread, const Transfer& what,
     part.remote += done;
     part.local += done;
     part.bytes = std::min(kMaxPieceBytes, what.bytes - done);
-    part.immediate = what.immediate && done == 0;
     Path path = Path::kFirehose;
     Status status = start(thread, part, counter, &part.bytes, &path);
-    if (status == Status::kUnsupported && done != 0) {
+    if ((status == Status::kUnsupported || status == Status::kNotReady) && done != 0) {
       part.bytes = what.bytes - done;
       status = continue_by_messages(thread, part, counter);
     }

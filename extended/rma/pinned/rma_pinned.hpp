@@ -50,9 +50,6 @@ bool start_persistent(RmaThread& thread, PersistentPiece& persistent) noexcept;
 bool put_hit(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source, size_t bytes) noexcept;
 bool get_hit(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source, size_t bytes) noexcept;
 
-// Continues waiting operations that can proceed; returns the number that made progress. Part of each poll.
-uint32_t progress_pinned() noexcept;
-
 // The number of keys that the network has refused. A refusal means that an operation was under way when the
 // peer's memory was unmapped; if the protocol is correct, there is no other cause.
 uint64_t refused_operation_count() noexcept;

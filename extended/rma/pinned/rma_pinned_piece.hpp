@@ -5,6 +5,7 @@
 
 #include <hydrant/remote_pin.h>
 
+#include "am/progress/unfinished.hpp"
 #include "extended/rma/bounce_pool.hpp"
 #include "extended/rma/completion_counter.hpp"
 #include "extended/rma/rma.hpp"
@@ -21,7 +22,7 @@ class RmaThread;
 
 // A piece under way. It belongs to the transport, to the endpoint of remote pins, or to the list of
 // pieces that can continue.
-struct PinnedPiece : Transport::Completion {
+struct PinnedPiece : Transport::Completion, Unfinished {
   enum class State : uint8_t {
     kRequested,  // a move is under way
     kPinned,     // both ends are pinned; ready to post
@@ -41,9 +42,9 @@ struct PinnedPiece : Transport::Completion {
   State state = State::kPinned;
   bool called = false;  // the target has executed it, or reports a failure in `fault`
   bool fault = false;
-  bool is_kept = false;  // owned by a persistent operation, not by a pool
-  std::byte small[64];   // data of a put that needs no local key
-  PinnedPiece* next = nullptr;
+  bool is_kept = false;         // owned by a persistent operation, not by a pool
+  std::byte small[64];          // data of a put that needs no local key
+  PinnedPiece* next = nullptr;  // in its thread's pool
 };
 
 // Arguments of a move.

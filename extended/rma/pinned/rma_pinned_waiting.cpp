@@ -1,19 +1,16 @@
 // Puts and gets between pinned memory that wait: misses, refused posts, and the fallback to messages.
-// Completions put pieces on a list; progress_pinned(), which each poll calls, continues them.
+// Completions put pieces on the list of unfinished operations, which each poll continues.
 #include "am/job/job.hpp"
+#include "am/progress/unfinished.hpp"
 #include "extended/binding/firehose_binding.hpp"
 #include "extended/rma/pinned/rma_pinned.hpp"
 #include "extended/rma/pinned/rma_pinned_piece.hpp"
-#include "extended/rma/rma_messages.hpp"
 #include "extended/rma/rma_path.hpp"
-#include "extended/rma/rma_thread.hpp"
-#include "firehose/base/thread.hpp"
+#include "extended/rma/rma_rest.hpp"
 #include "rdma/config/job_knobs.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
-#include <new>
 
 namespace hydrant {
 
@@ -28,69 +25,21 @@ size_t in_move_max(Direction direction) noexcept {
   return direction == Direction::kPut ? std::min(put, room) : std::min(put, room - 1);
 }
 
-// Lock-free stack of pieces that may continue; polls take it as a whole.
-constinit std::atomic<PinnedPiece*> waiting{nullptr};
-
-}  // namespace
-
-void queue_for_progress(PinnedPiece* piece) noexcept {
-  PinnedPiece* head = waiting.load(std::memory_order_relaxed);
-  do {
-    piece->next = head;
-    // Pairs with the acquire in progress_pinned().
-  } while (!waiting.compare_exchange_weak(head, piece, std::memory_order_release,
-                                          std::memory_order_relaxed));
-}
-
 // ---- progress -----------------------------------------------------------------------------------------
-
-namespace {
-
-// Thread state for messages of operations whose own thread may have ended.
-struct Carrier {
-  Mutex mu;
-  RmaThread thread;
-};
-Carrier& carrier() noexcept {
-  alignas(Carrier) static std::byte place[sizeof(Carrier)];
-  static auto* const the_carrier = new (place) Carrier;  // never destroyed: threads may be inside
-  return *the_carrier;
-}
 
 // Sends as many messages as there is room for. True: all data has arrived.
 bool send_messages(PinnedPiece& piece) noexcept {
-  if (piece.sent == 0) {
-    reset(piece.messages);
-    piece.messages.thread = &carrier().thread;
-    piece.messages.returns_errors = piece.counter->returns_errors;
-  }
-  while (piece.sent < piece.part.bytes) {
-    Transfer part = piece.part;
-    part.remote += piece.sent;
-    part.local = (piece.part.is_put() ? source_of(piece) : piece.part.local) + piece.sent;
-    part.bytes = std::min(paths().medium_max, piece.part.bytes - piece.sent);
-    part.immediate = true;
-    Status status = Status::kOk;
-    {
-      const MutexLock lock(carrier().mu);
-      status = send_one_message(part, piece.messages);
-    }
-    if (status == Status::kNotReady) return false;
-    if (status != Status::kOk) {
-      // Messages under way may still write, so keep the piece until they complete.
-      piece.sent = piece.part.bytes;
-      piece.messages.failure.store(to_c(status), std::memory_order_relaxed);
-      break;
-    }
-    piece.sent += part.bytes;
-  }
-  if (!piece.messages.all_done()) return false;
+  if (piece.sent == 0) count_by_carrier(piece.messages, *piece.counter);
+  Transfer part = piece.part;
+  if (part.is_put()) part.local = source_of(piece);
+  if (!send_rest(part, &piece.sent, piece.messages) || !piece.messages.all_done()) return false;
   end(&piece, static_cast<Status>(piece.messages.failure.load(std::memory_order_relaxed)));
   return true;
 }
 
 // Returns true if the piece is complete or passed on.
-bool continue_piece(PinnedPiece& piece) noexcept {
+bool continue_piece(Unfinished& operation) noexcept {
+  auto& piece = static_cast<PinnedPiece&>(operation);
   if (piece.state == PinnedPiece::State::kRequested) {
     if (piece.called) {
       end(&piece, piece.fault ? Status::kBadArg : Status::kOk);
@@ -117,29 +66,9 @@ bool continue_piece(PinnedPiece& piece) noexcept {
 
 }  // namespace
 
-uint32_t progress_pinned() noexcept {
-  if (waiting.load(std::memory_order_relaxed) == nullptr) [[likely]]
-    return 0;
-  PinnedPiece* newest = waiting.exchange(nullptr, std::memory_order_acquire);
-  PinnedPiece* list = nullptr;
-  while (newest != nullptr) {
-    PinnedPiece* next = newest->next;
-    newest->next = list;
-    list = newest;
-    newest = next;
-  }
-  uint32_t progressed = 0;
-  // Each piece once per poll; pieces that cannot continue wait for the next poll.
-  while (list != nullptr) {
-    PinnedPiece* piece = list;
-    list = piece->next;
-    if (continue_piece(*piece)) {
-      ++progressed;
-    } else {
-      queue_for_progress(piece);
-    }
-  }
-  return progressed;
+void queue_for_progress(PinnedPiece* piece) noexcept {
+  piece->proceed = continue_piece;
+  continue_in_polls(*piece);
 }
 
 // ---- misses -------------------------------------------------------------------------------------------

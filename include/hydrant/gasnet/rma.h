@@ -10,7 +10,7 @@
  * or the place for a separate event. Not legal in handlers.
  *
  * GEX_FLAG_IMMEDIATE: if the call cannot start without waiting, NB returns GEX_EVENT_NO_OP and the
- * others return nonzero.
+ * others return nonzero. Polls continue an operation that has started.
  * Errors: wrong arguments (invalid rank, null with a length, a range that wraps around) and unmapped
  * memory end the job with a one-line message. With HYDRANT_ON_FAULT=return, calls return
  * GASNET_ERR_BAD_ARG instead, if they return a code.

@@ -1,7 +1,8 @@
 // Rank 0 repeats each call with GEX_FLAG_IMMEDIATE until it is refused, while rank 1 sleeps without a poll:
 // a call that waits for that rank never returns. Then rank 1 is woken by a signal, all that was accepted
 // completes, and what was refused has not been done. The argument is the number of the call that is made
-// first: it uses up what the others need, too. Run by progress_jobs_test.py.
+// first: it uses up what the others need, too. With the argument "retry" rank 1 polls, and rank 0 repeats
+// each call until it is accepted. Run by progress_jobs_test.py.
 #include <gasnetex.h>
 #include <hydrant/coll.h>
 
@@ -19,13 +20,27 @@
 
 namespace {
 
-constexpr size_t kSlot = 1 << 16;  // of each call, in rank 1's segment
-constexpr int kMost = 2000;        // calls, where none is refused
+constexpr size_t kSlot = size_t{3} << 19;  // of each call, in the segments
+constexpr size_t kMany = size_t{9}
+                         << 17;   // bytes of a call that needs more messages than there is room for
+constexpr uint64_t kMost = 2000;  // calls, where none is refused; of large ones:
+constexpr uint64_t kMostLarge = 40;
 gex_TM_t team;
 gex_AD_t domain;
 char* there;
 char* here;
 std::array<char, kSlot> source;
+std::array<char, kSlot> changing;
+
+// The source of calls that leave it free: it is overwritten behind each call.
+char* fresh_source() {
+  std::memcpy(changing.data(), source.data(), kMany);
+  return changing.data();
+}
+int overwritten(int code) {
+  std::memset(changing.data(), 0x77, kMany);
+  return code;
+}
 
 bool is_refused(gex_Event_t event) {
   if (event == GEX_EVENT_NO_OP) return true;
@@ -33,7 +48,8 @@ bool is_refused(gex_Event_t event) {
   return false;
 }
 
-// Each returns nonzero if it was refused.
+// Each returns nonzero if it was refused, and is always called with the same place. Lists of pieces stay as
+// they are until the operation is complete.
 int put(char* to) {
   return gex_RMA_PutNBI(team, 1, to, source.data(), 100, GEX_EVENT_DEFER, GEX_FLAG_IMMEDIATE);
 }
@@ -42,8 +58,8 @@ int long_put(char* to) {
 }
 int get(char* from) { return gex_RMA_GetNBI(team, here, 1, from, 3000, GEX_FLAG_IMMEDIATE); }
 int indexed_put(char* to) {
-  void* const pieces[] = {to, to + 64, to + 128};
-  void* const whole[] = {source.data()};
+  static void* const pieces[] = {to, to + 64, to + 128};
+  static void* const whole[] = {source.data()};
   return gex_VIS_IndexedPutNBI(team, 1, 3, pieces, 8, 1, whole, 24, GEX_FLAG_IMMEDIATE);
 }
 int strided_get(char* from) {
@@ -54,8 +70,8 @@ int strided_get(char* from) {
                                GEX_FLAG_IMMEDIATE);
 }
 int vector_put(char* to) {
-  const gex_Memvec_t pieces[] = {{to, 8}, {to + 64, 16}};
-  const gex_Memvec_t whole[] = {{source.data(), 24}};
+  static const gex_Memvec_t pieces[] = {{to, 8}, {to + 64, 16}};
+  static const gex_Memvec_t whole[] = {{source.data(), 24}};
   return gex_VIS_VectorPutNBI(team, 1, 2, pieces, 1, whole, GEX_FLAG_IMMEDIATE);
 }
 int add(char* to) {
@@ -67,13 +83,84 @@ int medium(char*) {
                                GEX_FLAG_IMMEDIATE);
 }
 
+// ---- of several messages; byte i of the source goes to byte i of the slot ----
+
+int put_of_many(char* to) {
+  return gex_RMA_PutNBI(team, 1, to, source.data(), kMany, GEX_EVENT_DEFER, GEX_FLAG_IMMEDIATE);
+}
+int changing_put(char* to) {
+  return overwritten(
+      gex_RMA_PutNBI(team, 1, to, fresh_source(), kMany, GEX_EVENT_NOW, GEX_FLAG_IMMEDIATE));
+}
+int get_of_many(char* from) {
+  return gex_RMA_GetNBI(team, here + (from - there), 1, from, kMany, GEX_FLAG_IMMEDIATE);
+}
+constexpr size_t kEvery = 16;
+std::array<void*, kMany / kEvery> far_pieces;
+std::array<void*, kMany / kEvery> near_pieces;
+int packets(char* to) {
+  for (size_t i = 0; i < far_pieces.size(); ++i) {
+    far_pieces[i] = to + i * kEvery;
+    near_pieces[i] = source.data() + i * kEvery;
+  }
+  return gex_VIS_IndexedPutNBI(team, 1, far_pieces.size(), far_pieces.data(), kEvery / 2,
+                               near_pieces.size(), near_pieces.data(), kEvery / 2,
+                               GEX_FLAG_IMMEDIATE);
+}
+int changing_packets(char* to) {
+  const ptrdiff_t strides[] = {kEvery};
+  const size_t count[] = {kMany / kEvery};
+  return overwritten(gex_VIS_StridedPutNBI(team, 1, to, strides, fresh_source(), strides,
+                                           kEvery / 2, count, 1,
+                                           GEX_FLAG_IMMEDIATE | GEX_FLAG_ENABLE_LEAF_LC));
+}
+int packets_got(char* from) {
+  const ptrdiff_t strides[] = {kEvery};
+  const size_t count[] = {kMany / kEvery};
+  return gex_VIS_StridedGetNBI(team, here + (from - there), strides, 1, from, strides, kEvery / 2,
+                               count, 1, GEX_FLAG_IMMEDIATE);
+}
+// Pieces that are too long for packets.
+constexpr size_t kPieces = 32;
+constexpr size_t kPieceStride = kMany / kPieces;
+std::array<gex_Memvec_t, kPieces> far_list;
+std::array<gex_Memvec_t, kPieces> near_list;
+int pieces_put(char* to) {
+  for (size_t i = 0; i < kPieces; ++i) {
+    far_list[i] = {to + i * kPieceStride, kPieceStride / 2};
+    near_list[i] = {source.data() + i * kPieceStride, kPieceStride / 2};
+  }
+  return gex_VIS_VectorPutNBI(team, 1, kPieces, far_list.data(), kPieces, near_list.data(),
+                              GEX_FLAG_IMMEDIATE);
+}
+int long_of_many(char* to) {
+  return overwritten(gex_AM_RequestLong0(team, 1, 202, fresh_source(), kMany, to, GEX_EVENT_NOW,
+                                         GEX_FLAG_IMMEDIATE));
+}
+
 uint64_t messages = 0;
 void on_message(gex_Token_t) { messages += 1; }
 void on_medium(gex_Token_t, void*, size_t) { messages += 1; }
 
+// The memory of a slot after such a call: the first `bytes` of every `stride` bytes are the source's.
+bool is_right(const char* slot, size_t bytes, size_t stride, bool was_accepted) {
+  for (size_t i = 0; i < kMany; ++i)
+    if (slot[i] != (was_accepted && i % stride < bytes ? source[i] : 0)) return false;
+  return true;
+}
+bool long_is_wrong = false;
+void on_long(gex_Token_t, void* data, size_t bytes) {
+  messages += 1;
+  long_is_wrong |= bytes != kMany || !is_right(static_cast<const char*>(data), kMany, kMany, true);
+}
+
 struct Call {
   const char* name;
   int (*make)(char* place);
+  bool is_message = false;
+  bool is_get = false;
+  size_t bytes = 0;  // of every `stride` bytes, which is_right() examines; 0: none
+  size_t stride = kMany;
 };
 constexpr Call kCalls[] = {{"put", put},
                            {"long put", long_put},
@@ -82,8 +169,36 @@ constexpr Call kCalls[] = {{"put", put},
                            {"strided get", strided_get},
                            {"vector put", vector_put},
                            {"atomic", add},
-                           {"message", message},
-                           {"medium", medium}};
+                           {"message", message, true},
+                           {"medium", medium, true},
+                           {"put of many", put_of_many, false, false, kMany},
+                           {"changing put", changing_put, false, false, kMany},
+                           {"get of many", get_of_many, false, true, kMany},
+                           {"packets", packets, false, false, kEvery / 2, kEvery},
+                           {"changing packets", changing_packets, false, false, kEvery / 2, kEvery},
+                           {"packets got", packets_got, false, true, kEvery / 2, kEvery},
+                           {"pieces", pieces_put, false, false, kPieceStride / 2, kPieceStride},
+                           {"long", long_of_many, true, false, kMany}};
+constexpr size_t kCount = std::size(kCalls);
+std::array<uint64_t, kCount> accepted;  // by rank 0
+
+char* slot_of(char* segment, const Call& call) {
+  return segment + kSlot * static_cast<size_t>(&call - kCalls);
+}
+
+// Examines what the accepted calls have moved to this rank.
+bool are_slots_right(bool of_gets) {
+  bool all = true;
+  for (size_t i = 0; i < kCount; ++i) {
+    const Call& call = kCalls[i];
+    if (call.bytes == 0 || call.is_get != of_gets ||
+        is_right(slot_of(here, call), call.bytes, call.stride, accepted[i] != 0))
+      continue;
+    std::printf("WRONG: the data of \"%s\"\n", call.name);
+    all = false;
+  }
+  return all;
+}
 
 }  // namespace
 
@@ -96,9 +211,11 @@ int main(int argc, char** argv) {
   gex_AM_Entry_t handlers[] = {{200, reinterpret_cast<gex_AM_Fn_t>(on_message),
                                 GEX_FLAG_AM_REQUEST | GEX_FLAG_AM_SHORT, 0, nullptr, "message"},
                                {201, reinterpret_cast<gex_AM_Fn_t>(on_medium),
-                                GEX_FLAG_AM_REQUEST | GEX_FLAG_AM_MEDIUM, 0, nullptr, "medium"}};
-  if (gex_EP_RegisterHandlers(endpoint, handlers, 2) != GASNET_OK) return 2;
-  if (gex_Segment_Attach(&segment, team, 1 << 20) != GASNET_OK) return 2;
+                                GEX_FLAG_AM_REQUEST | GEX_FLAG_AM_MEDIUM, 0, nullptr, "medium"},
+                               {202, reinterpret_cast<gex_AM_Fn_t>(on_long),
+                                GEX_FLAG_AM_REQUEST | GEX_FLAG_AM_LONG, 0, nullptr, "long"}};
+  if (gex_EP_RegisterHandlers(endpoint, handlers, std::size(handlers)) != GASNET_OK) return 2;
+  if (gex_Segment_Attach(&segment, team, kCount * kSlot) != GASNET_OK) return 2;
   const gex_Rank_t me = gex_TM_QueryRank(team);
   void* far = nullptr;
   gex_Event_Wait(gex_EP_QueryBoundSegmentNB(team, 1, &far, nullptr, nullptr, 0));
@@ -108,43 +225,51 @@ int main(int argc, char** argv) {
   std::array<pid_t, 2> processes{};
   gex_Event_Wait(hydrant_gather_all_nb(team, processes.data(), &own, sizeof own));
   gex_AD_Create(&domain, team, GEX_DT_U64, GEX_OP_ADD, 0);
-  source.fill(5);
+  for (size_t i = 0; i < source.size(); ++i) source[i] = static_cast<char>(1 + i % 113);
+  for (const Call& call : kCalls)
+    if (me == 1 && call.is_get) std::memcpy(slot_of(here, call), source.data(), kMany);
   sigset_t wake;
   sigemptyset(&wake);
   sigaddset(&wake, SIGUSR1);
   sigprocmask(SIG_BLOCK, &wake, nullptr);
   gex_Coll_BarrierBlocking(team, 0);
+  const bool retries = argc > 1 && std::strcmp(argv[1], "retry") == 0;
   const size_t first = argc > 1 ? static_cast<size_t>(std::atoi(argv[1])) : 0;
-  uint64_t added = 0;
-  uint64_t sent = 0;
   if (me == 0) {
-    for (size_t i = 0; i < std::size(kCalls); ++i) {
-      const Call& call = kCalls[(first + i) % std::size(kCalls)];
-      char* const place = there + kSlot * static_cast<size_t>(&call - kCalls);
-      int accepted = 0;
-      while (accepted < kMost && call.make(place) == 0) ++accepted;
-      std::printf("%s: %s\n", call.name, accepted < kMost ? "refused" : "accepted");
-      if (call.make == add) added = static_cast<uint64_t>(accepted);
-      if (call.make == message || call.make == medium) sent += static_cast<uint64_t>(accepted);
+    for (size_t i = 0; i < kCount; ++i) {
+      const size_t number = (first + i) % kCount;
+      const Call& call = kCalls[number];
+      char* const place = slot_of(there, call);
+      if (retries) {
+        for (; accepted[number] < 3; ++accepted[number])
+          while (call.make(place) != 0) gasnet_AMPoll();
+        continue;
+      }
+      const uint64_t most = call.bytes != 0 ? kMostLarge : kMost;
+      while (accepted[number] < most && call.make(place) == 0) ++accepted[number];
+      std::printf("%s: %s\n", call.name, accepted[number] < most ? "refused" : "accepted");
     }
-    (void)kill(processes[1], SIGUSR1);
+    if (!retries) (void)kill(processes[1], SIGUSR1);
     gex_NBI_Wait(GEX_EC_ALL, 0);
-  } else {
+  } else if (!retries) {
     int number = 0;
     (void)sigwait(&wake, &number);
   }
-  gex_Event_Wait(gex_Coll_BroadcastNB(team, 0, &added, &added, sizeof added, 0));
-  gex_Event_Wait(gex_Coll_BroadcastNB(team, 0, &sent, &sent, sizeof sent, 0));
+  gex_Event_Wait(
+      gex_Coll_BroadcastNB(team, 0, accepted.data(), accepted.data(), sizeof accepted, 0));
   gex_Coll_BarrierBlocking(team, 0);
   bool is_good = true;
   if (me == 1) {
+    uint64_t sent = 0;
+    for (size_t i = 0; i < kCount; ++i) sent += kCalls[i].is_message ? accepted[i] : 0;
     GASNET_BLOCKUNTIL(messages >= sent);
     uint64_t sum = 0;
     std::memcpy(&sum, here + 6 * kSlot, sizeof sum);
-    is_good = sum == added && messages == sent;
+    is_good = sum == accepted[6] && messages == sent && !long_is_wrong;
     if (!is_good)
-      std::printf("WRONG: %lu of %lu, %lu of %lu messages\n", sum, added, messages, sent);
+      std::printf("WRONG: %lu of %lu, %lu of %lu messages\n", sum, accepted[6], messages, sent);
   }
+  is_good &= are_slots_right(me == 0);
   gex_Coll_BarrierBlocking(team, 0);
   gasnet_exit(is_good ? 0 : 1);
 }

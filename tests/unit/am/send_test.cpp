@@ -56,17 +56,26 @@ TEST_F(Send, StartedImmediateLongIsSentCompletely) {
   for (const bool can_write : {false, true}) {
     std::vector<std::byte> memory(data.size());
     transport->can_write = can_write;
-    // The two pieces find room, but the message itself does not.
-    transport->lets_through = can_write ? 0 : 4;
+    // With write() the message itself finds no room, otherwise the second of the two pieces.
+    transport->lets_through = can_write ? 0 : 2;
     transport->refusals = 3;
-    EXPECT_EQ(gex_AM_RequestLong1(team(), 1, kLong1, data.data(), data.size(), memory.data(),
-                                  GEX_EVENT_NOW, GEX_FLAG_IMMEDIATE, 1),
-              GASNET_OK);
+    std::vector<std::byte> source = data;
+    const auto send = [&] {
+      return gex_AM_RequestLong1(team(), 1, kLong1, source.data(), source.size(), memory.data(),
+                                 GEX_EVENT_NOW, GEX_FLAG_IMMEDIATE, 1);
+    };
+    EXPECT_EQ(send(), GASNET_OK);
+    EXPECT_NE(send(), GASNET_OK) << "before the first has gone";
+    EXPECT_EQ(transport->refusals, 2u);
+    EXPECT_EQ(transport->polls, 0u);
+    std::fill(source.begin(), source.end(), std::byte{0xee});
+    for (int i = 0; i < 3; ++i) gasnet_AMPoll();
     EXPECT_EQ(transport->refusals, 0u);
     deliver_sent();
     EXPECT_EQ(memory, data);
     EXPECT_EQ(calls.size(), 1u);
     calls.clear();
+    transport->polls = 0;
   }
 }
 
