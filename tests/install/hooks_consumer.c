@@ -27,7 +27,7 @@ int main(void) {
   }
   strcpy(memory, "memory");
   free(memory);
-  if (hooks->version != 2 || hooks->families != 31) {
+  if (hooks->version != 3 || hooks->families != 31) {
     fprintf(stderr, "version %u, families %u\n", hooks->version, hooks->families);
     return 1;
   }

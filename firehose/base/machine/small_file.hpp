@@ -15,8 +15,8 @@ inline constexpr size_t kPathBytes = 1024;  // room for a path of these files
 // Allocates nothing, and is async-signal-safe.
 size_t read_small_file(const char* path, char* text, size_t room) noexcept;
 
-// Calls visit(line) for each line of a file, without its newline, until visit returns false. A terminated text
-// begins at line.data(). Calls nothing if the file cannot be opened. Takes 4 KiB of the stack.
+// Calls visit(line) for each line of a file, without its newline, until visit returns false. A terminated
+// text begins at line.data(). Calls nothing if the file cannot be opened. Takes 4 KiB of the stack.
 template <typename Visit>
 void for_each_line(const char* path, Visit visit) noexcept {
   std::FILE* const file = uncancelled::fopen(path, "re");

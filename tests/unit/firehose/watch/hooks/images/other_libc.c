@@ -1,7 +1,7 @@
 /* A malloc that the hooks take for libc's, because it has libc's private names. LAYOUT says how its blocks
- * that are mappings of their own look: as glibc's before 2.43 ("old"), as glibc's since then ("new"), or in a way
- * that no libc has: "long" (a page more than the words say), "early" (the words name an earlier begin), or
- * "sizes" (small blocks whose last word is not theirs). Small blocks are never reused. */
+ * that are mappings of their own look: as glibc's before 2.43 ("old"), as glibc's since then ("new"), or in a
+ * way that no libc has: "long" (a page more than the words say), "early" (the words name an earlier begin),
+ * or "sizes" (small blocks whose last word is not theirs). Small blocks are never reused. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
