@@ -25,6 +25,21 @@ bool is_readable(const HeapStart* start) {
   return syscall(SYS_rt_sigprocmask, kInvalid, start, nullptr, size_t{8}) == 0 || errno != EFAULT;
 }
 
+// True if all address space behind the accessible part of a heap of 64 MiB is reserved: mapped, and not
+// readable. Heaps for huge pages are shorter (glibc.malloc.hugetlb=2: 8 MiB), and one in eight of them begins
+// where one of 64 MiB could.
+bool is_reserved(const HeapStart* start) {
+  constexpr uintptr_t kStep = uintptr_t{1} << 20;
+  const auto first = reinterpret_cast<uintptr_t>(start);
+  for (uintptr_t at = first + kHeapBytes - kStep; at >= first + start->accessible; at -= kStep) {
+    unsigned char resident = 0;
+    if (is_readable(reinterpret_cast<const HeapStart*>(at)) ||
+        syscall(SYS_mincore, at, kSmallestPage, &resident) != 0)
+      return false;
+  }
+  return true;
+}
+
 // True if the heap of a chunk that libc has just returned begins with six words of which the sixth is unused.
 // The arena lies behind them in its first heap, and every heap points to it.
 bool has_room_for_mark(const HeapStart* start, uintptr_t end) {
@@ -32,21 +47,29 @@ bool has_room_for_mark(const HeapStart* start, uintptr_t end) {
   const auto first = reinterpret_cast<uintptr_t>(start);
   const auto page = static_cast<size_t>(getpagesize());
   const auto whole_pages = [page](size_t n) { return n % page == 0 && n <= kHeapBytes; };
+  // In this order: another thread may let the heap grow, which changes the second first.
+  const size_t size = __atomic_load_n(&start->size, __ATOMIC_ACQUIRE);
+  const size_t accessible = __atomic_load_n(&start->accessible, __ATOMIC_ACQUIRE);
   return start->arena % kHeapBytes == sizeof(HeapStart) && start->previous % kHeapBytes == 0 &&
-         whole_pages(start->size) && end - first <= start->size && whole_pages(start->accessible) &&
-         start->size <= start->accessible && start->page == page && start->mark == 0;
+         whole_pages(size) && end - first <= size && whole_pages(accessible) &&
+         size <= accessible && start->page == page &&
+         (start->mark == 0 || start->mark == kHeapMark);
 }
 
+// Looks at each heap before it is marked. The first that looks otherwise ends the marks of all: from then on a
+// heap whose bit is not set counts as new.
 bool leaves_marks(const HeapStart* start, uintptr_t end) {
   HeapMarks known = __atomic_load_n(&libc_heap.marks, __ATOMIC_ACQUIRE);
-  if (known == kMarksUnknown) {
-    const HeapMarks found = has_room_for_mark(start, end) ? kMarksUsed : kMarksImpossible;
-    if (__atomic_compare_exchange_n(&libc_heap.marks, &known, found, false, __ATOMIC_ACQ_REL,
-                                    __ATOMIC_ACQUIRE)) {
-      known = found;
-    }
+  if (known == kMarksImpossible) return false;
+  const bool has_room =
+      has_room_for_mark(start, end) && (known == kMarksUsed || is_reserved(start));
+  if (!has_room) {
+    __atomic_store_n(&libc_heap.marks, kMarksImpossible, __ATOMIC_RELEASE);
+    return false;
   }
-  return known == kMarksUsed;
+  return __atomic_compare_exchange_n(&libc_heap.marks, &known, kMarksUsed, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE) ||
+         known == kMarksUsed;
 }
 
 // Notes a heap that was not seen before: all of it is new memory. Two threads may get memory of it at once:

@@ -24,7 +24,7 @@ enum HeapMarks : uint32_t { kMarksUnknown, kMarksUsed, kMarksImpossible };
 
 struct LibcHeap {
   uint32_t readable;  // nonzero: malloc is libc's and its chunks look as written above
-  HeapMarks marks;    // decided with the first heap
+  HeapMarks marks;    // decided with the first heap, and given up with one that looks otherwise
   uintptr_t low;      // the break before the first call of malloc
   uintptr_t high;     // memory of the main arena below this was synced after the kernel gave it
 };
