@@ -1,6 +1,7 @@
 // Arms event descriptors, and sleeps for them in a thread. waiting_calls.cpp has the C functions.
 #include "am/progress/event_descriptors.hpp"
 
+#include "am/progress/unfinished.hpp"
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/thread_without_signals.hpp"
 #include "firehose/base/uncancelled.hpp"
@@ -129,7 +130,8 @@ uint64_t EventDescriptors::interval_ns(uint64_t now) noexcept {
   if (silent.added != silent_adds_) last_event_ns_ = now;
   silent_adds_ = silent.added;
   const uint64_t quarter = (now - last_event_ns_) / 4;
-  return silent.is_there
+  // No message says that a peer has made room.
+  return silent.is_there || has_unfinished()
              ? std::clamp(quarter, options_.silent_interval_ns, options_.min_interval_ns)
              : std::clamp(quarter, options_.min_interval_ns, options_.max_interval_ns);
 }

@@ -21,11 +21,13 @@ struct Unfinished {
 void continue_in_polls(Unfinished& operation) noexcept;
 
 extern constinit std::atomic<Unfinished*> newest_unfinished;
+inline bool has_unfinished() noexcept {
+  return newest_unfinished.load(std::memory_order_relaxed) != nullptr;
+}
 // Returns how many operations are over.
 uint32_t continue_all_unfinished() noexcept;
 inline uint32_t continue_unfinished() noexcept {
-  return newest_unfinished.load(std::memory_order_relaxed) == nullptr ? 0
-                                                                      : continue_all_unfinished();
+  return has_unfinished() ? continue_all_unfinished() : 0;
 }
 
 }  // namespace hydrant

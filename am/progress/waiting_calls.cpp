@@ -7,6 +7,7 @@
 #include "am/progress/hsl.hpp"
 #include "am/progress/in_call.hpp"
 #include "am/progress/thread_state.hpp"
+#include "am/progress/unfinished.hpp"
 #include "am/progress/waiting.hpp"
 #include "firehose/base/uncancelled.hpp"
 
@@ -29,7 +30,7 @@ Mutex make_mu;
 // For EventDescriptors, after it has announced a sleep.
 bool has_events() noexcept {
   if (has_exit_grace_expired()) exit_with_job();
-  return job().progress.run() != 0;
+  return job().progress.run() + continue_unfinished() != 0;
 }
 
 EventDescriptors* make_descriptors() noexcept {

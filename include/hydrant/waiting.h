@@ -53,7 +53,8 @@ int hydrant_event_descriptor_open(int* descriptor);
  * GASNET_ERR_NOT_READY (no text): poll, and arm again. It may be reported without an event, at intervals of
  * a quarter of the time since the last event, between 10 ms and 1 s: the library has work of its own to do
  * then, in the poll that follows. While a reduction or barrier is under way that words of an adapter
- * complete, the intervals are between 0.1 and 10 ms, and its begin counts as an event.
+ * complete, the intervals are between 0.1 and 10 ms, and its begin counts as an event; they are as short
+ * while the rest of an operation with GEX_FLAG_IMMEDIATE waits for room.
  * One thread at a time arms a descriptor and waits for it: arming takes from it what another thread may not
  * have seen.
  * Arming lasts until the descriptor becomes readable. An event that the program's poll handles in between

@@ -239,6 +239,27 @@ TEST(EventDescriptors, SilentWorkMakesADescriptorReadableSoon) {
   EXPECT_FALSE(is_readable(first, 20));
 }
 
+bool goes_on = false;
+
+TEST(EventDescriptors, UnfinishedOperationsMakeADescriptorReadableSoon) {
+  has_something = false;
+  Pair pair;
+  EventDescriptors::Options options = only_events(pair.b.transport.get());
+  options.silent_interval_ns = 1'000'000;
+  EventDescriptors descriptors(options);
+  int descriptor = -1;
+  ASSERT_EQ(descriptors.open(&descriptor), Status::kOk);
+  Unfinished operation;
+  operation.proceed = [](Unfinished&) noexcept { return goes_on; };
+  continue_in_polls(operation);
+  ASSERT_EQ(arm_at_last(descriptors, descriptor), Status::kOk);
+  EXPECT_TRUE(is_readable(descriptor, kLongMs));
+  goes_on = true;
+  EXPECT_EQ(continue_unfinished(), 1u);
+  ASSERT_EQ(arm_at_last(descriptors, descriptor), Status::kOk);
+  EXPECT_FALSE(is_readable(descriptor, 20));
+}
+
 // ---- rounds: no event is lost ----
 
 // A rank that waits in poll(2) whenever there is nothing to do.
