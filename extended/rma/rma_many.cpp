@@ -109,8 +109,9 @@ size_t start_run_of_hits(RmaThread& thread, Ops ops, Direction direction,
 
 }  // namespace
 
-Status hydrant::start_many(Ops ops, Direction direction, bool source_may_change,
-                           CompletionCounter& counter) noexcept {
+Status hydrant::start_many(Ops ops, Direction direction, ManyFlags flags,
+                           CompletionCounter& counter, size_t* started) noexcept {
+  *started = 0;
   RmaThread* thread = RmaThread::mine();
   if (thread == nullptr || !thread->has_peers())
     return fail(Status::kResource, "no memory for a thread's state of puts and gets");
@@ -123,25 +124,31 @@ Status hydrant::start_many(Ops ops, Direction direction, bool source_may_change,
           copy_run(*thread, ops[0].rank, direction, std::span(run).first(together));
       if (status == Status::kOk) {
         ops = ops.subspan(together);
+        *started += together;
         continue;
       }
       if (status != Status::kUnsupported) return status;
       // The kernel cannot execute an operation of the run; executing each separately finds it.
     }
-    const size_t started =
-        source_may_change ? 0 : start_run_of_hits(*thread, ops, direction, counter);
-    if (started != 0) {
-      ops = ops.subspan(started);
+    const size_t hits =
+        flags.source_may_change ? 0 : start_run_of_hits(*thread, ops, direction, counter);
+    *started += hits;
+    if (hits != 0) {
+      ops = ops.subspan(hits);
       continue;
     }
-    for (size_t i = 0; i < std::max<size_t>(together, 1); ++i) {
-      Transfer what = transfer_of(ops[i], direction);
-      what.peer = ops[i].rank;
-      what.source_may_change = source_may_change;
-      if (what.bytes == 0) continue;
-      if (const Status status = transfer(what, counter); status != Status::kOk) return status;
+    const size_t alone = std::max<size_t>(together, 1);
+    for (const hydrant_rma_op_t& op : ops.first(alone)) {
+      Transfer what = transfer_of(op, direction);
+      what.peer = op.rank;
+      what.source_may_change = flags.source_may_change;
+      what.immediate = flags.immediate;
+      if (what.bytes != 0) {
+        if (const Status status = transfer(what, counter); status != Status::kOk) return status;
+      }
+      ++*started;
     }
-    ops = ops.subspan(std::max<size_t>(together, 1));
+    ops = ops.subspan(alone);
   }
   return Status::kOk;
 }
@@ -162,7 +169,8 @@ Status translate_and_start(gex_TM_t tm, Ops ops, Direction direction,
     }
     const Ops translated = Ops(part).first(count);
     const size_t known = copy_known(&hydrant_world, translated, direction);
-    const Status status = start_many(translated.subspan(known), direction, false, counter);
+    size_t started = 0;
+    const Status status = start_many(translated.subspan(known), direction, {}, counter, &started);
     if (status != Status::kOk) return status;
     ops = ops.subspan(count);
   }
@@ -197,7 +205,8 @@ int do_many(gex_TM_t tm, const hydrant_rma_op_t* list, size_t count, size_t tota
   CompletionCounter here;
   CompletionCounter& counter = own != nullptr ? own->counter : here;
   counter.returns_errors = true;
-  const Status status = tm == &hydrant_world ? start_many(ops, direction, false, counter)
+  size_t started = 0;
+  const Status status = tm == &hydrant_world ? start_many(ops, direction, {}, counter, &started)
                                              : translate_and_start(tm, ops, direction, counter);
   if (status == Status::kOk && own != nullptr && !counter.all_done()) {
     *event = own;

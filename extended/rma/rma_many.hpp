@@ -10,8 +10,14 @@
 
 namespace hydrant {
 
+struct ManyFlags {
+  bool source_may_change = false;
+  bool immediate = false;
+};
 // As transfer() for each operation. The ranks are those of the job, and the arguments have been checked.
-Status start_many(std::span<const hydrant_rma_op_t> ops, Direction direction,
-                  bool source_may_change, CompletionCounter& counter) noexcept;
+// `*started`: how many operations at the front have been started. Those that the kernel copies together may
+// have been copied behind them.
+Status start_many(std::span<const hydrant_rma_op_t> ops, Direction direction, ManyFlags flags,
+                  CompletionCounter& counter, size_t* started) noexcept;
 
 }  // namespace hydrant

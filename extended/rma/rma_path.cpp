@@ -92,7 +92,7 @@ void choose_paths(PathChoices& paths, uint32_t capabilities) noexcept {
   const bool one_sided = (capabilities & Transport::kOneSided) != 0;
   const bool at_once = (capabilities & Transport::kCompletesAtOnce) != 0;
   paths.mapped = (capabilities & Transport::kMapped) != 0;
-  paths.cma = one_sided && at_once;
+  paths.cma = one_sided && at_once && knob_number(JobKnob::kCma) != 0;
   paths.pinned = is_firehose_enabled() && (capabilities & Transport::kPinned) != 0;
   paths.maps_files = one_sided && at_once;
   paths.direct = paths.bounce = one_sided && !at_once;

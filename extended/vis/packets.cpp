@@ -147,14 +147,6 @@ Status start_get_packet(const VisTransfer& what, Packet& packet, const Described
   return status;
 }
 
-void skip_bytes(Cursor& cursor, size_t bytes) noexcept {
-  while (bytes != 0) {
-    const size_t part = std::min(cursor.rest().bytes, bytes);
-    cursor.advance(part);
-    bytes -= part;
-  }
-}
-
 // ---- the target ----
 
 // Copies to and from pieces that a peer names; most of them lie in the segment.

@@ -177,6 +177,15 @@ class Cursor {
   std::array<size_t, kMaxDimensions> index_;  // in a grid; those of its dimensions are set
 };
 
+// There are at least `bytes` left.
+inline void skip_bytes(Cursor& cursor, size_t bytes) noexcept {
+  while (bytes != 0) {
+    const size_t part = std::min(cursor.rest().bytes, bytes);
+    cursor.advance(part);
+    bytes -= part;
+  }
+}
+
 // Calls visit(dest, source, bytes) for each pair of pieces, until it returns false. Both cursors are then
 // behind the last pair that it accepted.
 template <typename Visit>

@@ -76,44 +76,47 @@ class PieceList {
           copy_bytes(here, reinterpret_cast<const void*>(local), bytes);
         else
           copy_bytes(reinterpret_cast<void*>(local), here, bytes);
+        has_copied_ = true;
+        added_bytes_ += bytes;
         return Status::kOk;
       }
     }
-    // The kernel's copies are complete at once, and many are one system call.
-    if (what_.immediate && !paths(what_.peer).cma) return start_immediate(remote, local, bytes);
     ops_[count_++] = {what_.peer, reinterpret_cast<void*>(remote), reinterpret_cast<void*>(local),
                       bytes};
+    added_bytes_ += bytes;
     return count_ == ops_.size() ? start() : Status::kOk;
   }
   Status start() noexcept {
     const std::span<const hydrant_rma_op_t> ops = std::span(ops_).first(count_);
     count_ = 0;
-    has_started_ |= !ops.empty();
-    return ops.empty() ? Status::kOk
-                       : start_many(ops, what_.direction, what_.source_may_change, counter_);
+    size_t started = 0;
+    Status status = Status::kOk;
+    if (!ops.empty())
+      status = start_many(ops, what_.direction, {what_.source_may_change, what_.immediate},
+                          counter_, &started);
+    has_started_ |= started != 0;
+    if (status == Status::kOk) {
+      moved_bytes_ = added_bytes_;
+    } else {
+      for (const hydrant_rma_op_t& op : ops.first(started)) moved_bytes_ += op.bytes;
+    }
+    return status;
   }
   // False: all pieces were mapped here.
   bool has_started() const noexcept { return has_started_; }
+  bool has_begun() const noexcept { return has_started_ || has_copied_; }
+  // All bytes before this one have been started or copied, and perhaps some behind it.
+  size_t moved_bytes() const noexcept { return moved_bytes_; }
 
  private:
-  Status start_immediate(uintptr_t remote, uintptr_t local, size_t bytes) noexcept {
-    const Status status = transfer({.direction = what_.direction,
-                                    .peer = what_.peer,
-                                    .remote = remote,
-                                    .local = reinterpret_cast<std::byte*>(local),
-                                    .bytes = bytes,
-                                    .source_may_change = what_.source_may_change,
-                                    .immediate = true},
-                                   counter_);
-    has_started_ |= status == Status::kOk;
-    return status;
-  }
-
   RmaThread& thread_;
   const VisTransfer& what_;
   CompletionCounter& counter_;
   const bool copies_ = copies_with(what_);
   bool has_started_ = false;
+  bool has_copied_ = false;
+  size_t added_bytes_ = 0;
+  size_t moved_bytes_ = 0;
   size_t count_ = 0;
   std::array<hydrant_rma_op_t, 128> ops_;
 };
@@ -121,6 +124,8 @@ class PieceList {
 Status transfer_in_pieces(RmaThread& thread, const VisTransfer& what, Cursor& dest, Cursor& source,
                           CompletionCounter& counter) noexcept {
   request_one_firehose(what);
+  const Position dest_start = dest.position();
+  const Position source_start = source.position();
   PieceList list(thread, what, counter);
   Status status = Status::kOk;
   walk(dest, source, [&](uintptr_t to, uintptr_t from, size_t bytes) {
@@ -128,8 +133,13 @@ Status transfer_in_pieces(RmaThread& thread, const VisTransfer& what, Cursor& de
     return status == Status::kOk;
   });
   if (status == Status::kOk) status = list.start();
-  if (status == Status::kNotReady && has_begun(what, dest.position()))
+  if (status == Status::kNotReady && (list.has_begun() || has_begun(what, dest_start))) {
+    dest.seek(dest_start);
+    source.seek(source_start);
+    skip_bytes(dest, list.moved_bytes());
+    skip_bytes(source, list.moved_bytes());
     status = finish_in_polls(thread, what, dest.position(), source.position(), counter);
+  }
   if (status == Status::kOk)
     count_vis(thread, what, list.has_started() ? VisPath::kPieces : VisPath::kCopied);
   return status;

@@ -56,8 +56,8 @@ bool has_room_for_mark(const HeapStart* start, uintptr_t end) {
          (start->mark == 0 || start->mark == kHeapMark);
 }
 
-// Looks at each heap before it is marked. The first that looks otherwise ends the marks of all: from then on a
-// heap whose bit is not set counts as new.
+// Looks at each heap before it is marked. The first that looks otherwise ends the marks of all: from then on
+// a heap whose bit is not set counts as new.
 bool leaves_marks(const HeapStart* start, uintptr_t end) {
   HeapMarks known = __atomic_load_n(&libc_heap.marks, __ATOMIC_ACQUIRE);
   if (known == kMarksImpossible) return false;

@@ -1,12 +1,8 @@
 /* core_client CASE [DETAIL]: one case of the core API, using only the public headers. */
-#include <errno.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <stddef.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "../../support/forbid_calls.h"
 #include "../../support/patience.h"
 #include "client.h"
 
@@ -59,20 +55,6 @@ static void tell_addresses(void) {
 }
 #endif
 
-/* Makes two system calls fail from now on, as in containers. */
-static void forbid(int one, int other) {
-  struct sock_filter code[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)one, 1, 0),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)other, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
-  struct sock_fprog program = {sizeof code / sizeof code[0], code};
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
-      prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
-    exit(77);
-}
-
 static volatile int answered;
 static void on_answer(gex_Token_t token) {
   (void)token;
@@ -99,10 +81,10 @@ static void ask_before_attach(void) {
 
 int main(int argc, char** argv) {
   const char* which = argc > 1 ? argv[1] : "";
-  if (getenv("TEST_NO_CMA") != NULL) forbid(SYS_process_vm_writev, SYS_process_vm_readv);
-  if (getenv("TEST_NO_MEMORY") != NULL) forbid(SYS_memfd_create, SYS_memfd_create);
-  if (getenv("TEST_NO_PAGES") != NULL) forbid(SYS_fallocate, SYS_fallocate);
-  if (getenv("TEST_NO_DESCRIPTORS") != NULL) forbid(SYS_eventfd2, SYS_eventfd2);
+  if (getenv("TEST_NO_CMA") != NULL) forbid_calls(SYS_process_vm_writev, SYS_process_vm_readv);
+  if (getenv("TEST_NO_MEMORY") != NULL) forbid_calls(SYS_memfd_create, SYS_memfd_create);
+  if (getenv("TEST_NO_PAGES") != NULL) forbid_calls(SYS_fallocate, SYS_fallocate);
+  if (getenv("TEST_NO_DESCRIPTORS") != NULL) forbid_calls(SYS_eventfd2, SYS_eventfd2);
   if (gex_Client_Init(&client, &endpoint, &team, "CORE", &argc, &argv, GEX_FLAG_USES_GASNET1) !=
       GASNET_OK)
     return 98;

@@ -2,7 +2,8 @@
 // a call that waits for that rank never returns. Then rank 1 is woken by a signal, all that was accepted
 // completes, and what was refused has not been done. The argument is the number of the call that is made
 // first: it uses up what the others need, too. With the argument "retry" rank 1 polls, and rank 0 repeats
-// each call until it is accepted. Run by progress_jobs_test.py.
+// each call until it is accepted. With a second argument, "heap", what need not lie in segments does not;
+// with "unaided" the kernel also refuses to copy. Run by progress_jobs_test.py.
 #include <gasnetex.h>
 #include <hydrant/coll.h>
 
@@ -16,7 +17,10 @@
 #include <gasnet_coll.h>
 #include <gasnet_ratomic.h>
 #include <gasnet_vis.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+
+#include "../../support/forbid_calls.h"
 
 namespace {
 
@@ -161,6 +165,7 @@ struct Call {
   bool is_get = false;
   size_t bytes = 0;  // of every `stride` bytes, which is_right() examines; 0: none
   size_t stride = kMany;
+  bool needs_segment = false;
 };
 constexpr Call kCalls[] = {{"put", put},
                            {"long put", long_put},
@@ -168,7 +173,7 @@ constexpr Call kCalls[] = {{"put", put},
                            {"indexed put", indexed_put},
                            {"strided get", strided_get},
                            {"vector put", vector_put},
-                           {"atomic", add},
+                           {"atomic", add, false, false, 0, kMany, true},
                            {"message", message, true},
                            {"medium", medium, true},
                            {"put of many", put_of_many, false, false, kMany},
@@ -178,13 +183,21 @@ constexpr Call kCalls[] = {{"put", put},
                            {"changing packets", changing_packets, false, false, kEvery / 2, kEvery},
                            {"packets got", packets_got, false, true, kEvery / 2, kEvery},
                            {"pieces", pieces_put, false, false, kPieceStride / 2, kPieceStride},
-                           {"long", long_of_many, true, false, kMany}};
+                           {"long", long_of_many, true, false, kMany, kMany, true}};
 constexpr size_t kCount = std::size(kCalls);
 std::array<uint64_t, kCount> accepted;  // by rank 0
 
-char* slot_of(char* segment, const Call& call) {
-  return segment + kSlot * static_cast<size_t>(&call - kCalls);
-}
+// A rank's memory: its segment, and the same or memory of the heap for calls that do not need it.
+struct Memory {
+  char* segment;
+  char* other;
+  char* slot(const Call& call) const {
+    return (call.needs_segment ? segment : other) + kSlot * static_cast<size_t>(&call - kCalls);
+  }
+};
+std::array<Memory, 2> memories;
+
+const Memory& own_memory() { return memories[gex_TM_QueryRank(team)]; }
 
 // Examines what the accepted calls have moved to this rank.
 bool are_slots_right(bool of_gets) {
@@ -192,7 +205,7 @@ bool are_slots_right(bool of_gets) {
   for (size_t i = 0; i < kCount; ++i) {
     const Call& call = kCalls[i];
     if (call.bytes == 0 || call.is_get != of_gets ||
-        is_right(slot_of(here, call), call.bytes, call.stride, accepted[i] != 0))
+        is_right(own_memory().slot(call), call.bytes, call.stride, accepted[i] != 0))
       continue;
     std::printf("WRONG: the data of \"%s\"\n", call.name);
     all = false;
@@ -217,29 +230,34 @@ int main(int argc, char** argv) {
   if (gex_EP_RegisterHandlers(endpoint, handlers, std::size(handlers)) != GASNET_OK) return 2;
   if (gex_Segment_Attach(&segment, team, kCount * kSlot) != GASNET_OK) return 2;
   const gex_Rank_t me = gex_TM_QueryRank(team);
-  void* far = nullptr;
-  gex_Event_Wait(gex_EP_QueryBoundSegmentNB(team, 1, &far, nullptr, nullptr, 0));
-  there = static_cast<char*>(far);
-  here = static_cast<char*>(gex_Segment_QueryAddr(segment));
+  gex_Event_Wait(gex_EP_QueryBoundSegmentNB(team, 1, nullptr, nullptr, nullptr, 0));
+  Memory memory{static_cast<char*>(gex_Segment_QueryAddr(segment)), nullptr};
+  const bool is_unaided = argc > 2 && std::strcmp(argv[2], "unaided") == 0;
+  const bool is_on_heap = is_unaided || (argc > 2 && std::strcmp(argv[2], "heap") == 0);
+  memory.other = is_on_heap ? static_cast<char*>(std::calloc(kCount, kSlot)) : memory.segment;
+  gex_Event_Wait(hydrant_gather_all_nb(team, memories.data(), &memory, sizeof memory));
+  there = memories[1].other;
+  here = memory.other;
   pid_t own = getpid();
   std::array<pid_t, 2> processes{};
   gex_Event_Wait(hydrant_gather_all_nb(team, processes.data(), &own, sizeof own));
   gex_AD_Create(&domain, team, GEX_DT_U64, GEX_OP_ADD, 0);
   for (size_t i = 0; i < source.size(); ++i) source[i] = static_cast<char>(1 + i % 113);
   for (const Call& call : kCalls)
-    if (me == 1 && call.is_get) std::memcpy(slot_of(here, call), source.data(), kMany);
+    if (me == 1 && call.is_get) std::memcpy(memory.slot(call), source.data(), kMany);
   sigset_t wake;
   sigemptyset(&wake);
   sigaddset(&wake, SIGUSR1);
   sigprocmask(SIG_BLOCK, &wake, nullptr);
   gex_Coll_BarrierBlocking(team, 0);
+  if (is_unaided) forbid_calls(SYS_process_vm_readv, SYS_process_vm_writev);
   const bool retries = argc > 1 && std::strcmp(argv[1], "retry") == 0;
   const size_t first = argc > 1 ? static_cast<size_t>(std::atoi(argv[1])) : 0;
   if (me == 0) {
     for (size_t i = 0; i < kCount; ++i) {
       const size_t number = (first + i) % kCount;
       const Call& call = kCalls[number];
-      char* const place = slot_of(there, call);
+      char* const place = memories[1].slot(call);
       if (retries) {
         for (; accepted[number] < 3; ++accepted[number])
           while (call.make(place) != 0) gasnet_AMPoll();
@@ -264,7 +282,7 @@ int main(int argc, char** argv) {
     for (size_t i = 0; i < kCount; ++i) sent += kCalls[i].is_message ? accepted[i] : 0;
     GASNET_BLOCKUNTIL(messages >= sent);
     uint64_t sum = 0;
-    std::memcpy(&sum, here + 6 * kSlot, sizeof sum);
+    std::memcpy(&sum, memory.slot(kCalls[6]), sizeof sum);
     is_good = sum == accepted[6] && messages == sent && !long_is_wrong;
     if (!is_good)
       std::printf("WRONG: %lu of %lu, %lu of %lu messages\n", sum, accepted[6], messages, sent);

@@ -60,6 +60,17 @@ class Progress(unittest.TestCase):
                 # Up to three are always accepted where they use up no room, or less than there is.
                 self.assertGreaterEqual(text.count("refused"), 14 if settings else 2, text)
 
+    def test_immediate_calls_to_the_heap_do_not_wait(self):
+        no_kernel = {"HYDRANT_CMA": "n"}
+        jobs = [(first, "heap", no_kernel) for first in (3, 9, 12, 15)]
+        jobs += [(first, "heap", {**no_kernel, "HYDRANT_VIS_PATH": "pieces"}) for first in (3, 12)]
+        jobs += [(first, "unaided", {}) for first in (3, 12, 15)]
+        for first, place, settings in jobs:
+            with self.subTest(first=first, place=place, settings=settings):
+                status, text = run_job(str(FOLDER / "immediate_client"), 2, str(first), place, **settings)
+                self.assertEqual(status, 0, text)
+                self.assertGreaterEqual(text.count("refused"), 12, text)
+
     def test_immediate_calls_end_beside_a_rank_that_polls(self):
         for settings in ({"HYDRANT_PATH": "am_medium"}, {"HYDRANT_INJECT": "send_only"},
                          {"HYDRANT_INJECT": "delay=5us,depth=4"}, {"HYDRANT_INJECT": "depth=3,pins"}):

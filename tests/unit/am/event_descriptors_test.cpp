@@ -2,6 +2,7 @@
 // set, a descriptor becomes readable by events alone, so a lost one fails the test at its time limit.
 #include "am/progress/event_descriptors.hpp"
 
+#include "am/progress/unfinished.hpp"
 #include "tests/unit/am/fake_transport.hpp"
 #include "tests/unit/rdma/shm/node_world.hpp"
 
