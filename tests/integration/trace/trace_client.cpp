@@ -18,7 +18,7 @@
 
 namespace {
 
-enum Handler : gex_AM_Index_t { kPing = 200, kPong, kData, kStore };
+enum Handler : gex_AM_Index_t { kPing = 200, kPong, kData, kStore, kBegin };
 
 constexpr size_t kLong = 4096;
 
@@ -31,6 +31,7 @@ std::byte* mine;
 std::byte* peers;
 uint64_t pongs = 0;
 uint64_t arrivals = 0;
+uint64_t starts = 0;
 
 void check(bool holds, const char* what) {
   if (holds) return;
@@ -45,6 +46,7 @@ void ping(gex_Token_t token) { gex_AM_ReplyShort0(token, kPong, 0); }
 void pong(gex_Token_t) { add(pongs); }
 void data(gex_Token_t, void*, size_t, gex_AM_Arg_t) { add(arrivals); }
 void store(gex_Token_t, void*, size_t) { add(arrivals); }
+void begin(gex_Token_t) { add(starts); }
 
 template <typename Function>
 gex_AM_Entry_t entry(Handler index, Function* function, gex_Flags_t flags, unsigned nargs,
@@ -69,6 +71,7 @@ void start(int argc, char** argv) {
       entry(kPong, pong, GEX_FLAG_AM_REPLY | GEX_FLAG_AM_SHORT, 0, "pong"),
       entry(kData, data, GEX_FLAG_AM_REQUEST | GEX_FLAG_AM_MEDIUM, 1, nullptr),
       entry(kStore, store, GEX_FLAG_AM_REQUEST | GEX_FLAG_AM_LONG, 0, "store"),
+      entry(kBegin, begin, GEX_FLAG_AM_REQUEST | GEX_FLAG_AM_SHORT, 0, "begin"),
   };
   check(gex_Segment_Attach(&segment, world, 1 << 20) == GASNET_OK, "attach");
   check(gex_EP_RegisterHandlers(endpoint, entries, std::size(entries)) == GASNET_OK, "handlers");
@@ -85,6 +88,23 @@ void ping_pong(uint64_t times) {
   GASNET_BLOCKUNTIL(seen(pongs) == before + times);
 }
 
+// Rank 0 waits for the event of the barrier behind it: rank 1 begins that when rank 0 has answered its pings,
+// which it does nowhere but in that wait. An event that is complete has no wait in the trace.
+void ping_pong_and_barrier(uint64_t times) {
+  if (me == 0) {
+    ping_pong(times);
+    gex_Event_t event = gex_Coll_BarrierNB(world, 0);
+    gex_AM_RequestShort0(world, 1, kBegin, 0);
+    gex_Event_Wait(event);
+    return;
+  }
+  static uint64_t rounds = 0;
+  ++rounds;
+  while (me == 1 && seen(starts) < rounds) gasnet_AMPoll();
+  ping_pong(times);
+  barrier();
+}
+
 // Each kind of call `times` times; sizes that would be inlined among them.
 void each_call(uint64_t times) {
   static std::byte buffer[kLong];
@@ -98,9 +118,9 @@ void each_call(uint64_t times) {
     gex_RMA_PutBlocking(world, me, mine + 8192, &word, sizeof word, 0);
     check(word == 7, "a get after a put");
   }
-  ping_pong(times);
-  const uint64_t before = seen(arrivals);
-  barrier();  // so that no message of the next rank has arrived
+  const uint64_t before =
+      seen(arrivals);  // no message of the next rank has arrived before the barrier
+  ping_pong_and_barrier(times);
   for (uint64_t i = 0; i < times; ++i) {
     gex_AM_RequestMedium1(world, peer, kData, buffer, 100, GEX_EVENT_NOW, 0, 1);
     gex_AM_RequestLong0(world, peer, kStore, buffer, kLong, peers + 16384, GEX_EVENT_NOW, 0);
