@@ -59,8 +59,8 @@ int finish(Status status, gex_Event_t* lc_opt, const char* call) noexcept {
   return report(status, call);
 }
 
-// The same for a reply. A handler that cannot send it for want of memory ends the job, because the rank that
-// has sent the request may wait for it for ever; with GEX_FLAG_IMMEDIATE the handler expects a refusal.
+// Reports the end of a reply call. A handler that cannot reply for want of memory ends the job, because the
+// rank that has sent the request may wait for it for ever; with GEX_FLAG_IMMEDIATE it expects a refusal.
 int finish_reply(Status status, Rank peer, bool immediate, gex_Event_t* lc_opt,
                  const char* call) noexcept {
   if (status == Status::kResource && !immediate) [[unlikely]]

@@ -46,7 +46,7 @@ class FileIdentity {
     const Answer mark = compare_mark(fd);
     return mark == Answer::kSame || (mark == Answer::kRefused && file == Answer::kSame);
   }
-  // As is(), but false where a call is refused.
+  // The check of is() without its leniency: a refused call makes it false.
   bool is_for_certain(int fd) const noexcept {
     return compare_file(fd) == Answer::kSame && (!marked_ || compare_mark(fd) == Answer::kSame);
   }

@@ -64,8 +64,8 @@ class NodeMemory {
   // Reserves the chunk that `cell` belongs to, and the receipts; called by the sender.
   Status reserve_cells(uint32_t from, Lane lane, uint32_t cell) noexcept;
 
-  // The same for memory that the other rank should have reserved, called before the first access here: a
-  // corrupt rank then causes an error instead of SIGBUS. They allocate nothing if it has reserved the memory.
+  // Make sure that the other rank has reserved a ring or a cell, before the first access here: a corrupt rank
+  // then causes an error instead of SIGBUS. They allocate nothing if it has reserved the memory.
   Status touch_ring(uint32_t from, uint32_t to, Lane lane) noexcept;
   Status touch_cells(uint32_t from, Lane lane, uint32_t cell) noexcept;
 

@@ -206,12 +206,15 @@ void get_many(char* to, char* at, size_t n) {
                                    {other, at + n / 2, to + n / 2, n - n / 2}};
   expect(hydrant_get_many(world, ops, 2, n, nullptr));
 }
-void put_persistent(char* at, const char* from, size_t n) {
-  hydrant_operation_t operation = nullptr;
-  if (const int code = hydrant_put_init(world, other, at, from, n, &operation)) return expect(code);
+void run_once(hydrant_operation_t operation) {
   expect(hydrant_start(operation));
   expect(hydrant_wait(operation));
   expect(hydrant_operation_free(&operation));
+}
+void put_persistent(char* at, const char* from, size_t n) {
+  hydrant_operation_t operation = nullptr;
+  if (const int code = hydrant_put_init(world, other, at, from, n, &operation)) return expect(code);
+  run_once(operation);
 }
 void get_persistent(char* to, char* at, size_t n) {
   hydrant_operation_t operation = nullptr;
@@ -230,9 +233,7 @@ void put_strided(char* at, const char* from, size_t n) {
           hydrant_put_strided_init(world, other, at, kStrides, from, kStrides, n < 16 ? n : 16,
                                    n < 16 ? nullptr : count, n < 16 ? 0 : 1, &operation))
     return expect(code);
-  expect(hydrant_start(operation));
-  expect(hydrant_wait(operation));
-  expect(hydrant_operation_free(&operation));
+  run_once(operation);
   if (n % 16 != 0 && n > 16)
     expect(gex_RMA_PutBlocking(world, other, at + n / 16 * 16, from + n / 16 * 16, n % 16, 0));
 }
@@ -243,9 +244,7 @@ void get_strided(char* to, char* at, size_t n) {
           hydrant_get_strided_init(world, other, at, kStrides, to, kStrides, n < 16 ? n : 16,
                                    n < 16 ? nullptr : count, n < 16 ? 0 : 1, &operation))
     return expect(code);
-  expect(hydrant_start(operation));
-  expect(hydrant_wait(operation));
-  expect(hydrant_operation_free(&operation));
+  run_once(operation);
   if (n % 16 != 0 && n > 16)
     expect(gex_RMA_GetBlocking(world, to + n / 16 * 16, other, at + n / 16 * 16, n % 16, 0));
 }
