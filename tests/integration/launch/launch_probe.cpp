@@ -20,12 +20,14 @@
 #include <malloc.h>
 #include <map>
 #include <memory>
+#include <pthread.h>
 #include <sched.h>
 #include <string>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 
@@ -410,6 +412,21 @@ void refuse(const std::string& what) {
     give_up("no seccomp filter");
 }
 
+// Rank 0 of a forked job dies inside its fork(), which returns to the supervisor after that.
+void die_in_fork() {
+  static bool is_first = true;
+  pthread_atfork(
+      nullptr,
+      [] {
+        siginfo_t death{};
+        if (is_first) waitid(P_ALL, 0, &death, WEXITED | WNOWAIT);
+        is_first = false;
+      },
+      [] {
+        if (is_first) raise(SIGKILL);
+      });
+}
+
 // A thread of the program, which the supervisor of a forked job has and the ranks have not. At SIGURG it
 // refuses a system call, if it is given one.
 void start_thread(const std::string& refused) {
@@ -441,6 +458,7 @@ int main(int argc, char** argv) {
     if (step.starts_with(refused)) refuse(step.substr(refused.size()));
     const std::string thread = "before@thread=";
     if (step == "before@thread") start_thread("");
+    if (step == "before@die_in_fork") die_in_fork();
     if (step.starts_with(thread)) start_thread(step.substr(thread.size()));
     if (step.starts_with("before@")) argv[i] = const_cast<char*>("4294967295:none");
   }

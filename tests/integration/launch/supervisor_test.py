@@ -135,6 +135,13 @@ class Supervisor(unittest.TestCase):
         self.assertEqual((code, errors), (0, ""), output)
 
     @unittest.skipIf(over.launcher("fork") != "fork", "the supervisor is hydrant-run")
+    def test_a_rank_that_dies_before_the_supervisor_looks_ends_the_job(self):
+        job = Job(BUILD, "fork", 3, "before@die_in_fork", "fence")
+        code, _, errors = job.wait()
+        self.assertEqual(code, 137, errors)
+        self.assertRegex(errors, r"rank 0 \(pid \d+\) was killed by signal 9")
+
+    @unittest.skipIf(over.launcher("fork") != "fork", "the supervisor is hydrant-run")
     def test_threads_of_the_program_take_no_signals_of_the_supervisor(self):
         job = self.start("fork", 3, "before@thread", "note=10", "fence", "print=ready", "await_signal",
                          "fence")
