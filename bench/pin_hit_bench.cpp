@@ -128,7 +128,10 @@ class HydrantHits {
     const hydrant_pin_t pin = hydrant_pin(domain_.get(), population_.base() + offset,
                                           population_.layout().hold_bytes, kAccess);
     if (pin.region == nullptr) return false;
-    if (read_key_) benchmark::DoNotOptimize(*static_cast<const uint64_t*>(pin.region->key));
+    if (read_key_) {
+      uint64_t key = *static_cast<const uint64_t*>(pin.region->key);
+      benchmark::DoNotOptimize(key);
+    }
     return hydrant_release(pin) == GASNET_OK;
   }
 

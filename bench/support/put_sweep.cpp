@@ -12,7 +12,7 @@
 namespace hydrant::bench {
 namespace {
 
-constexpr uint32_t kWindow = 8;
+constexpr uint32_t kSweepWindow = 8;
 constexpr size_t kPutsOf8 = 1000, kPutsOfMore = 256;
 constexpr size_t kWarmUps =
     8;  // puts per place before the measurement, if the way of putting caches
@@ -164,7 +164,7 @@ void run_set(const PutSweepPlan& plan, size_t bytes, unsigned percent,
 
 }  // namespace
 
-uint32_t put_window(size_t bytes) { return bytes == 8 ? 1 : kWindow; }
+uint32_t put_window(size_t bytes) { return bytes == 8 ? 1 : kSweepWindow; }
 
 uint64_t put_budget_bytes() {
   return std::min<uint64_t>(16 * kMiB, memlock_bytes() / 8) & ~uint64_t{64 * kKiB - 1};

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <initializer_list>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
