@@ -106,9 +106,9 @@ def build_initramfs(options, chosen):
                                      for name, number in USERS.items()).encode())
     files.add("/etc/group", "".join(f"{name}:x:{number}:\n" for name, number in USERS.items()).encode())
     modules = chosen.modules(MODULES + (LINK_MODULES if options.peer else []) + options.module)
-    for module in modules:
-        files.add(f"/job/{module.name}", module.read_bytes())
-    files.add("/job/modules", "".join(f"/job/{module.name}\n" for module in modules).encode())
+    for name, module in modules.items():
+        files.add(f"/job/{name}.ko", module)
+    files.add("/job/modules", "".join(f"/job/{name}.ko\n" for name in modules).encode())
     if options.setup:
         files.add("/job/setup", pathlib.Path(options.setup).read_bytes())
     for path in options.file + [text for text in options.program if is_program(text)]:
@@ -204,7 +204,7 @@ def main():
         if shutil.which(program) is None:
             return lacks(program, package)
     try:
-        chosen = kernel.find(*(options.kernel or ["/", *kernel.folders()]))
+        chosen = kernel.find(*(options.kernel or [*kernel.ROOT, *kernel.folders()]))
     except kernel.NoKernel as error:
         print(f"skipped: {error}")
         return SKIPPED

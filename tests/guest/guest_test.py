@@ -3,6 +3,7 @@
 that do not start are ended, reported and started once more; a half-made kernel is never used; a missing
 package is a skip or a failure.
 """
+import lzma
 import os
 import pathlib
 import re
@@ -12,6 +13,8 @@ import sys
 import tempfile
 import time
 import unittest
+
+import kernel
 
 HERE = pathlib.Path(__file__).resolve().parent
 VERSION = "6.1.0-1-amd64"
@@ -262,6 +265,18 @@ for step in $(seq "${{DOWNLOAD_STEPS:-0}}"); do sleep 0.1; done
 tar -c -f kernel.deb -C "$FOLDER/package" ./boot ./lib
 """
 DPKG_DEB = "#!/bin/sh\ncat \"$2\"\n"
+# A kernel of another series, in parts, as Linux 7's packages of Debian are.
+NEWER = "7.2.12+deb14-amd64"
+APT_CACHE_OF_PARTS = f"""#!/bin/sh
+case $3 in
+  linux-image-amd64) echo '  Depends: linux-base'; echo '  Depends: linux-image-{NEWER}' ;;
+  linux-image-{NEWER}) for part in base binary modules; do echo "  Depends: linux-$part-{NEWER}"; done ;;
+esac
+"""
+APT_GET_OF_PARTS = """#!/bin/sh
+shift
+for package; do tar -c -f "$package.deb" -C "$FOLDER/$package" . || exit 100; done
+"""
 
 
 class Fetch(WithPrograms):
@@ -284,8 +299,8 @@ class Fetch(WithPrograms):
             clone.mkdir(parents=True)
             text = (HERE / "kernel.py").read_text()
             # The test must not find an installed kernel.
-            self.assertEqual(text.count('find("/", *places)'), 2)
-            (clone / "kernel.py").write_text(text.replace('find("/", *places)', "find(*places)")
+            self.assertEqual(text.count('["/"]'), 1)
+            (clone / "kernel.py").write_text(text.replace('["/"]', "[]")
                                              .replace("PAUSE_SECONDS = 3, 2", "PAUSE_SECONDS = 3, 0"))
 
     def command(self, *words, clone=0):
@@ -368,6 +383,29 @@ class Fetch(WithPrograms):
                     self.assertEqual(status, 0, errors)
                     self.assertEqual(output, f"{folder}/linux-image-{VERSION}/boot/vmlinuz-{VERSION}\n")
                     self.assertFalse((folder / ".unfinished-x").exists())
+
+    def test_kernel_in_parts(self):
+        self.program("apt-cache", APT_CACHE_OF_PARTS)
+        self.program("apt-get", APT_GET_OF_PARTS)
+        modules = pathlib.Path("usr/lib/modules", NEWER)
+        module = modules / "kernel/drivers/net/dummy.ko.xz"
+        for part, name, content in (("binary", modules / "vmlinuz", bytes(1024)),
+                                    ("modules", module, lzma.compress(b"\0depends=\0module")),
+                                    ("modules", modules / "kernel/sound/loud.ko.xz", b""),
+                                    ("image", "usr/share/doc/copyright", b"")):
+            path = self.folder / f"linux-{part}-{NEWER}" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        root = self.kernels / f"linux-image-{NEWER}"
+        for _ in range(2):
+            status, output, errors = self.fetch(HYDRANT_TEST_KERNEL=str(self.kernels))
+            self.assertEqual((status, output), (0, f"{root}/lib/modules/{NEWER}/vmlinuz\n"), errors)
+        self.assertFalse(list(root.rglob("loud*")))
+        self.assertEqual(kernel.Kernel(root, NEWER).modules(["dummy"]), {"dummy": b"\0depends=\0module"})
+        # It is not Debian 12's, which is looked for otherwise.
+        status, _, errors = self.fetch(self.kernels)
+        self.assertEqual(status, 1)
+        self.assertIn("linux-image-amd64 is not a kernel 6.1.x here", errors)
 
     def test_a_killed_fetch_leaves_no_kernel_and_no_obstacle(self):
         for signal_number in (signal.SIGKILL, signal.SIGTERM):

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""The guest's kernel: Debian 12's, installed, or its package unpacked into a folder of the user.
+"""The guest's kernel: Debian 12's, installed, or its package unpacked into a folder of the user. With
+HYDRANT_TEST_KERNEL=FOLDER it is the newest one in that folder instead, of whatever series.
 
 As a program: `kernel.py --fetch` downloads the package with apt and unpacks it, unless a kernel is installed
 or already there. All clones share the folder hydrant/guest-kernel in the user's cache folder (XDG_CACHE_HOME
@@ -18,15 +19,19 @@ import signal
 import struct
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 
-SERIES = "6.1."
+OTHER_FOLDER = os.environ.get("HYDRANT_TEST_KERNEL")
+SERIES, ROOT = ("", []) if OTHER_FOLDER else ("6.1.", ["/"])
 META_PACKAGE = "linux-image-amd64"
+# Newer packages of kernels have no files, but need these.
+PARTS = ("linux-binary-", "linux-modules-")
 # The useful part of 400 MB of modules for a guest without devices.
-WANTED = ["./boot/vmlinuz-*"] + [f"./lib/modules/*/kernel/{folder}/*" for folder in (
+WANTED = re.compile(r"(?:usr/)?(boot/vmlinuz-.*|lib/modules/[^/]*/(?:vmlinuz|kernel/(?:%s)/.*))" % "|".join((
     "arch/x86/crypto", "crypto", "lib", "net", "fs/9p", "fs/fuse", "fs/overlayfs", "fs/netfs", "fs/fscache",
-    "drivers/block", "drivers/char", "drivers/infiniband", "drivers/net", "drivers/virtio")]
+    "drivers/block", "drivers/char", "drivers/infiniband", "drivers/net", "drivers/virtio")))
 BUILD_FOLDER = pathlib.Path(__file__).resolve().parents[2] / "build" / "guest"
 # A folder of the first name has a complete kernel, because the name is given last.
 COMPLETE, UNFINISHED = "linux-image-*", ".unfinished-*"
@@ -43,28 +48,31 @@ class Kernel:
 
     def __init__(self, root, version):
         self.version = version
-        self.image = root / "boot" / f"vmlinuz-{version}"
-        self._files = {path.stem.replace("-", "_"): path
-                       for path in (root / "lib/modules" / version / "kernel").rglob("*.ko")}
+        self.image = image_path(root, version)
+        self._files = {path.name.partition(".")[0].replace("-", "_"): path
+                       for path in (root / "lib/modules" / version / "kernel").rglob("*.ko*")}
 
     def modules(self, names):
-        """The files of these modules and their dependencies, dependencies first. Modules that are built into
-        the kernel have no file: such names are skipped, and so are misspelt ones."""
+        """The contents of these modules and of what they depend on, by name, dependencies first. Modules that
+        are built into the kernel have no file: such names are skipped, and so are misspelt ones."""
         ordered = {}
         for name in names:
             self._add(name.replace("-", "_"), ordered)
-        return list(ordered.values())
+        return ordered
 
     def _add(self, name, ordered):
         path = self._files.get(name)
         if path is None or name in ordered:
             return
+        module = path.read_bytes()
+        if path.suffix == ".xz":
+            module = lzma.decompress(module)
         # modules.dep is missing in the package (depmod makes it at installation), but each module lists its
         # own.
-        needs = re.search(rb"\0depends=([^\0]*)\0", path.read_bytes())
+        needs = re.search(rb"\0depends=([^\0]*)\0", module)
         for need in filter(None, (needs.group(1) if needs else b"").decode().split(",")):
             self._add(need.replace("-", "_"), ordered)
-        ordered[name] = path
+        ordered[name] = module
 
     def unpacked_image(self):
         """The kernel as an ELF file, which QEMU enters directly: under emulation the kernel's own unpacking
@@ -78,6 +86,12 @@ class Kernel:
         return lzma.LZMADecompressor(lzma.FORMAT_XZ).decompress(payload)
 
 
+def image_path(root, version):
+    """The kernel itself; Linux 7's packages of Debian have it beside the modules."""
+    places = root / "boot" / f"vmlinuz-{version}", root / "lib/modules" / version / "vmlinuz"
+    return next((place for place in places if place.exists()), None)
+
+
 def version_key(version):
     return [int(number) for number in re.findall(r"\d+", version)]
 
@@ -88,10 +102,11 @@ def find(*roots):
     for root in (place for root in map(pathlib.Path, roots) for place in (root, *root.glob(COMPLETE))):
         for folder in (root / "lib/modules").glob(SERIES + "*"):
             # Skips cloud kernels, which lack most modules, and realtime ones, which schedule differently.
-            image = root / "boot" / f"vmlinuz-{folder.name}"
-            if re.fullmatch(r"[\d.-]+-amd64", folder.name) and image.exists():
+            if re.fullmatch(r"[\d.-]+(\+deb\d+)?-amd64", folder.name) and image_path(root, folder.name):
                 found.append((version_key(folder.name), root, folder.name))
     if not found:
+        if OTHER_FOLDER:
+            raise NoKernel(f"no kernel in {OTHER_FOLDER}: 'tests/guest/kernel.py --fetch' downloads one")
         raise NoKernel(f"no kernel {SERIES}x: 'tests/guest/kernel.py --fetch' downloads the package; or "
                        f"install {META_PACKAGE}")
     _, root, version = max(found)
@@ -106,6 +121,8 @@ def has_kernel(folder):
 
 def folders():
     """The folders of fetched kernels, in the order in which a fetch tries them."""
+    if OTHER_FOLDER:
+        return [pathlib.Path(OTHER_FOLDER)]
     cache, home = (pathlib.Path(os.environ.get(name, "")) for name in ("XDG_CACHE_HOME", "HOME"))
     if not cache.is_absolute():
         # A home that does not exist is not made: accounts of services have such ones.
@@ -167,10 +184,10 @@ def fetch(folder):
             return
         for remainder in folder.glob(UNFINISHED) if is_alone else ():  # of programs that were killed
             shutil.rmtree(remainder, ignore_errors=True)
-        package = named_package()
+        packages = named_packages()
         for left in reversed(range(TRIES)):
             try:
-                unpack(package, folder, deadline)
+                unpack(packages, folder, deadline)
                 return
             except NoKernel as error:
                 if left == 0 or time.monotonic() > deadline:
@@ -179,35 +196,56 @@ def fetch(folder):
                 time.sleep(PAUSE_SECONDS)
 
 
-def named_package():
-    depends = run("apt-cache", "depends", "--important", META_PACKAGE)
-    package = re.search(r"Depends: (linux-image-" + re.escape(SERIES) + r"\S+)", depends)
+def named_packages():
+    """The package of the kernel that the meta package names, and those that have the rest of it."""
+    wanted = f"linux-image-{SERIES}"
+    package = next((name for name in dependencies(META_PACKAGE) if name.startswith(wanted)), None)
     if package is None:
         raise NoKernel(f"{META_PACKAGE} is not a kernel {SERIES}x here, or apt has no package lists")
-    return package.group(1)
+    return [package, *(name for name in dependencies(package) if name.startswith(PARTS))]
 
 
-def unpack(package, folder, deadline):
-    """Leaves the kernel of the package in folder/PACKAGE, complete or not at all."""
+def dependencies(package):
+    return re.findall(r"Depends: (\S+)", run("apt-cache", "depends", "--important", package))
+
+
+def unpack(packages, folder, deadline):
+    """Leaves the kernel of these packages in a folder with the name of the first, complete or not at all."""
     with tempfile.TemporaryDirectory(dir=folder, prefix=UNFINISHED.rstrip("*")) as scratch:
-        run("apt-get", "download", package, cwd=scratch, seconds=deadline - time.monotonic())
+        run("apt-get", "download", *packages, cwd=scratch, seconds=deadline - time.monotonic())
         archives = list(pathlib.Path(scratch).glob("*.deb"))
-        if len(archives) != 1:
-            raise NoKernel(f"apt-get download {package} left {len(archives)} packages, not 1")
+        if len(archives) != len(packages):
+            raise NoKernel(f"apt-get download {' '.join(packages)} left {len(archives)} packages")
         unpacked = pathlib.Path(scratch) / "root"
-        unpacked.mkdir()
-        with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", archives[0]], stdout=subprocess.PIPE) as tarred:
-            run("tar", "-x", "-C", unpacked, "--no-same-owner", "--wildcards", *WANTED,
-                stdin=tarred.stdout)
-        if tarred.returncode != 0 or not has_kernel(unpacked):
+        for archive in archives:
+            unpack_archive(archive, unpacked)
+        if not has_kernel(unpacked):
             raise NoKernel(f"{archives[0].name} is not whole")
         try:
-            unpacked.rename(folder / package)
+            unpacked.rename(folder / packages[0])
         except OSError:
             if has_kernel(folder):  # from a fetch at the same time
                 return
-            shutil.rmtree(folder / package)  # a part of it has been deleted
-            unpacked.rename(folder / package)
+            shutil.rmtree(folder / packages[0])  # a part of it has been deleted
+            unpacked.rename(folder / packages[0])
+
+
+def unpack_archive(archive, root):
+    """Adds the files that are wanted to the folder `root`, in boot/ and lib/ of which they then are."""
+    with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", archive], stdout=subprocess.PIPE) as process:
+        try:
+            with tarfile.open(fileobj=process.stdout, mode="r|") as files:
+                for file in files:
+                    wanted = WANTED.fullmatch(file.name.removeprefix("./"))
+                    if wanted and file.isfile():
+                        path = root / wanted.group(1)
+                        path.parent.mkdir(parents=True, exist_ok=True)
+                        path.write_bytes(files.extractfile(file).read())
+            process.stdout.read()  # what fills the last block
+        except tarfile.TarError as error:
+            raise NoKernel(f"{archive.name} is not whole: {error}") from error
+    if process.returncode != 0:
+        raise NoKernel(f"{archive.name} is not whole")
 
 
 def main():
@@ -222,10 +260,10 @@ def main():
     places = [options.fetch] if options.fetch else folders()
     try:
         try:
-            kernel = find("/", *places)
+            kernel = find(*ROOT, *places)
         except NoKernel:
             fetch(first_writable(places))
-            kernel = find("/", *places)
+            kernel = find(*ROOT, *places)
     except (NoKernel, OSError) as error:
         print(f"kernel.py: {error}", file=sys.stderr)
         return 1
