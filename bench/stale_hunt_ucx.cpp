@@ -11,6 +11,7 @@
 // whatever it found in UCX's cache; 1 if --ours was not clean; 2 usage; 77 no io_uring or UCX.
 #include "bench/support/hunt_report.hpp"
 #include "bench/support/option_error.hpp"
+#include "bench/support/ucx_rcache.hpp"
 #include "firehose/registrars/uring/uring_registrar.hpp"
 #include "tests/stale/hunt/hunt.hpp"
 #include "tests/stale/hunt/hydrant_cache.hpp"
@@ -18,33 +19,16 @@
 #include <CLI/CLI.hpp>
 
 #include <cinttypes>
-#include <climits>
 #include <cstdio>
 #include <cstring>
 #include <memory>
 #include <random>
-#include <sys/mman.h>
-
-// UCX's C headers contain constructs that C++ compilers warn about.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wpedantic"
-#pragma GCC diagnostic ignored "-Wold-style-cast"
-#pragma GCC diagnostic ignored "-Wconversion"
-#pragma GCC diagnostic ignored "-Wsign-conversion"
-#pragma GCC diagnostic ignored "-Wshadow"
-#pragma GCC diagnostic ignored "-Wcast-align"
-extern "C" {
-#include <ucs/memory/rcache.h>
-
 #include <ucm/api/ucm.h>
-}
-#pragma GCC diagnostic pop
 
 namespace hydrant::stale {
 namespace {
 
 constexpr size_t kKeyBytes = 16;
-constexpr int kPriority = 1000;  // as in UCX's transports
 constexpr int kDirty = 1;
 constexpr int kUsage = 2;
 constexpr int kSkipped = 77;
@@ -57,18 +41,9 @@ struct Region {
 class UcxCache final : public Cache {
  public:
   explicit UcxCache(std::unique_ptr<UringRegistrar> uring) : uring_(std::move(uring)) {
-    static const ucs_rcache_ops_t ops = {&UcxCache::reg, &UcxCache::dereg, &UcxCache::dump};
-    ucs_rcache_params_t params{};
-    params.region_struct_size = sizeof(Region);
-    params.alignment = UCS_RCACHE_MIN_ALIGNMENT;
-    params.max_alignment = 4096;
+    static const ucs_rcache_ops_t ops = bench::ucx_operations(&UcxCache::reg, &UcxCache::dereg);
+    ucs_rcache_params_t params = bench::ucx_params(sizeof(Region), &ops, this);
     params.ucm_events = UCM_EVENT_VM_UNMAPPED;
-    params.ucm_event_priority = kPriority;
-    params.ops = &ops;
-    params.context = this;
-    params.max_regions = ULONG_MAX;
-    params.max_size = SIZE_MAX;
-    params.max_unreleased = SIZE_MAX;
     if (ucs_rcache_create(&params, "hunt", nullptr, &cache_) != UCS_OK) cache_ = nullptr;
   }
   ~UcxCache() override {
@@ -86,8 +61,8 @@ class UcxCache final : public Cache {
     if (how == How::kTry || how == How::kPartial)
       return PinAnswer::kNotNow;  // ucs_rcache has no such calls
     ucs_rcache_region_t* region = nullptr;
-    const ucs_status_t status = ucs_rcache_get(cache_, reinterpret_cast<void*>(range.addr),
-                                               range.len, PROT_READ | PROT_WRITE, nullptr, &region);
+    const ucs_status_t status =
+        bench::ucx_get(cache_, reinterpret_cast<void*>(range.addr), range.len, &region);
     if (status != UCS_OK) return PinAnswer::kNotNow;
     *hold = {region, 0, {region->super.start, region->super.end - region->super.start}};
     return PinAnswer::kHeld;
@@ -129,9 +104,6 @@ class UcxCache final : public Cache {
   static void dereg(void* self, ucs_rcache_t*, ucs_rcache_region_t* region) {
     (void)static_cast<UcxCache*>(self)->uring_->unpin(range_of(region),
                                                       reinterpret_cast<Region*>(region)->key);
-  }
-  static void dump(void*, ucs_rcache_t*, ucs_rcache_region_t*, char* text, size_t room) {
-    if (room != 0) text[0] = '\0';
   }
 
   std::unique_ptr<UringRegistrar> uring_;

@@ -1,30 +1,16 @@
-// UCX's registration cache (ucs_rcache of libucs) as a peer, through its installed header
-// <ucs/memory/rcache.h> and the same calls as UCX's own transports. It has the transports' default settings
+// UCX's registration cache as a peer, by the same calls as UCX's own transports. It has their default settings
 // (no limit on regions or bytes), but without memory events: the domains beside it have no watcher either, so
 // coherence is left to the caller in both.
 #pragma once
 
 #if HYDRANT_HAVE_UCX
 
-#include <climits>
+#include "bench/support/ucx_rcache.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <dlfcn.h>
 #include <string>
-#include <sys/mman.h>
-
-// UCX's C headers contain constructs that C++ compilers warn about.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wpedantic"
-#pragma GCC diagnostic ignored "-Wold-style-cast"
-#pragma GCC diagnostic ignored "-Wconversion"
-#pragma GCC diagnostic ignored "-Wsign-conversion"
-#pragma GCC diagnostic ignored "-Wshadow"
-#pragma GCC diagnostic ignored "-Wcast-align"
-extern "C" {
-#include <ucs/memory/rcache.h>
-}
-#pragma GCC diagnostic pop
 
 namespace hydrant::bench {
 
@@ -45,19 +31,8 @@ class UcxCache {
   };
 
   explicit UcxCache(UcxRegistration* registration) : registration_(registration) {
-    static const ucs_rcache_ops_t ops = {&UcxCache::reg, &UcxCache::dereg, &UcxCache::dump};
-    ucs_rcache_params_t params{};
-    params.region_struct_size = sizeof(Region);
-    params.alignment = UCS_RCACHE_MIN_ALIGNMENT;
-    params.max_alignment = 4096;
-    params.ucm_events = 0;
-    params.ucm_event_priority = 1000;
-    params.ops = &ops;
-    params.context = this;
-    params.flags = 0;
-    params.max_regions = ULONG_MAX;
-    params.max_size = SIZE_MAX;
-    params.max_unreleased = SIZE_MAX;
+    static const ucs_rcache_ops_t ops = ucx_operations(&UcxCache::reg, &UcxCache::dereg);
+    const ucs_rcache_params_t params = ucx_params(sizeof(Region), &ops, this);
     if (ucs_rcache_create(&params, "bench", nullptr, &cache_) != UCS_OK) cache_ = nullptr;
   }
   UcxCache(const UcxCache&) = delete;
@@ -72,9 +47,7 @@ class UcxCache {
   // Takes a hold, or returns nullptr.
   Region* get(void* addr, size_t len) {
     ucs_rcache_region_t* region = nullptr;
-    if (ucs_rcache_get(cache_, addr, len, PROT_READ | PROT_WRITE, nullptr, &region) != UCS_OK) {
-      return nullptr;
-    }
+    if (ucx_get(cache_, addr, len, &region) != UCS_OK) return nullptr;
     return reinterpret_cast<Region*>(region);
   }
   void put(Region* region) { ucs_rcache_region_put(cache_, &region->super); }
@@ -98,9 +71,6 @@ class UcxCache {
   }
   static void dereg(void* context, ucs_rcache_t*, ucs_rcache_region_t* region) {
     self(context)->registration_->unpin(reinterpret_cast<Region*>(region)->slot);
-  }
-  static void dump(void*, ucs_rcache_t*, ucs_rcache_region_t*, char* text, size_t room) {
-    if (room != 0) text[0] = '\0';
   }
 
   UcxRegistration* registration_;
