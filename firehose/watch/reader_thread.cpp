@@ -40,7 +40,7 @@ constexpr char kRefusedRead[] =
     "read() of the userfaultfd fails in the reader thread (a seccomp filter?): allow read";
 constexpr char kRefusedChecks[] =
     "ioctl(), fstat() or fcntl() of the userfaultfd is refused (a seccomp filter?): allow ioctl, "
-    "newfstatat and fcntl";
+    "fstat, newfstatat and fcntl";
 
 }  // namespace
 

@@ -222,7 +222,7 @@ void PooledUringRegistrar::note_losses() noexcept {
       hidden ? "fcntl() and fstat() of rings of the uring registrar are refused (a seccomp filter?)"
              : "the program has closed rings of the uring registrar (by close_range(), or a loop "
                "over all descriptors)",
-      hidden ? "allow fcntl and newfstatat"
+      hidden ? "allow fcntl, fstat and newfstatat"
              : "close only descriptors that the program has opened, or close them before a domain "
                "is created");
 }

@@ -180,7 +180,7 @@ Status explain_uring_move(const UringMoveEnd& end, int fd, uint64_t timeout_ns) 
     case UringMoveCause::kRingHidden:
       return fail(Status::kBroken,
                   "io_uring: fcntl() and fstat() of the ring that pins this memory are refused (a "
-                  "seccomp filter?), after %llu bytes: allow fcntl and newfstatat",
+                  "seccomp filter?), after %llu bytes: allow fcntl, fstat and newfstatat",
                   ull(end.moved));
     case UringMoveCause::kCall:
       return fail(uring_try_again(end.error) ? Status::kNotReady : Status::kBroken,

@@ -4,6 +4,7 @@
 #include <hydrant/pin_cache.h>
 
 #include "tests/support/child_process.hpp"
+#include "tests/support/fstat_call.hpp"
 #include "tests/support/mapped_memory.hpp"
 #include "tests/support/refused_calls.hpp"
 #include "tests/unit/firehose/pin_cache_test_util.hpp"
@@ -34,7 +35,7 @@ std::vector<CallKind> calls_of_the_monitor() {
       {"read", SYS_read, [](const seccomp_data& call) { return call.args[2] >= sizeof(uffd_msg); }},
       {"ioctl", SYS_ioctl,
        [](const seccomp_data& call) { return _IOC_TYPE(call.args[1]) == UFFDIO; }},
-      {"fstat", SYS_newfstatat},
+      {"fstat", kFstatCall},
       {"fcntl", SYS_fcntl}};
 }
 

@@ -7,6 +7,7 @@
 #include "firehose/registrars/uring/uring_pool.hpp"
 #include "tests/support/child_process.hpp"
 #include "tests/support/descriptors.hpp"
+#include "tests/support/fstat_call.hpp"
 #include "tests/support/mapped_memory.hpp"
 #include "tests/support/recording_registrar.hpp"
 #include "tests/unit/firehose/registrars/mapping.hpp"
@@ -246,7 +247,7 @@ std::vector<int> open_here() {
 // The other call tells that the rings are open.
 TEST(UringLostRings, ARefusedCheckIsNoLoss) {
   HYDRANT_URING_OR_SKIP(uring);
-  for (const long number : {SYS_fcntl, SYS_newfstatat}) {
+  for (const long number : {long{SYS_fcntl}, testing::kFstatCall}) {
     for (const bool before : {false, true}) {
       EXPECT_EQ(
           run_in_child([&]() -> std::string {
@@ -288,7 +289,7 @@ TEST(UringLostRings, RefusedChecksAreNotTakenForAProgramThatCloses) {
               if (own == nullptr) return last_error_text();
               Key key, other;
               if (own->pin(memory.all(), Access::kAll, key.data()) != Status::kOk) return "pin";
-              for (const long number : {SYS_fcntl, SYS_newfstatat}) {
+              for (const long number : {long{SYS_fcntl}, testing::kFstatCall}) {
                 if (std::string wrong = refuse_system_call(number, EPERM); !wrong.empty())
                   return wrong;
               }

@@ -2,6 +2,7 @@
 #include "firehose/watch/userfault.hpp"
 
 #include "tests/support/child_process.hpp"
+#include "tests/support/fstat_call.hpp"
 #include "tests/support/mapped_memory.hpp"
 #include "tests/support/threads.hpp"
 
@@ -423,7 +424,7 @@ TEST(UserfaultRefused, ReasonNamesTheRemedy) {
   EXPECT_NE(refused(EAGAIN).find("EAGAIN"), std::string::npos) << refused(EAGAIN);
   EXPECT_NE(refused(ENODEV).find("allow"), std::string::npos) << refused(ENODEV);
   HYDRANT_NEEDS_USERFAULTFD();
-  const std::string no_fstat = refused(EPERM, SYS_newfstatat);
+  const std::string no_fstat = refused(EPERM, testing::kFstatCall);
   EXPECT_NE(no_fstat.find("newfstatat"), std::string::npos) << no_fstat;
 }
 
