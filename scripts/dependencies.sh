@@ -29,6 +29,7 @@ test qemu-system-x86     the guests: docs/guest.md
 test busybox-static      their programs
 test iproute2            rdma, which makes their verbs device, and tc, which disturbs it: docs/verbs.md
 test ibverbs-providers   what libibverbs drives it by
+test make                another one
 test meson               a build system of programs that link the libraries (optional)
 test autoconf            another one, by the macros of pkg-config (optional)
 test openmpi-bin         jobs under its mpirun, in two guests as well
@@ -37,7 +38,8 @@ all  mpich               jobs under its mpiexec
 all  libpmi2-0           how those speak with it
 all  clang               a second compiler, and the check of the lock annotations
 all  clang-tidy          static checks
-all  libclang-rt-14-dev  its sanitizers
+all  libclang-rt-dev     its sanitizers
+all  mmdebstrap          the systems of ./test --all=distributions
 '
 
 # hydrant_install NAME... installs the missing packages of these (run, test, all). Without root: prints the
@@ -155,13 +157,13 @@ hydrant_lock() {
   flock -n 9 || { echo "$1: another ./test or ./run is at work in this clone" >&2 && exit 1; }
 }
 
-# hydrant_build PRESET configures and builds build/PRESET, and leaves the tree's name in build/PRESET/tree; on failure
-# shows the end of the log.
+# hydrant_build PRESET [WRAPPER...] configures and builds build/PRESET, by commands that begin with WRAPPER, and leaves
+# the tree's name in build/PRESET/tree; on failure shows the end of the log.
 hydrant_build() {
   local log=build/logs/$1.build.log status=0
   rm -f "build/$1/tree"
-  hydrant_logged "build/logs/$1.configure.log" cmake --preset "$1" || return
-  hydrant_followed "$1: building" "" "$log" cmake --build --preset "$1" || status=$?
+  hydrant_logged "build/logs/$1.configure.log" "${@:2}" cmake --preset "$1" || return
+  hydrant_followed "$1: building" "" "$log" "${@:2}" cmake --build --preset "$1" || status=$?
   [ $status != 0 ] || "$(hydrant_python)" -B scripts/tree_name.py >"build/$1/tree"
   [ $status = 0 ] || printf 'Failed: the build of %s\n%s\n(full log: %s)\n' "$1" "$(tail -n 40 "$log")" "$log" >&2
   return $status

@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""test_summary.py REPORT LOGS: summarises the results of ./test: REPORT/<preset>.xml (JUnit, from ctest) or
-REPORT/<preset>.broken (a reason) for each preset.
+"""test_summary.py REPORT LOGS: summarises the results of ./test: REPORT/<step>.xml (JUnit, from ctest) or
+REPORT/<step>.broken (a reason) for each step; REPORT/<step>.system says where it ran, if not on this system.
 
 Prints failures with their output, skips with their reasons, the sums of sizes that tests print ("size of NAME: 3 KIND,
-5 KIND"), and a last line `N passed, N failed, N skipped`.
+5 KIND"), the counts of each step if there are several, and a last line `N passed, N failed, N skipped`.
 Exit status 1 if a test failed or no test ran. A skip without a reason counts as a failure.
 """
 import collections
@@ -63,13 +63,26 @@ def read_report(report, logs, sizes):
             yield (path.stem, name, *read_case(case, ends.get(name, "failed").strip("*: ")))
 
 
+def counts_text(counts):
+    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in ("passed", "failed", "skipped"))
+
+
+def print_steps(report, results):
+    steps = {}
+    for step, _, verdict, _ in results:
+        steps.setdefault(step, collections.Counter())[verdict] += 1
+    for step, counts in steps.items() if len(steps) > 1 else ():
+        system = report / f"{step}.system"
+        where = f" ({system.read_text().strip()})" if system.exists() else ""
+        print(f"{step}{where}: {counts_text(counts)}")
+
+
 def main():
     report, logs = map(pathlib.Path, sys.argv[1:3])
     sizes = {}
     results = list(read_report(report, logs, sizes))
-    counts = {"passed": 0, "failed": 0, "skipped": 0}
+    counts = collections.Counter(verdict for _, _, verdict, _ in results)
     for preset, name, verdict, text in results:
-        counts[verdict] += 1
         if verdict == "failed":
             lines = text.strip().splitlines()
             print(f"\nFAILED  {preset}: {name}")
@@ -85,7 +98,8 @@ def main():
             print(f"SKIPPED {preset}: {name}: {text}")
     for name, numbers in sizes.items():
         print(f"{name}: " + ", ".join(f"{number} {kind}" for kind, number in numbers.items()))
-    print(", ".join(f"{counts[verdict]} {verdict}" for verdict in counts))
+    print_steps(report, results)
+    print(counts_text(counts))
     return 1 if counts["failed"] or not counts["passed"] else 0
 
 

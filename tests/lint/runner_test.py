@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import pathlib
 import shutil
 import signal
 import subprocess
@@ -323,6 +324,177 @@ class Summary(WithOtherCtest):
         status, output = self.run_script("test_summary.py", self.root / "report", self.root / "logs")
         self.assertEqual((status, output.splitlines()[-2:]),
                          (0, ["the matrix: 5 cells, 14 calls right", "2 passed, 0 failed, 0 skipped"]))
+
+    def test_each_of_several_steps_has_its_counts(self):
+        self.write("report/forky.xml", '<testsuite><testcase name="a" status="run"/></testsuite>')
+        self.write("report/forky.system", "g++ 16, glibc 2.43\n")
+        self.write("report/trixie.broken", "no such suite\n")
+        self.write("logs/forky.test.log", "")
+        status, output = self.run_script("test_summary.py", self.root / "report", self.root / "logs")
+        self.assertEqual((status, output.splitlines()[-3:]),
+                         (1, ["trixie: 0 passed, 1 failed, 0 skipped",
+                              "forky (g++ 16, glibc 2.43): 1 passed, 0 failed, 0 skipped",
+                              "1 passed, 1 failed, 0 skipped"]))
+
+
+# The first word that is a folder is where mmdebstrap makes the system; MAKES says what becomes of it.
+MMDEBSTRAP = r"""#!/bin/sh
+for word; do [ ! -d "$word" ] || new=$word; done
+case $MAKES in
+  nothing) echo "I: hello"; echo "E: no network" >&2; echo more; exit 25 ;;
+  slowly) mount -t tmpfs tmpfs "$new"; sleep 1000 & echo >"$CCACHE_DIR/begun"; wait ;;
+esac
+mkdir "$new/bin" "$new/proc" "$new/sys" "$new/dev" "$new/tmp"
+cp /bin/busybox "$new/bin"
+for name in sh cat ls sleep touch; do ln -s busybox "$new/bin/$name"; done
+"""
+
+
+def can_isolate():
+    unshare = ["unshare", "--mount", "--pid", "--fork", "true"]
+    return os.getuid() == 0 and subprocess.run(unshare, capture_output=True, check=False).returncode == 0
+
+
+@unittest.skipUnless(can_isolate() and shutil.which("busybox"),
+                     "needs root, namespaces of mounts and processes, and busybox")
+class Chroot(Tree):
+    """scripts/chroot with a false mmdebstrap: what it leaves behind, whatever happens."""
+
+    SLEEPS = "touch $CCACHE_DIR/begun; exec sleep 1000"
+
+    def setUp(self):
+        super().setUp()
+        self.chroots = self.root / "chroots"
+        self.environment = {**os.environ, "HYDRANT_CHROOTS": str(self.chroots),
+                            "CCACHE_DIR": str(self.root / "ccache"), "MAKES": "all",
+                            "PATH": f"{self.root}/bin:{os.environ['PATH']}"}
+        (self.root / "ccache").mkdir()
+        self.program("mmdebstrap", MMDEBSTRAP)
+        self.program("apt-get", "#!/bin/sh\necho http://archive.example/debian\n")
+        self.program("apt-config", "#!/bin/sh\n")
+
+    def program(self, name, text):
+        self.write(f"bin/{name}", text).chmod(0o755)
+
+    def command(self, *words):
+        return [ROOT / "scripts/chroot", *words]
+
+    def run_chroot(self, *words, **variables):
+        done = subprocess.run(self.command(*words), env={**self.environment, **variables},
+                              capture_output=True, text=True, check=False, timeout=60 * over.PATIENCE)
+        return done.returncode, done.stdout, done.stderr
+
+    def begin(self, *words, **variables):
+        """A run that is under way when this returns: its system is being made, or its command runs."""
+        process = subprocess.Popen(self.command(*words), env={**self.environment, **variables},
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        begun = self.root / "ccache/begun"
+        self.wait_until(begun.exists)
+        begun.unlink()
+        return process
+
+    def wait_until(self, is_true):
+        limit = time.monotonic() + 60 * over.PATIENCE
+        while not is_true():
+            self.assertLess(time.monotonic(), limit)
+            time.sleep(0.01)
+
+    def processes(self):
+        """Those that make a system or run in one; processes below these end with the namespace."""
+        found = subprocess.run(["pgrep", "-f", self.root], capture_output=True, text=True, check=False)
+        return found.stdout.split()
+
+    def folders(self):
+        """What is left, but for the log and the lock, which are empty or short."""
+        return sorted(path.name for path in self.chroots.iterdir() if path.suffix not in (".log", ".lock"))
+
+    def assert_nothing_is_mounted(self):
+        self.assertNotIn(str(self.root), pathlib.Path("/proc/self/mounts").read_text())
+
+    def test_command_runs_in_the_system_and_in_the_clone(self):
+        for _ in range(2):
+            script = "ls /bin/busybox scripts/chroot; exit 7"
+            status, output, errors = self.run_chroot("forky", "sh", "-c", script)
+            self.assertEqual((status, output), (7, "/bin/busybox\nscripts/chroot\n"), errors)
+            self.assert_nothing_is_mounted()
+            self.environment["MAKES"] = "nothing"  # The system is there.
+        self.assertEqual(self.folders(), ["forky"])
+
+    def test_wrong_arguments(self):
+        for words in ((), ("forky",), ("../x", "true"), ("--delete",), ("--delete", "forky", "true"),
+                      ("-x", "true")):
+            status, output, errors = self.run_chroot(*words)
+            self.assertEqual((status, output), (2, ""), errors)
+            self.assertIn("see scripts/chroot --help", errors)
+        self.assertFalse(self.chroots.exists())
+
+    def test_system_that_cannot_be_made(self):
+        status, output, errors = self.run_chroot("forky", "true", MAKES="nothing")
+        self.assertEqual((status, output), (125, ""))
+        self.assertIn("mmdebstrap forky: E: no network; the whole log is", errors)
+        self.assertEqual(self.folders(), [])
+        self.program("apt-get", "#!/bin/sh\n")
+        status, output, errors = self.run_chroot("forky", "true")
+        self.assertEqual(status, 125)
+        self.assertEqual(errors, "scripts/chroot: apt has no package lists of Debian; apt-get update\n")
+
+    def test_run_that_is_ended_leaves_no_process_and_no_mount(self):
+        for signal_number in (signal.SIGTERM, signal.SIGHUP, signal.SIGKILL):
+            for words in (("forky", "true"), ("trixie", "sh", "-c", self.SLEEPS)):
+                with self.subTest(signal=signal_number, words=words):
+                    process = self.begin(*words, MAKES="slowly" if "forky" in words else "all")
+                    self.assertTrue(self.processes())
+                    process.send_signal(signal_number)
+                    process.wait()
+                    self.wait_until(lambda: not self.processes())
+                    self.assert_nothing_is_mounted()
+                    if signal_number != signal.SIGKILL:
+                        self.assertFalse([name for name in self.folders() if name.endswith("~")])
+        # SIGKILL leaves what the next run removes.
+        self.assertEqual(len(self.folders()), 2)
+        self.assertEqual(self.run_chroot("forky", "true")[0], 0)
+        self.assertEqual(self.folders(), ["forky", "trixie"])
+
+    def test_system_in_use_is_neither_made_nor_deleted(self):
+        process = self.begin("forky", "sh", "-c", self.SLEEPS)
+        status, _, errors = self.run_chroot("--delete", "forky")
+        self.assertEqual((status, errors.split(";")[0]),
+                         (125, f"scripts/chroot: another script uses, makes or deletes {self.chroots}/forky"))
+        self.assertEqual(self.run_chroot("forky", "true")[0], 0)
+        process.terminate()
+        process.wait()
+        process = self.begin("trixie", "true", MAKES="slowly")
+        self.assertEqual(self.run_chroot("trixie", "true")[0], 125)
+
+    def test_command_has_an_empty_tmp_its_input_and_its_signals(self):
+        script = 'cat; ls /tmp/x /dev/shm/x; touch /tmp/x /dev/shm/x || exit; kill -INT $$; echo "not ended"'
+        for _ in range(2):
+            done = subprocess.run(self.command("forky", "sh", "-c", script), env=self.environment,
+                                  input="input\n", capture_output=True, text=True, check=False)
+            self.assertEqual((done.returncode, done.stdout), (130, "input\n"), done.stderr)
+
+    def test_folder_that_is_no_system(self):
+        (self.chroots / "forky").mkdir(parents=True)
+        status, _, errors = self.run_chroot("forky", "true")
+        root = self.chroots / "forky"
+        text = f"scripts/chroot: {root} is no system; scripts/chroot --delete forky\n"
+        self.assertEqual((status, errors), (125, text))
+
+    def test_deletion_stays_on_its_file_system(self):
+        self.assertEqual(self.run_chroot("forky", "true")[0], 0)
+        kept = self.root / "kept"
+        kept.mkdir()
+        (kept / "file").write_text("")
+        script = f'mount --bind "{kept}" "{self.chroots}/forky/tmp"; ' 'exec "$@"'
+        done = subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh",
+                               *self.command("--delete", "forky")],
+                              env=self.environment, capture_output=True, text=True, check=False)
+        self.assertTrue((kept / "file").exists(), done)
+        self.assertEqual(self.run_chroot("--delete", "forky"), (0, "", ""))
+        self.assertEqual(self.folders(), [])
+        self.assertTrue((kept / "file").exists())
 
 
 if __name__ == "__main__":
