@@ -89,7 +89,7 @@ std::vector<std::byte> exchange(const void* mine, size_t bytes) {
 // Yields while it waits: the peer may need this processor, also for UCX.
 void barrier() {
   gex_Event_t event = gex_Coll_BarrierNB(job.team, 0);
-  for (uint32_t looks = 0; gex_Event_Test(event) != GASNET_OK; ++looks) {
+  for ([[maybe_unused]] uint32_t looks = 0; gex_Event_Test(event) != GASNET_OK; ++looks) {
     gasnet_AMPoll();
 #if HYDRANT_HAVE_UCX
     if (ucx != nullptr && looks % 16 == 0) ucx->progress();

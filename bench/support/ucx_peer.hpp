@@ -1,6 +1,6 @@
-// UCX's registration cache as a peer, by the same calls as UCX's own transports. It has their default settings
-// (no limit on regions or bytes), but without memory events: the domains beside it have no watcher either, so
-// coherence is left to the caller in both.
+// UCX's registration cache as a peer, by the same calls as UCX's own transports. It has their default
+// settings (no limit on regions or bytes), but without memory events: the domains beside it have no watcher
+// either, so coherence is left to the caller in both.
 #pragma once
 
 #if HYDRANT_HAVE_UCX

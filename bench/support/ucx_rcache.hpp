@@ -40,8 +40,8 @@ Operations ucx_operations(decltype(Operations::mem_reg) reg,
   return made;
 }
 
-// The settings of UCX's transports, which limit neither regions nor bytes, without memory events. `operations`
-// has to outlive the cache.
+// The settings of UCX's transports, which limit neither regions nor bytes, without memory events.
+// `operations` has to outlive the cache.
 template <typename Params = ucs_rcache_params_t>
 Params ucx_params(size_t region_bytes, const ucs_rcache_ops_t* operations, void* context) {
   Params made{};

@@ -50,7 +50,7 @@ class PendingRanges {
   template <class Forget, class ForgetVouched, class ForgetAll>
   void take(const Forget& forget, const ForgetVouched& forget_vouched,
             const ForgetAll& forget_all) noexcept {
-    const uint64_t added = added_.load(std::memory_order_acquire);
+    const uint64_t count = added_.load(std::memory_order_acquire);
     for (Entry& entry : entries_) {
       if (entry.state.load(std::memory_order_acquire) != kFull) continue;
       const MemoryRange range{entry.addr.load(std::memory_order_relaxed),
@@ -61,7 +61,7 @@ class PendingRanges {
     if (vouched_.exchange(false, std::memory_order_relaxed)) forget_vouched();
     if (overflowed_.exchange(false, std::memory_order_relaxed)) forget_all();
     // Stored last: when any() is false, the ranges are forgotten.
-    taken_.store(added, std::memory_order_release);
+    taken_.store(count, std::memory_order_release);
   }
 
   // For the only thread of a forked child.

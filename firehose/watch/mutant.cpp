@@ -57,7 +57,7 @@ void mutant_delay() noexcept {
   for (unsigned slept = 0, us = 0;
        slept < (us = g_mutant_delay_us.load(std::memory_order_relaxed));) {
     const unsigned step = std::min(kStepUs, us - slept);
-    uncancelled::sleep_ns(static_cast<long>(step) * 1000);
+    uncancelled::sleep_ns(uint64_t{step} * 1000);
     slept += step;
   }
 }

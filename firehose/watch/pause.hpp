@@ -36,18 +36,18 @@ class Pause {
 
  private:
   static constexpr int kYields = 16;
-  static constexpr long kMinSleepNs = 20'000;
-  static constexpr long kMaxSleepNs = 2'000'000;
+  static constexpr uint64_t kMinSleepNs = 20'000;
+  static constexpr uint64_t kMaxSleepNs = 2'000'000;
   // A yield that takes longer shows that other threads need the processor. Many waiters that poll often would
   // leave no time to the threads that they wait for.
   static constexpr uint64_t kCrowdedYieldNs = 20'000;
-  static constexpr long kCrowdedSleepNs = 100'000;
+  static constexpr uint64_t kCrowdedSleepNs = 100'000;
 
   const CancellationDisabled guard_;
   const uint64_t timeout_ns_;
   uint64_t begun_ns_ = 0;
   int tries_ = 0;
-  long sleep_ns_ = kMinSleepNs;
+  uint64_t sleep_ns_ = kMinSleepNs;
 };
 
 }  // namespace hydrant

@@ -46,8 +46,8 @@ void delete_timers() noexcept {
   for (const int number : timers) syscall(SYS_timer_delete, number);
 }
 
-// Ignored signals stay ignored. Where a signal has its default action, the call would do one thing: the kernel
-// would drop a SIGCHLD that is pending, by which the supervisor learns of a rank's early death.
+// Ignored signals stay ignored. Where a signal has its default action, the call would do one thing: the
+// kernel would drop a SIGCHLD that is pending, by which the supervisor learns of a rank's early death.
 void reset_handlers() noexcept {
   for (int number = 1; number < NSIG; ++number) {
     struct sigaction action {};

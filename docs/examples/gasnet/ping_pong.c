@@ -49,7 +49,7 @@ int main(int argc, char** argv) {
       GASNET_BLOCKUNTIL(replies == round + 1);
     }
     printf("%d round trips, %.0f ns each\n", kRounds,
-           (double)gasnett_ticks_to_ns(gasnett_ticks_now() - start) / kRounds);
+           (double)gasnett_ticks_to_ns(gasnett_ticks_now() - start) / (double)kRounds);
   }
   gasnet_barrier(0, GASNET_BARRIERFLAG_UNNAMED);
   gasnet_exit(0);

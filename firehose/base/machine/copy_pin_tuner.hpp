@@ -52,7 +52,7 @@ class CopyPinTuner {
 
   // The way that is taken outside of trials.
   Way best(size_t len) const noexcept {
-    return states_[len != 0 ? std::bit_width(len) - 1 : 0].best;
+    return states_[len != 0 ? static_cast<size_t>(std::bit_width(len) - 1) : 0].best;
   }
 
  private:

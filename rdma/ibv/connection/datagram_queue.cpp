@@ -20,7 +20,8 @@ Status DatagramQueue::open(const Port& port, ibv_comp_channel* channel, uint32_t
     return status;
   errno = 0;
   completions_.reset(uncancelled::call(ibv_create_cq, port.device.context,
-                                       kDatagramReceives + kDatagramSends, nullptr, channel, 0));
+                                       int{kDatagramReceives + kDatagramSends}, nullptr, channel,
+                                       0));
   if (completions_ == nullptr)
     return fail(Status::kResource, "%s: cannot create the handshake completion queue: %s",
                 port.name, errno_text(errno));

@@ -30,7 +30,7 @@ Status choose_gid(const ibv_port_attr& attributes, uint32_t wanted, Port* port) 
   for (uint32_t i = 0; i < std::min<uint32_t>(count, UINT8_MAX + 1); ++i) {
     if (wanted != kAny && wanted != i) continue;
     ibv_gid_entry entry{};
-    if (uncancelled::call(ibv_query_gid_ex, port->device.context, port->number, i, &entry, 0) != 0)
+    if (uncancelled::call(ibv_query_gid_ex, port->device.context, port->number, i, &entry, 0U) != 0)
       continue;
     uint32_t rating = rate_gid(entry.gid, entry.gid_type == IBV_GID_TYPE_ROCE_V2);
     if (!port->is_ethernet || wanted == i) rating = is_zero(entry.gid) ? 0 : 1;

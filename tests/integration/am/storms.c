@@ -156,7 +156,7 @@ static void fork_one_that_exits(void) {
   CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 98);
 }
 static void spin(void) {
-  for (volatile unsigned i = 0;; ++i) continue;
+  for (;;) continue;
 }
 
 void test_exit(const char* how) {
