@@ -22,6 +22,7 @@ PKG_CONFIG_LIBDIR=/nonexistent PKG_CONFIG_PATH='' expect_message 'apt-get instal
 expect_message 'apt-get install libbenchmark-dev' -DCMAKE_DISABLE_FIND_PACKAGE_benchmark=ON
 expect_message '-DHYDRANT_BUILD_BENCHES=OFF' -DCMAKE_DISABLE_FIND_PACKAGE_benchmark=ON
 expect_message 'apt-get install libcli11-dev' -DCMAKE_DISABLE_FIND_PACKAGE_CLI11=ON
+expect_message 'apt-get install libcli11-dev' -DCMAKE_DISABLE_FIND_PACKAGE_CLI11=ON -DHYDRANT_BUILD_TOOLS=OFF
 expect_message 'apt-get install nlohmann-json3-dev' -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON
 expect_message 'apt-get install libgtest-dev libgmock-dev' -DCMAKE_DISABLE_FIND_PACKAGE_GTest=ON
 rm -rf "$build"
