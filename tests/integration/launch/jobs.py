@@ -1,5 +1,4 @@
 """Starts jobs of launch_probe and checks what they leave behind."""
-import ctypes.util
 import os
 import pathlib
 import shutil
@@ -50,7 +49,7 @@ class Build:
     def foreign_launchers(self):
         """Installed launchers for which this build has the library."""
         found = ["mpirun"] if shutil.which(MPIRUN[0]) and self.has_pmix() else []
-        return found + (["hydra"] if shutil.which(HYDRA[0]) and ctypes.util.find_library("pmi2") else [])
+        return found + (["hydra"] if over.hydra_starts() else [])
 
     def has_pmix(self):
         said = subprocess.run([self.probe, "place"], capture_output=True, text=True, check=False,

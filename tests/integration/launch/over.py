@@ -8,6 +8,9 @@ HYDRANT_TEST_PATIENCE=N, a positive number, multiplies all waits for what has to
 """
 import os
 import pathlib
+import shutil
+import subprocess
+import sys
 
 OVER = os.environ.get("HYDRANT_TEST_OVER", "")
 PATIENCE = float(os.environ.get("HYDRANT_TEST_PATIENCE") or 1)
@@ -49,6 +52,17 @@ def hydrant_run(program):
         if os.access(folder / "bin/hydrant-run", os.X_OK):
             return str(folder / "bin/hydrant-run")
     raise FileNotFoundError(f"no bin/hydrant-run above {program}")
+
+
+def hydra_starts():
+    """True if mpiexec.hydra is here and libpmi2 understands it: from MPICH 4.2 on its answer to a start
+    lacks a field that Slurm's libpmi2 asks for."""
+    script = ("import ctypes, sys; pmi2 = ctypes.CDLL('libpmi2.so.0'); "
+              "results = [ctypes.c_int() for _ in range(4)]; "
+              "sys.exit(pmi2.PMI2_Init(*map(ctypes.byref, results)) or pmi2.PMI2_Finalize())")
+    return shutil.which("mpiexec.hydra") is not None and \
+        subprocess.run(["mpiexec.hydra", "-n", "1", sys.executable, "-c", script], capture_output=True,
+                       stdin=subprocess.DEVNULL, check=False).returncode == 0
 
 
 def way(table):
