@@ -25,7 +25,7 @@ set(hydrant_unity_exceptions
 # nothing else may be in the object that an archive has of them; and the sources that may call cancellation points
 # (tests/lint/check_library.py).
 set(hydrant_unity_alone extended/barrier/barriers.cpp firehose/base/status.cpp
-    firehose/base/uncancelled.cpp firehose/watch/monitor_api.cpp am/tools/locks.cpp am/tools/timers.cpp
+    firehose/base/uncancelled.cpp am/tools/locks.cpp am/tools/timers.cpp
     # The same names as in bootstrap_pmi2.cpp.
     rdma/bootstrap/bootstrap_pmix.cpp)
 
