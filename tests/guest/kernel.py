@@ -241,7 +241,7 @@ def unpack_archive(archive, root):
                         path = root / wanted.group(1)
                         path.parent.mkdir(parents=True, exist_ok=True)
                         path.write_bytes(files.extractfile(file).read())
-            process.stdout.read()  # what fills the last block
+            process.stdout.read()  # the rest of the last block
         except tarfile.TarError as error:
             raise NoKernel(f"{archive.name} is not whole: {error}") from error
     if process.returncode != 0:

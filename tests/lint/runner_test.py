@@ -402,12 +402,12 @@ class Chroot(Tree):
             time.sleep(0.01)
 
     def processes(self):
-        """Those that make a system or run in one; processes below these end with the namespace."""
+        """The processes that make a system or run in one; others end with their namespace."""
         found = subprocess.run(["pgrep", "-f", self.root], capture_output=True, text=True, check=False)
         return found.stdout.split()
 
     def folders(self):
-        """What is left, but for the log and the lock, which are empty or short."""
+        """The names of all that is left, but for logs and locks."""
         return sorted(path.name for path in self.chroots.iterdir() if path.suffix not in (".log", ".lock"))
 
     def assert_nothing_is_mounted(self):
