@@ -1,6 +1,7 @@
 // The uring registrar's pins are real, and its errors are those that hydrant_registrar_t documents.
 #include "firehose/registrars/memlock.hpp"
 #include "tests/support/recording_registrar.hpp"
+#include "tests/unit/firehose/registrars/counted_pins.hpp"
 #include "tests/unit/firehose/registrars/mapping.hpp"
 
 #include <gtest/gtest.h>
@@ -57,14 +58,15 @@ TEST(UringPin, ReadFillsThePinnedPages) {
 TEST(UringPin, ChargesAndUnchargesTheKernelsAccount) {
   HYDRANT_URING_OR_SKIP(uring);
   if (uring->charge_comes_back_late()) GTEST_SKIP() << "this kernel gives charges back late";
+  HYDRANT_COUNTED_PINS_OR_SKIP();
   MappedPages memory(16 * kPageBytes);
   memory.fill('A');
-  const uint64_t before = read_process_bytes("VmPin");
+  const uint64_t before = testing::pinned_bytes();
   Key key;
   ASSERT_EQ(uring->pin(memory.all(), Access::kAll, key.data()), Status::kOk);
-  EXPECT_EQ(read_process_bytes("VmPin"), before + memory.size());
+  EXPECT_EQ(testing::pinned_bytes(), before + memory.size());
   EXPECT_EQ(uring->unpin(memory.all(), key.data()), UnpinResult::kDone);
-  EXPECT_EQ(read_process_bytes("VmPin"), before);
+  EXPECT_EQ(testing::pinned_bytes(), before);
 }
 
 TEST(UringPin, EndOfFileAndBadDescriptorAreTheCallersError) {

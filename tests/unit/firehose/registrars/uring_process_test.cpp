@@ -8,6 +8,7 @@
 #include "tests/support/mapped_memory.hpp"
 #include "tests/support/recording_registrar.hpp"
 #include "tests/support/threads.hpp"
+#include "tests/unit/firehose/registrars/counted_pins.hpp"
 #include "tests/unit/firehose/registrars/error_text.hpp"
 #include "tests/unit/firehose/registrars/mapping.hpp"
 
@@ -432,14 +433,15 @@ TEST(UringProcess, ChildWithTheRingsKeepsTheCharges) {
 TEST(UringProcess, DestructorReleasesTheChargeBeforeItReturns) {
   auto uring = testing::try_uring();
   if (uring == nullptr) GTEST_SKIP() << "no uring here: " << last_error_text();
-  const uint64_t before = read_process_bytes("VmPin");
+  HYDRANT_COUNTED_PINS_OR_SKIP();
+  const uint64_t before = testing::pinned_bytes();
   MappedPages memory(32 * kPageBytes);
   memory.fill('A');
   Key key;
   ASSERT_EQ(uring->pin(memory.all(), Access::kAll, key.data()), Status::kOk);
-  EXPECT_EQ(read_process_bytes("VmPin"), before + memory.size());
+  EXPECT_EQ(testing::pinned_bytes(), before + memory.size());
   uring.reset();
-  EXPECT_LE(read_process_bytes("VmPin"), before);
+  EXPECT_LE(testing::pinned_bytes(), before);
 }
 
 }  // namespace
