@@ -60,9 +60,14 @@ def hydra_starts():
     script = ("import ctypes, sys; pmi2 = ctypes.CDLL('libpmi2.so.0'); "
               "results = [ctypes.c_int() for _ in range(4)]; "
               "sys.exit(pmi2.PMI2_Init(*map(ctypes.byref, results)) or pmi2.PMI2_Finalize())")
-    return shutil.which("mpiexec.hydra") is not None and \
-        subprocess.run(["mpiexec.hydra", "-n", "1", sys.executable, "-c", script], capture_output=True,
-                       stdin=subprocess.DEVNULL, check=False).returncode == 0
+    if shutil.which("mpiexec.hydra") is None:
+        return False
+    try:
+        return subprocess.run(["mpiexec.hydra", "-n", "1", sys.executable, "-c", script], check=False,
+                              stdin=subprocess.DEVNULL, capture_output=True,
+                              timeout=60 * PATIENCE).returncode == 0
+    except subprocess.TimeoutExpired:
+        return False
 
 
 def way(table):
