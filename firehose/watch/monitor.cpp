@@ -2,6 +2,7 @@
 // child of a fork. monitor_cover.cpp decides what may be cached.
 #include "firehose/watch/monitor.hpp"
 
+#include "firehose/base/brief_lock.hpp"
 #include "firehose/base/config/knobs.hpp"
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
@@ -91,6 +92,14 @@ int Monitor::begin_watching(const char** reason) noexcept {
 
 bool Monitor::start(bool now) noexcept {
   return state_.start_once(now, [this](const char** reason) { return begin_watching(reason); });
+}
+
+// When the stack's mapping began to be watched, the thread may not have run yet: where guard pages divide no
+// mappings, it may have been part of another thread's stack's mapping.
+void Monitor::stack_ends(uintptr_t descriptor) noexcept {
+  if (!lock_briefly(watched_.mutex())) return;
+  const RangesLock lock(watched_.mutex(), RangesLock::Adopt::kLocked);
+  if (watched_.ranges(lock).overlaps({descriptor, 1})) stacks_.note_ending(lock, descriptor);
 }
 
 void Monitor::show_counters(hydrant_monitor_t* shown) noexcept {

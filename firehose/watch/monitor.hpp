@@ -73,6 +73,10 @@ class Monitor {
   // `flags`: HYDRANT_COVER_ONLY_*.
   uint32_t cover(MemoryRange range, uint32_t flags) noexcept;
 
+  // The calling thread ends, and its stack contains this address (monitor.h). If the mutex is not available
+  // soon, the end counts as a raw release.
+  void stack_ends(uintptr_t descriptor) noexcept;
+
   // For the child of a fork(): no reader runs and nothing is watched; arenas and clients stay.
   void reset_in_child() noexcept;
 

@@ -88,6 +88,10 @@ int set_wanted(int number, void (*wanted)(void*)) {
 int set_end_free_hits(int number, void (*end_free_hits)(void*)) {
   return Monitor::own().clients().set_end_free_hits(number, end_free_hits) ? 0 : -1;
 }
+void stack_ends(uintptr_t descriptor) {
+  const CancellationDisabled guard;
+  Monitor::own().stack_ends(descriptor);
+}
 
 // Never destroyed: the reader and other threads go on while main()'s thread runs the destructors.
 union Lasting {
@@ -129,7 +133,8 @@ hydrant_monitor_t g_interface = {sizeof(hydrant_monitor_t),
                                  &unwatch_range,
                                  &unwatch_idle,
                                  &not_watched,
-                                 &set_wanted};
+                                 &set_wanted,
+                                 &stack_ends};
 
 pthread_once_t g_once = PTHREAD_ONCE_INIT;
 

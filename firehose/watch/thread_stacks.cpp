@@ -27,14 +27,17 @@ bool may_be_descriptor(uintptr_t addr) {
 }  // namespace
 
 // Only the thread's descriptor is noted, because the mapping may contain memory of the program, too.
-void ThreadStacks::note(const RangesLock&, MemoryRange mapping,
+void ThreadStacks::note(const RangesLock& lock, MemoryRange mapping,
                         const HookedCallsUnderWay& calls) noexcept {
   if (!calls.have_hooks()) return;
   uint32_t position = 0;
   while (const uintptr_t stack = calls.next_stack(mapping, &position)) {
-    if (may_be_descriptor(stack) && descriptors_.add({stack, 1}))
-      any_.store(true, std::memory_order_relaxed);
+    if (may_be_descriptor(stack)) note_ending(lock, stack);
   }
+}
+
+void ThreadStacks::note_ending(const RangesLock&, uintptr_t descriptor) noexcept {
+  if (descriptors_.add({descriptor, 1})) any_.store(true, std::memory_order_relaxed);
 }
 
 // A descriptor lies at the end of its stack. libc empties a stack from its start almost to the frame of the

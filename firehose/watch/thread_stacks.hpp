@@ -1,8 +1,9 @@
 // Thread stacks in watched memory. libc unmaps stacks inside calls without hooks, such as pthread_join(), and
 // empties them when their threads end.
 //
-// Invariant: a noted address held a thread's descriptor when its mapping began to be watched, and no
-// unmapping of it has been entered since. any() is true once an address was noted.
+// Invariant: a noted address held a thread's descriptor when its mapping began to be watched, or when that
+// thread ended in watched memory, and no unmapping of it has been entered since. any() is true once an
+// address was noted.
 //
 // Threads: any, with the mutex of the watched ranges; any() without.
 #pragma once
@@ -26,6 +27,8 @@ class ThreadStacks {
   // Notes the stacks in a mapping that is watched from now on. If the set is full a stack is not noted, and
   // its end counts as a raw release.
   void note(const RangesLock&, MemoryRange mapping, const HookedCallsUnderWay& calls) noexcept;
+  // Notes the stack of a thread that ends now, which is in watched memory.
+  void note_ending(const RangesLock&, uintptr_t descriptor) noexcept;
   // True if libc may have made the change because of a thread's end.
   bool are_changed(const RangesLock&, const MemoryChange& change) const noexcept;
   // The range was unmapped.

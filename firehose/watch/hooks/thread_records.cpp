@@ -115,6 +115,11 @@ void begin_end(void* own) {
   const hydrant_monitor_t* watching = monitor();
   const uint64_t removals =
       watching != nullptr ? __atomic_load_n(watching->removals, __ATOMIC_ACQUIRE) : 1;
+  const uint64_t stack = __atomic_load_n(&record->stack, __ATOMIC_RELAXED);
+  if (watching != nullptr && stack != 0 &&
+      watching->size > offsetof(hydrant_monitor_t, stack_ends)) {
+    watching->stack_ends(stack);
+  }
   __atomic_fetch_add(&hydrant_hooks_object.endings, 1, __ATOMIC_ACQ_REL);
   __atomic_store_n(&record->entered, removals, __ATOMIC_RELEASE);
   __atomic_store_n(&record->ending, uint32_t{1}, __ATOMIC_RELEASE);

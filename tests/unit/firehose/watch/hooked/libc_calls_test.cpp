@@ -91,6 +91,19 @@ class LibcsOwnCalls : public RawCalls {
     pthread_attr_destroy(&attributes);
     pthread_barrier_destroy(&together);
   }
+  void pin_on_stacks(int rounds) {
+    for (int round = 0; round < rounds; ++round) {
+      Threads threads;
+      for (int i = 0; i < 12; ++i) {
+        threads.start([this] {
+          char buffer[3 * kPage];
+          std::memset(buffer, 1, sizeof buffer);
+          for (int again = 0; again < 20; ++again) use_memory(buffer, sizeof buffer);
+        });
+      }
+      threads.join();
+    }
+  }
   void expect_still_free() {
     const hydrant_stats_t stats = stats_of(anywhere_);
     EXPECT_EQ(stats.hits_are_checked, 0u);
@@ -136,17 +149,21 @@ TEST_F(LibcsOwnCalls, MallocInThreadsStaysFree) {
 
 // More stacks than libc keeps: some are unmapped by the joining thread.
 TEST_F(LibcsOwnCalls, StacksThatEndStayFree) {
-  for (int round = 0; round < 8; ++round) {
-    Threads threads;
-    for (int i = 0; i < 12; ++i) {
-      threads.start([this] {
-        char buffer[3 * kPage];
-        std::memset(buffer, 1, sizeof buffer);
-        for (int again = 0; again < 20; ++again) use_memory(buffer, sizeof buffer);
-      });
-    }
-    threads.join();
-  }
+  pin_on_stacks(8);
+  expect_still_free();
+}
+
+// Stacks without guard pages, or with those of MADV_GUARD_INSTALL, are one mapping: when the first of them is
+// pinned, the threads of others have not run yet.
+TEST_F(LibcsOwnCalls, StacksInOneMappingStayFree) {
+  pthread_attr_t before;
+  ASSERT_EQ(pthread_getattr_default_np(&before), 0);
+  pthread_attr_t unguarded = before;
+  ASSERT_EQ(pthread_attr_setguardsize(&unguarded, 0), 0);
+  ASSERT_EQ(pthread_setattr_default_np(&unguarded), 0);
+  pin_on_stacks(40);
+  ASSERT_EQ(pthread_setattr_default_np(&before), 0);
+  pthread_attr_destroy(&before);
   expect_still_free();
 }
 
