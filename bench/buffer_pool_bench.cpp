@@ -261,7 +261,7 @@ void measure(benchmark::State& state, Subject& subject) {
     const uint64_t start = now_ns();
     good &= Pattern::run(subject, state.thread_index());
     const auto elapsed = static_cast<double>(now_ns() - start);
-    state.SetIterationTime(elapsed * 1e-9 * state.threads());
+    set_thread_time(state, elapsed);
     batch_ns.push_back(elapsed / kBatch);
   }
   using benchmark::Counter;

@@ -29,10 +29,10 @@ PLANS = {
     "quick": [("pin_hit_bench", 5, "0.005", QUICK_HITS), ("pin_miss_bench", 5, "0.01", QUICK_MISSES),
               ("pin_sweep_bench", 5, "0.01", QUICK_SWEEP), ("memlock_sweep_bench", 1, "0.01", "mixed"),
               ("invalidate_bench", 1, "0.01", "munmap|free"), ("pin_memory_bench", 1, "0.01", "threads:1/")],
-    "normal": [("pin_hit_bench", 9, "0.01", "."), ("pin_miss_bench", 9, "0.01", "."),
+    "normal": [("pin_hit_bench", 9, "0.01", "-^ucx-limited"), ("pin_miss_bench", 9, "0.01", "."),
                ("pin_sweep_bench", 9, "0.01", "."), ("memlock_sweep_bench", 3, "0.01", "."),
                ("invalidate_bench", 3, "0.01", "."), ("pin_memory_bench", 1, "0.01", ".")],
-    "full": [("pin_hit_bench", 25, "0.05", "."), ("pin_miss_bench", 25, "0.01", "."),
+    "full": [("pin_hit_bench", 25, "0.05", "-^ucx-limited"), ("pin_miss_bench", 25, "0.01", "."),
              ("pin_sweep_bench", 25, "0.01", "."), ("memlock_sweep_bench", 9, "0.01", "."),
              ("invalidate_bench", 9, "0.01", "."), ("pin_memory_bench", 3, "0.01", ".")],
 }

@@ -1,16 +1,16 @@
 // Question: what does it cost to hold and release memory that is already pinned?
 //
 // Unit: nanoseconds per hold+release *per thread* (column Time, "real_time" in the JSON), for any number of
-// threads. Google Benchmark divides by the threads' summed iterations, so the time that it is given is
-// multiplied by the number of threads; "cpu_time" is its own and agrees unless threads sleep or are
-// interrupted. Time is a mean; p50_ns and p99_ns are quantiles of batches of 4096 holds. A batch takes at
-// least 20 us, so the median batch was not interrupted: reports should show p50_ns.
+// threads; "cpu_time" agrees unless threads sleep or are interrupted. Time is a mean; p50_ns and p99_ns are
+// quantiles of batches of 4096 holds. A batch takes at least 20 us, so the median batch was not interrupted:
+// reports should show p50_ns.
 //
 // Rows   hydrant/region, hydrant/page       64 KiB regions at a 128 KiB stride, random order
 //        hydrant/page4k                     the same with 4 KiB buckets at an 8 KiB stride
 //        hydrant/region-inside, ucx-inside  each hold is 4 KiB at a random place of a region
 //        hydrant/region-key, ucx-key        the holder also reads the region's key, as a sender does
 //        ucx                                ucs_rcache_get + ucs_rcache_region_put (support/ucx_peer.hpp)
+//        ucx-limited                        the same with limits on regions and bytes, which are not reached
 //        floor/empty                        the loop alone
 //        floor/private                      a plain increment and decrement in memory of the thread
 //        floor/locked                       a locked increment and decrement of a count per region: the least
@@ -95,7 +95,7 @@ void measure(benchmark::State& state, Subject& subject) {
       next = next + run == stream.size() ? 0 : next + run;
     }
     const auto elapsed = static_cast<double>(now_ns() - start);
-    state.SetIterationTime(elapsed * 1e-9 * state.threads());
+    set_thread_time(state, elapsed);
     batch_ns.push_back(elapsed / kBatch);
   }
   using benchmark::Counter;
@@ -253,8 +253,8 @@ void add_rows(const std::string& prefix, Layout layout, Arguments... arguments) 
 
 class UcxHits {
  public:
-  UcxHits(const Population& population, bool read_key)
-      : population_(population), cache_(&registration_), read_key_(read_key) {
+  UcxHits(const Population& population, bool read_key, UcxLimits limits = UcxLimits::kNone)
+      : population_(population), cache_(&registration_, limits), read_key_(read_key) {
     const Layout& layout = population.layout();
     for (uint32_t i = 0; cache_.works() && i < layout.regions; ++i) {
       UcxCache::Region* region = cache_.get(population.region(i), layout.region_bytes);
@@ -282,6 +282,7 @@ class UcxHits {
 
 void add_ucx_rows(uint32_t regions) {
   add_rows<UcxHits>("ucx", {regions, 64 * kKiB, 64 * kKiB}, false);
+  add_rows<UcxHits>("ucx-limited", {regions, 64 * kKiB, 64 * kKiB}, false, UcxLimits::kUnreached);
   add_rows<UcxHits>("ucx-inside", {regions, 64 * kKiB, 4 * kKiB}, false);
   add_rows<UcxHits>("ucx-key", {regions, 64 * kKiB, 64 * kKiB}, true);
 }

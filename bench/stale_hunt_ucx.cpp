@@ -42,7 +42,8 @@ class UcxCache final : public Cache {
  public:
   explicit UcxCache(std::unique_ptr<UringRegistrar> uring) : uring_(std::move(uring)) {
     static const ucs_rcache_ops_t ops = bench::ucx_operations(&UcxCache::reg, &UcxCache::dereg);
-    ucs_rcache_params_t params = bench::ucx_params(sizeof(Region), &ops, this);
+    ucs_rcache_params_t params =
+        bench::ucx_params(sizeof(Region), &ops, this, bench::UcxLimits::kNone);
     params.ucm_events = UCM_EVENT_VM_UNMAPPED;
     if (ucs_rcache_create(&params, "hunt", nullptr, &cache_) != UCS_OK) cache_ = nullptr;
   }

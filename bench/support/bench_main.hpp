@@ -44,6 +44,15 @@ inline int run_program(int argc, char** argv, const char* min_time) {
   return kUsage;
 }
 
+// Sets the time of a thread's iterations, so that the row shows it per thread. Google Benchmark divides the
+// sum of the threads' times by that of their iterations; releases before 1.9 divide by the threads as well.
+inline void set_thread_time(benchmark::State& state, double ns) {
+#if HYDRANT_BENCHMARK_DIVIDES_BY_THREADS
+  ns *= state.threads();
+#endif
+  state.SetIterationTime(ns * 1e-9);
+}
+
 // Sets a counter, unless it is 0: Google Benchmark would write the variation of a counter that is always 0 as
 // NaN, which is not JSON. Readers take an absent counter of a row as 0.
 inline void set_counter(benchmark::State& state, const std::string& name, double value) {

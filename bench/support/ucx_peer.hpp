@@ -30,9 +30,10 @@ class UcxCache {
     uint32_t slot;
   };
 
-  explicit UcxCache(UcxRegistration* registration) : registration_(registration) {
+  explicit UcxCache(UcxRegistration* registration, UcxLimits limits = UcxLimits::kNone)
+      : registration_(registration) {
     static const ucs_rcache_ops_t ops = ucx_operations(&UcxCache::reg, &UcxCache::dereg);
-    const ucs_rcache_params_t params = ucx_params(sizeof(Region), &ops, this);
+    const ucs_rcache_params_t params = ucx_params(sizeof(Region), &ops, this, limits);
     if (ucs_rcache_create(&params, "bench", nullptr, &cache_) != UCS_OK) cache_ = nullptr;
   }
   UcxCache(const UcxCache&) = delete;

@@ -40,10 +40,14 @@ Operations ucx_operations(decltype(Operations::mem_reg) reg,
   return made;
 }
 
-// The settings of UCX's transports, which limit neither regions nor bytes, without memory events.
-// `operations` has to outlive the cache.
+// kNone: the default of UCX's transports. kUnreached: limits on regions and bytes that no benchmark reaches;
+// each use is then entered in a list of recent ones.
+enum class UcxLimits { kNone, kUnreached };
+
+// The settings of UCX's transports, without memory events. `operations` has to outlive the cache.
 template <typename Params = ucs_rcache_params_t>
-Params ucx_params(size_t region_bytes, const ucs_rcache_ops_t* operations, void* context) {
+Params ucx_params(size_t region_bytes, const ucs_rcache_ops_t* operations, void* context,
+                  UcxLimits limits) {
   Params made{};
   made.region_struct_size = region_bytes;
   if constexpr (requires { made.max_alignment; }) {
@@ -56,6 +60,12 @@ Params ucx_params(size_t region_bytes, const ucs_rcache_ops_t* operations, void*
   made.max_regions = ULONG_MAX;
   made.max_size = SIZE_MAX;
   made.max_unreleased = SIZE_MAX;
+  if (limits == UcxLimits::kUnreached) {
+    constexpr unsigned kNeedsLruLock = 1u << 3;  // no flag in 1.13 and 1.18, which always lock
+    made.max_regions = 1ul << 30;
+    made.max_size = size_t{1} << 50;
+    made.flags = kNeedsLruLock;
+  }
   return made;
 }
 
