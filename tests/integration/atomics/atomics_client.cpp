@@ -264,6 +264,39 @@ void run_histories(uint32_t rounds, uint32_t threads, std::span<const gex_OP_t> 
   gex_AD_Destroy(ad);
 }
 
+// Ranks 0 and 1 each set one word and then get the one that the other sets, with many pairs in a row. An
+// operation that was synchronised is seen by all that start later, so at least one of the two sees a 1. Ranks
+// on processors of their own meet in some of the pairs.
+void run_order(uint32_t rounds) {
+  constexpr size_t kPairs = 1024;
+  constexpr size_t kStride = 8;  // words; each has a cache line
+  gex_AD_t ad = GEX_AD_INVALID;
+  gex_AD_Create(&ad, world, GEX_DT_U64, GEX_OP_SET | GEX_OP_GET, 0);
+  const gex_Rank_t other = 1 - me;
+  auto* const seen_by_both = word_of<uint64_t>(world, 0, size_t{64} << 10);
+  for (uint32_t round = 0; round < rounds; ++round) {
+    auto* const mine = word_of<uint64_t>(world, me, size_t{4} << 10);
+    auto* const theirs = word_of<uint64_t>(world, other, size_t{4} << 10);
+    std::vector<uint64_t> seen(kPairs);
+    for (size_t i = 0; i < kPairs; ++i) mine[i * kStride] = 0;
+    barrier(world);
+    for (size_t i = 0; i < kPairs; ++i) {
+      const size_t at = i * kStride;
+      gex_Event_Wait(gex_AD_OpNB_U64(ad, nullptr, me, mine + at, GEX_OP_SET, 1, 0, 0));
+      gex_Event_Wait(gex_AD_OpNB_U64(ad, &seen[i], other, theirs + at, GEX_OP_GET, 0, 0, 0));
+    }
+    gex_RMA_PutBlocking(world, 0, seen_by_both + me * kPairs, seen.data(), kPairs * sizeof seen[0],
+                        0);
+    barrier(world);
+    for (size_t i = 0; me == 0 && i < kPairs; ++i) {
+      check(seen_by_both[i] + seen_by_both[kPairs + i] != 0,
+            "two ranks have set a word each, and neither saw the other's");
+    }
+  }
+  barrier(world);
+  gex_AD_Destroy(ad);
+}
+
 // ---- the rest ----
 
 void run_calls() {
@@ -383,6 +416,7 @@ int main(int argc, char** argv) {
     count_together<double>(rounds, 2);
   }
   if (what == "histories") run_histories(rounds, 2, kHistoryOps, 0);
+  if (what == "order") run_order(rounds);
   if (what == "calls") run_calls();
   if (what == "starved") run_starved(rounds);
   if (what == "killed") run_until_one_ends(rounds, 0, kill_this_rank);

@@ -59,6 +59,9 @@ class AtomicsJobs(unittest.TestCase):
     def test_histories_are_linearisable(self):
         self.in_each_way("histories", 40, (3,))
 
+    def test_two_words_are_in_one_order(self):
+        self.in_each_way("order", 40, (2,))
+
     def in_domains_of_the_adapter(self, what, rounds, ranks):
         for client in CLIENTS:
             for number in ranks:
