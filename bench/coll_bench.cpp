@@ -10,7 +10,7 @@
 //
 // Each repetition runs the floor and all rows in turn. Figures are medians over the repetitions, ratios are
 // medians of the ratios within each. Not included: page faults. GASNet's and MPI's collectives beside ours:
-// bench/gasnet/coll_compare.py.
+// bench/gasnet/compare.py.
 #define GASNET_SEQ 1
 #include <gasnetex.h>
 #include <hydrant/coll.h>

@@ -1,7 +1,8 @@
 # shellcheck shell=bash
 # Sourced by ./run and ./test: lists required packages (Debian 12's names), and builds presets.
 
-# Each line: needed by (run: both scripts, test: ./test, all: ./test --all), package, purpose
+# Each line: needed by (run: both scripts, test: ./test, all: ./test --all, peers: that and ./run --peers), package,
+# purpose
 hydrant_packages='
 run  g++                 the compiler
 run  cmake               the build
@@ -39,7 +40,7 @@ all  libpmi2-0           how those speak with it
 all  clang               a second compiler, and the check of the lock annotations
 all  clang-tidy          static checks
 all  libclang-rt-dev     its sanitizers
-all  mmdebstrap          the systems of ./test --all=distributions
+peers mmdebstrap         the systems of scripts/chroot
 '
 
 # hydrant_install NAME... installs the missing packages of these (run, test, all). Without root: prints the

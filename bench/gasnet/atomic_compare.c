@@ -1,5 +1,5 @@
 /* atomic_compare.c - Remote atomics between two ranks of a node, to be compiled against any implementation of
- * GASNet-EX and run in turn (coll_compare.py): docs/atomics.md has the figures of Hydrant and of GASNet's
+ * GASNet-EX and run in turn (compare.py): docs/atomics.md has the figures of Hydrant and of GASNet's
  * smp-conduit. Not part of the build.
  *
  *   cc -O2 -D_GNU_SOURCE -DGASNET_PAR=1 atomic_compare.c <include and library flags of one> -o atomic_compare

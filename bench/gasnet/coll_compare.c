@@ -5,7 +5,7 @@
  *   cc -O2 -D_GNU_SOURCE -DGASNET_SEQ=1 coll_compare.c <include and library flags of one> -o coll_compare
  *   GASNET_PSHM_NODES=2 ./coll_compare [PERCENT [heap]]
  *
- * coll_compare.py runs several and prints ratios. Prints medians of 9 repetitions, ns per operation:
+ * compare.py runs several and prints ratios. Prints medians of 9 repetitions, ns per operation:
  * initiation and wait, the next one behind it. Data are in the segment, or on the heap. "bound" is the least
  * work of a reduction to all of that length: each rank adds its share of two vectors, and writes it once per
  * rank, in its own memory. PERCENT (default 100) scales the rounds, for implementations that need seconds for

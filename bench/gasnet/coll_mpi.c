@@ -1,4 +1,4 @@
-/* coll_mpi.c - the rows of coll_compare.c over MPI, for coll_compare.py. Not part of the build.
+/* coll_mpi.c - the rows of coll_compare.c over MPI, for compare.py. Not part of the build.
  *
  *   mpicc -O2 coll_mpi.c -o coll_mpi
  *   mpirun -n 2 ./coll_mpi [PERCENT]

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""coll_compare.py [--ranks 2,4] [--repetitions 5] [--percent 100] NAME=PROGRAM...: runs programs of
-coll_compare.c and coll_mpi.c in turn, and prints the median of each row, the range of its runs, and the ratio
-of the first program to each other one.
+"""compare.py [--ranks 2,4] [--repetitions 5] [--percent 100] NAME=PROGRAM...: runs programs of this folder,
+such as coll_compare.c and coll_mpi.c, in turn, and prints the median of each row, the range of its runs, and
+the ratio of the first program to each other one.
 
 PROGRAM is a command line; {n} in it becomes the number of ranks, which is also in GASNET_PSHM_NODES. PERCENT
 scales the rounds, and goes to each program as its argument. Rows that the first program loses are marked.
@@ -16,33 +16,42 @@ import statistics
 import subprocess
 import sys
 
-LINE = re.compile(r"^(\S.*?) +(\d+) bytes +([\d.]+) ns$")
+LINE = re.compile(r"^(\S.*?),?(?: +(\d+) bytes:?)? +([\d.]+) ns(?:[, ].*)?$")
 
 
-def run_once(command, ranks, percent, seconds):
+def run_once(words, ranks, seconds):
     """{(operation, bytes): ns}; without those that the program did not print."""
     environment = dict(os.environ, GASNET_PSHM_NODES=str(ranks), GASNET_QUIET="1")
-    words = [word.replace("{n}", str(ranks)) for word in shlex.split(command)] + [str(percent)]
     with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           text=True) as job:
         try:
-            text, _ = job.communicate(timeout=seconds)
+            text, errors = job.communicate(timeout=seconds)
             status = job.returncode
         except subprocess.TimeoutExpired:
             job.terminate()  # launchers then end their ranks, which would disturb the next programs
             try:
-                text, _ = job.communicate(timeout=10)
+                text, errors = job.communicate(timeout=10)
             except subprocess.TimeoutExpired:
                 job.kill()
-                text, _ = job.communicate()
+                text, errors = job.communicate()
             status = "ended after the time limit"
     if status != 0:
-        print(f"{status}: {' '.join(words)}", file=sys.stderr)
+        print(f"{status}: {' '.join(words)}: {errors[-300:].strip()}", file=sys.stderr)
     found = {}
     for line in text.splitlines():
         if match := LINE.match(line):
-            found[match[1], int(match[2])] = float(match[3])
+            found[match[1], int(match[2] or 0)] = float(match[3])
     return found
+
+
+def race(programs, ranks, repetitions, seconds):
+    """{row: {name: [ns of each run]}} of the programs {name: words}, each of which runs once in each turn."""
+    samples = collections.defaultdict(lambda: collections.defaultdict(list))
+    for _ in range(repetitions):
+        for name, words in programs.items():
+            for row, ns in run_once(words, ranks, seconds).items():
+                samples[row][name].append(ns)
+    return samples
 
 
 def numbers(text):
@@ -62,24 +71,43 @@ def named_program(text):
     return name, command
 
 
-def microseconds(ns):
-    return f"{ns / 1000:.3g}"
+def row_name(row):
+    operation, size = row
+    return f"{operation}, {size} bytes" if size else operation
 
 
-def print_table(ranks, names, samples):
+def ratios(names, samples):
+    """[(row, name, median of the first program / median of this one)]"""
+    medians = {row: {name: statistics.median(values) for name, values in runs.items()}
+               for row, runs in samples.items()}
+    return [(row, name, medians[row][names[0]] / medians[row][name])
+            for row in samples for name in names[1:] if {names[0], name} <= set(medians[row])]
+
+
+def number(value):
+    return f"{value:.3g}" if value < 1000 else f"{value:.0f}"
+
+
+def table(names, samples, unit_ns=1000):
+    """Markdown: each row's medians and ranges in units of so many ns, and the first program's ratio to each
+    other one."""
     first = names[0]
-    print(f"\n{ranks} ranks, us, median (least to most)\n")
-    print("| | " + " | ".join(names) + " | " + " | ".join(f"{first} / {name}" for name in names[1:]) + " |")
-    print("|" + "---|" * (2 * len(names)))
-    for row in samples:
-        medians = {name: statistics.median(values) for name, values in samples[row].items()}
-        cells = [f"{microseconds(medians[name])} ({microseconds(min(samples[row][name]))} to "
-                 f"{microseconds(max(samples[row][name]))})" if name in medians else "none" for name in names]
+
+    def cell(values):
+        low, middle, high = (number(pick(values) / unit_ns) for pick in (min, statistics.median, max))
+        return f"{middle} ({low} to {high})"
+
+    found = {(row, name): ratio for row, name, ratio in ratios(names, samples)}
+    heads = [*names, *(f"{first} / {name}" for name in names[1:])]
+    lines = ["| | " + " | ".join(heads) + " |",
+             "|" + "---|" * (2 * len(names))]
+    for row, runs in samples.items():
+        cells = [cell(runs[name]) if runs.get(name) else "none" for name in names]
         for name in names[1:]:
-            ratio = medians[first] / medians[name] if {first, name} <= set(medians) else None
+            ratio = found.get((row, name))
             cells.append("" if ratio is None else f"{ratio:.2f}" + (" (slower)" if ratio > 1 else ""))
-        operation, size = row
-        print(f"| {operation}{f', {size} bytes' if size else ''} | " + " | ".join(cells) + " |", flush=True)
+        lines.append(f"| {row_name(row)} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
 
 
 def main():
@@ -95,12 +123,10 @@ def main():
     options = parser.parse_args()
     programs = dict(options.programs)
     for ranks in options.ranks:
-        samples = collections.defaultdict(lambda: collections.defaultdict(list))
-        for _ in range(options.repetitions):
-            for name, command in programs.items():
-                for row, ns in run_once(command, ranks, options.percent, options.seconds).items():
-                    samples[row][name].append(ns)
-        print_table(ranks, list(programs), samples)
+        words = {name: [word.replace("{n}", str(ranks)) for word in shlex.split(command)] +
+                 [str(options.percent)] for name, command in programs.items()}
+        samples = race(words, ranks, options.repetitions, options.seconds)
+        print(f"\n{ranks} ranks, us, median (least to most)\n\n{table(list(programs), samples)}", flush=True)
 
 
 if __name__ == "__main__":

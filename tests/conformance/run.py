@@ -398,7 +398,7 @@ def main():
                         help="more for hydrant-run, without their dashes: nodes=2")
     parser.add_argument("--guest", action="store_true", help="run them where there is a verbs device")
     parser.add_argument("--no-debug", action="store_true", help="without the columns of GASNET_DEBUG")
-    parser.add_argument("--logs", type=pathlib.Path, default=pathlib.Path("conformance-logs"))
+    parser.add_argument("--logs", type=pathlib.Path, default=ROOT / "build/conformance-logs")
     parser.add_argument("--resume", type=pathlib.Path, metavar="FILE",
                         help="keep the names of runs that passed in FILE; do not repeat those that are there")
     parser.add_argument("--timeout", type=float, default=60, help="seconds for one run")
