@@ -204,7 +204,8 @@ inline bool row_moves_data(const RmaPlaces& at, const RmaRow& row) {
   return true;
 }
 
-// The paths of this process's operations since the last call, such as "inlined" or "cma+am_medium".
+// The paths of this process's operations since the last call, such as "cma+am_medium". Copies of mapped memory
+// leave no count.
 class PathWatch {
  public:
   std::string take() {
@@ -218,7 +219,7 @@ class PathWatch {
                  std::string(hydrant_path_name(static_cast<hydrant_path_t>(path)));
       before_[static_cast<size_t>(path)] = ops;
     }
-    return names;
+    return names.empty() ? hydrant_path_name(HYDRANT_PATH_MAPPED) : names;
   }
 
  private:

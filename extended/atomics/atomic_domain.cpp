@@ -36,7 +36,7 @@ void for_each_near_member(gex_TM_t tm, Visit visit) noexcept {
 }
 
 // True if calls in the client may skip the library: it would count them, or do work first.
-bool may_inline() noexcept { return paths().inlined && *knob_text(JobKnob::kStats) == '\0'; }
+bool may_inline() noexcept { return paths().inlined; }
 
 }  // namespace
 

@@ -8,20 +8,17 @@
 #include "extended/rma/rma.hpp"
 
 #include <cstddef>
-#include <cstdint>
 
 namespace hydrant {
 
-// Counts first, so that the copy is a tail call. Returns false if the memory is not known to be mapped,
-// or invalid; then no memory was accessed. This rank's own row begins at address 1, so null lies in no
+// These leave no count, as the inlined calls that they stand for. Return false if the memory is not known to be
+// mapped, or invalid; then no memory was accessed. This rank's own row begins at address 1, so null lies in no
 // row.
 inline bool put_mapped(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
                        size_t bytes) noexcept {
   hydrant_peer* peer = hydrant_mapped_peer(tm, rank, dest, source, bytes);
   if (peer == nullptr) [[unlikely]]
     return false;
-  hydrant_path_count(&peer->path_counts[static_cast<uint32_t>(Direction::kPut)][HYDRANT_RMA_MAPPED],
-                     bytes);
   copy_bytes(static_cast<std::byte*>(dest) + peer->shift, source, bytes);
   return true;
 }
@@ -30,8 +27,6 @@ inline bool get_mapped(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* sou
   hydrant_peer* peer = hydrant_mapped_peer(tm, rank, source, dest, bytes);
   if (peer == nullptr) [[unlikely]]
     return false;
-  hydrant_path_count(&peer->path_counts[static_cast<uint32_t>(Direction::kGet)][HYDRANT_RMA_MAPPED],
-                     bytes);
   copy_bytes(dest, static_cast<const std::byte*>(source) + peer->shift, bytes);
   return true;
 }

@@ -1,5 +1,4 @@
-// Sums the per-thread counters of operations by path for hydrant_query_path(). RmaThread::count() and inline
-// functions of rma.h write the counters.
+// Sums the counters of operations by path, which RmaThread::count() writes, for hydrant_query_path().
 #include <hydrant/rma.h>
 
 #include "am/job/job.hpp"
@@ -9,27 +8,13 @@ using namespace hydrant;
 
 namespace {
 
-constexpr const char* kNames[] = {"self",     "inlined",   "mapped",     "cma",
-                                  "firehose", "in_move",   "rendezvous", "direct",
-                                  "bounce",   "am_medium", "am_long"};
+constexpr const char* kNames[] = {"self",       "mapped", "cma",    "firehose",  "in_move",
+                                  "rendezvous", "direct", "bounce", "am_medium", "am_long"};
 static_assert(sizeof kNames / sizeof *kNames == HYDRANT_PATH_COUNT);
-constexpr size_t kPowers = sizeof hydrant_small_counts{}.of_size / sizeof(uint64_t);
-static_assert(size_t{1} << (kPowers - 1) == HYDRANT_RMA_INLINE,
-              "each inlined power of two has a counter");
 
 // Atomic load, because other threads keep counting.
 uint64_t look(const uint64_t& counter) noexcept {
   return __atomic_load_n(&counter, __ATOMIC_RELAXED);
-}
-
-void add_small(const hydrant_small_counts& counts, uint64_t* ops, uint64_t* bytes) noexcept {
-  for (size_t i = 0; i < kPowers; ++i) {
-    const uint64_t count = look(counts.of_size[i]);
-    *ops += count;
-    *bytes += count << i;
-  }
-  *ops += look(counts.others);
-  *bytes += look(counts.other_bytes);
 }
 
 void add_path(const hydrant_path_counts& counts, uint64_t* ops, uint64_t* bytes) noexcept {
@@ -37,19 +22,9 @@ void add_path(const hydrant_path_counts& counts, uint64_t* ops, uint64_t* bytes)
   *bytes += look(counts.bytes);
 }
 
-// For the inline functions this process is one more rank with mapped memory, so its "mapped" counts
-// belong to "self".
-void add(const hydrant_peer& peer, hydrant_path_t path, bool is_self,
-         hydrant_path_counts_t* sum) noexcept {
-  if (is_self && path == HYDRANT_PATH_MAPPED) return;
-  if (is_self && path == HYDRANT_PATH_SELF) add(peer, HYDRANT_PATH_MAPPED, false, sum);
-  if (path == HYDRANT_PATH_INLINED) {
-    add_small(peer.small_counts[0], &sum->put_ops, &sum->put_bytes);
-    add_small(peer.small_counts[1], &sum->get_ops, &sum->get_bytes);
-  } else {
-    add_path(peer.path_counts[0][path], &sum->put_ops, &sum->put_bytes);
-    add_path(peer.path_counts[1][path], &sum->get_ops, &sum->get_bytes);
-  }
+void add(const hydrant_peer& peer, hydrant_path_t path, hydrant_path_counts_t* sum) noexcept {
+  add_path(peer.path_counts[0][path], &sum->put_ops, &sum->put_bytes);
+  add_path(peer.path_counts[1][path], &sum->get_ops, &sum->get_bytes);
 }
 
 }  // namespace
@@ -76,8 +51,7 @@ int hydrant_query_path(gex_Rank_t rank, hydrant_path_t path, hydrant_path_counts
   const Rank end = rank == GEX_RANK_INVALID ? size : rank + 1;
   ThreadLocalPool<RmaThread>::for_each([&](const RmaThread& thread) {
     if (!thread.has_peers()) return;
-    for (Rank peer = first; peer < end; ++peer)
-      add(thread.peer(peer), path, peer == job().rank(), counts);
+    for (Rank peer = first; peer < end; ++peer) add(thread.peer(peer), path, counts);
   });
   return GASNET_OK;
 }

@@ -117,9 +117,11 @@ const uint8_t* find_kinds(const Transport& transport, uint32_t first, uint32_t* 
 void choose_paths() noexcept {
   PathChoices paths;
   // Inline copies would skip checks: those of debug clients, of device pointers, and, with firehoses,
-  // of released memory that peers still access (settle_exports()); the trace; and a forced path.
-  paths.inlined = !job().debug && !is_tracing() && find_pointer_query() == nullptr &&
-                  !is_firehose_enabled() && knob_choice(JobKnob::kVisPath) == "auto";
+  // of released memory that peers still access (settle_exports()); the trace; the counts of HYDRANT_STATS;
+  // and a forced path.
+  paths.inlined = !job().debug && !is_tracing() && *knob_text(JobKnob::kStats) == '\0' &&
+                  find_pointer_query() == nullptr && !is_firehose_enabled() &&
+                  knob_choice(JobKnob::kVisPath) == "auto";
   const Transport* transport = job().transport.get();
   paths.am_long[0] = knob_number(JobKnob::kUseLongPuts) != 0;
   paths.am_long[1] = knob_number(JobKnob::kUseLongGets) != 0;

@@ -32,7 +32,6 @@ namespace hydrant {
 
 enum class Path : uint32_t {
   kSelf = HYDRANT_PATH_SELF,
-  kInlined = HYDRANT_PATH_INLINED,
   kMapped = HYDRANT_PATH_MAPPED,
   kCma = HYDRANT_PATH_CMA,
   kFirehose = HYDRANT_PATH_FIREHOSE,
@@ -44,7 +43,6 @@ enum class Path : uint32_t {
   kAmLong = HYDRANT_PATH_AM_LONG,
 };
 static_assert(HYDRANT_PATH_COUNT == HYDRANT_RMA_PATHS);
-static_assert(HYDRANT_PATH_MAPPED == HYDRANT_RMA_MAPPED);
 
 // Settings for the decision, constant once the job is wired.
 struct PathChoices {

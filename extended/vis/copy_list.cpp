@@ -163,13 +163,14 @@ namespace {
 // of a list.
 template <bool kPut, typename List>
 [[gnu::always_inline]] inline size_t copy_known(const List& dest, const List& source, size_t count,
-                                                const hydrant_peer& peer, size_t* copied) noexcept {
+                                                const hydrant_peer& peer) noexcept {
+  size_t copied = 0;
   const size_t bytes = dest.length(0);
   const auto shift = static_cast<uintptr_t>(peer.shift);
   const Shifts shifts = {kPut ? shift : 0, kPut ? 0 : shift, peer.addr, peer.size, kPut};
   if (bytes == 0 || bytes > shifts.room ||
       (count > 1 && dest.at(1) == dest.at(0) + bytes && source.at(1) == source.at(0) + bytes))
-    return copy_lists(dest, source, count, shifts, copied);
+    return copy_lists(dest, source, count, shifts, &copied);
   size_t done = 0;
   if (bytes == 64 && has_wide_moves() && count >= kLeastWide) {
     done = copy_wide(dest, source, shifts, count);
@@ -178,29 +179,27 @@ template <bool kPut, typename List>
       return copy_equal<decltype(size)>(dest, source, shifts, 0, count, bytes);
     });
   }
-  *copied += done * bytes;
   if (done == count) [[likely]]
     return count;
-  return done + copy_lists(dest.from(done), source.from(done), count - done, shifts, copied);
+  return done + copy_lists(dest.from(done), source.from(done), count - done, shifts, &copied);
 }
 
 }  // namespace
 
 size_t copy_indexed(void* const* dest, void* const* source, size_t count, size_t bytes,
                     const hydrant_peer& peer, bool is_put) noexcept {
-  size_t copied = 0;
   const Indexed to = {dest, bytes};
   const Indexed from = {source, bytes};
-  return is_put ? copy_known<true>(to, from, count, peer, &copied)
-                : copy_known<false>(to, from, count, peer, &copied);
+  return is_put ? copy_known<true>(to, from, count, peer)
+                : copy_known<false>(to, from, count, peer);
 }
 
 size_t copy_vectors(const gex_Memvec_t* dest, const gex_Memvec_t* source, size_t count,
-                    const hydrant_peer& peer, bool is_put, size_t* copied) noexcept {
+                    const hydrant_peer& peer, bool is_put) noexcept {
   const Vector to = {dest};
   const Vector from = {source};
-  return is_put ? copy_known<true>(to, from, count, peer, copied)
-                : copy_known<false>(to, from, count, peer, copied);
+  return is_put ? copy_known<true>(to, from, count, peer)
+                : copy_known<false>(to, from, count, peer);
 }
 
 ListPositions copy_list(const Side& dest, const Side& source, const Shifts& shifts) noexcept {

@@ -35,10 +35,10 @@ struct ListPositions {
 };
 ListPositions copy_list(const Side& dest, const Side& source, const Shifts& shifts) noexcept;
 // The first case alone, for lists of `count` pieces, at least one. Return the number of pieces that are
-// copied; *copied grows by their bytes.
+// copied.
 size_t copy_indexed(void* const* dest, void* const* source, size_t count, size_t bytes,
                     const hydrant_peer& peer, bool is_put) noexcept;
 size_t copy_vectors(const gex_Memvec_t* dest, const gex_Memvec_t* source, size_t count,
-                    const hydrant_peer& peer, bool is_put, size_t* copied) noexcept;
+                    const hydrant_peer& peer, bool is_put) noexcept;
 
 }  // namespace hydrant

@@ -1,6 +1,6 @@
 // The short way of vector, indexed and strided calls: memory that the calling thread knows to be mapped, for
-// clients that need no checks. It is inlined in the calls (vis_calls.cpp), because small transfers take some
-// nanoseconds. False: nothing is complete; take the other way, which also reports errors.
+// clients that need no checks. It leaves no count, and is inlined in the calls (vis_calls.cpp), because small
+// transfers take some nanoseconds. False: nothing is complete; take the other way, which also reports errors.
 #pragma once
 
 #include "extended/rma/copy.hpp"
@@ -21,12 +21,6 @@ inline Shifts shifts_of(const hydrant_peer& peer, bool is_put) noexcept {
   return Shifts::of({peer.addr, peer.size}, peer.shift, is_put);
 }
 
-inline void count_copied(bool is_put, size_t bytes) noexcept {
-  // The state exists: hydrant_my_peers is a part of it.
-  hydrant_path_count(
-      &RmaThread::mine()->vis_counts[is_put ? 0 : 1][static_cast<size_t>(VisPath::kCopied)], bytes);
-}
-
 struct VectorList {
   size_t count;
   const gex_Memvec_t* list;
@@ -43,18 +37,14 @@ struct IndexedList {
   const hydrant_peer* peer = known_peer(tm, rank);
   if (peer == nullptr || dest.list == nullptr || source.list == nullptr || dest.count == 0)
     return false;
-  size_t bytes = 0;
   if (dest.count == source.count) {
-    if (copy_vectors(dest.list, source.list, dest.count, *peer, is_put, &bytes) != dest.count)
-      return false;
+    if (copy_vectors(dest.list, source.list, dest.count, *peer, is_put) != dest.count) return false;
   } else {
     const ListPositions end =
         copy_list(Side::of(dest.list, dest.count), Side::of(source.list, source.count),
                   shifts_of(*peer, is_put));
     if (end.dest.piece != dest.count || end.source.piece != source.count) return false;
-    bytes = end.bytes;
   }
-  count_copied(is_put, bytes);
   return true;
 }
 
@@ -75,7 +65,6 @@ struct IndexedList {
                   Side::of(source.list, source.count, source.bytes), shifts_of(*peer, is_put));
     if (end.dest.piece != dest.count || end.source.piece != source.count) return false;
   }
-  count_copied(is_put, dest.count * dest.bytes);
   return true;
 }
 
@@ -149,7 +138,6 @@ struct Front {
     const auto addr = reinterpret_cast<uintptr_t>(is_put ? arguments.dest : arguments.source);
     const uintptr_t offset = addr - peer->addr;
     if (offset >= peer->size || front.bytes > peer->size - offset) return false;
-    count_copied(is_put, front.bytes);
     copy_bytes(static_cast<std::byte*>(arguments.dest) + (is_put ? peer->shift : 0),
                static_cast<const std::byte*>(arguments.source) + (is_put ? 0 : peer->shift),
                front.bytes);
@@ -166,7 +154,6 @@ struct Front {
     row.dest += peer->shift;
   else
     row.source += peer->shift;
-  count_copied(is_put, row.element * row.dimension.count);
   copy_row(row);
   return true;
 }

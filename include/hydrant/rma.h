@@ -38,10 +38,9 @@ const char* hydrant_last_error_text(void);
 
 /* ---- paths ---- */
 typedef enum {
-  HYDRANT_PATH_SELF,    /* this process: a copy */
-  HYDRANT_PATH_INLINED, /* mapped memory: stores or loads in the caller */
-  HYDRANT_PATH_MAPPED,  /* mapped memory: memcpy */
-  HYDRANT_PATH_CMA,     /* cross-memory attach: the kernel copies between the processes */
+  HYDRANT_PATH_SELF,   /* this process: a copy */
+  HYDRANT_PATH_MAPPED, /* mapped memory: a copy */
+  HYDRANT_PATH_CMA,    /* cross-memory attach: the kernel copies between the processes */
   /* Between pinned memory: the firehose on the remote part was cached, or the memory lies in a mapped
    * arena. */
   HYDRANT_PATH_FIREHOSE,
@@ -55,8 +54,8 @@ typedef enum {
   HYDRANT_PATH_AM_LONG,    /* Active Messages with the payload written to its destination */
   HYDRANT_PATH_COUNT
 } hydrant_path_t;
-/* "self", "inlined", "mapped", "cma", "firehose", "in_move", "rendezvous", "direct", "bounce",
- * "am_medium", "am_long"; NULL for other values. */
+/* "self", "mapped", "cma", "firehose", "in_move", "rendezvous", "direct", "bounce", "am_medium", "am_long";
+ * NULL for other values. */
 const char* hydrant_path_name(hydrant_path_t path);
 
 typedef struct {
@@ -66,7 +65,8 @@ typedef struct {
 /* Reads the operations that all threads of this process have sent along `path` to `rank` of the job, or to
  * all ranks (GEX_RANK_INVALID). Each operation counts once, on the path of its first byte; fills
  * (gasnet_memset) count as puts. Exact for operations that happened before the call; does not stop
- * other threads.
+ * other threads. Copies by HYDRANT_PATH_SELF and HYDRANT_PATH_MAPPED count only with HYDRANT_STATS, with
+ * GASNET_DEBUG or under a trace: otherwise they are made in the caller, in less time than a count takes.
  * Errors: GASNET_ERR_NOT_INIT, GASNET_ERR_BAD_ARG. */
 int hydrant_query_path(gex_Rank_t rank, hydrant_path_t path, hydrant_path_counts_t* counts);
 

@@ -330,7 +330,7 @@ constexpr std::array<KnobInfo, at(JobKnob::kEnd)> kRows = {{
          "At exit each process writes its puts and gets, by path and peer, and counts of other "
          "operations to this file, as JSON or as a table to read; %r in the name is the rank, %% a "
          "percent sign, and - as the name standard error. A file without %r is written by rank 0 "
-         "only. Remote atomics are not inlined then.",
+         "only. Puts, gets and remote atomics are not inlined then.",
      .choices = "json:FILE, table:FILE"},
     {.index = at(JobKnob::kTraceFile),
      .name = "GASNET_TRACEFILE",

@@ -1,13 +1,11 @@
 /* put_get.c - one-sided copies: every rank writes into its right neighbour's memory and reads it back, in the
- * segment and outside of it, and prints the paths of the copies.
+ * segment and outside of it. HYDRANT_STATS prints which paths the copies took.
  *
- *   hydrant-run -n 2 ./put_get
+ *   HYDRANT_STATS=table:- hydrant-run -n 2 ./put_get
  */
 #define GASNET_SEQ 1
 #include <gasnetex.h>
-#include <hydrant/rma.h>
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,19 +14,6 @@ enum { kBytes = 1 << 20, kWords = 16 };
 static char heap[kBytes]; /* at the same address on every rank, if the program is not randomised */
 
 static void barrier(void) { gasnet_barrier(0, GASNET_BARRIERFLAG_UNNAMED); }
-
-static void show_paths(gex_Rank_t rank) {
-  int path;
-  for (path = 0; path < HYDRANT_PATH_COUNT; ++path) {
-    hydrant_path_counts_t counts;
-    if (hydrant_query_path(GEX_RANK_INVALID, (hydrant_path_t)path, &counts) != GASNET_OK) continue;
-    if (counts.put_ops + counts.get_ops == 0) continue;
-    printf("rank %u, %s: %lu puts of %lu bytes, %lu gets of %lu bytes\n", (unsigned)rank,
-           hydrant_path_name((hydrant_path_t)path), (unsigned long)counts.put_ops,
-           (unsigned long)counts.put_bytes, (unsigned long)counts.get_ops,
-           (unsigned long)counts.get_bytes);
-  }
-}
 
 int main(int argc, char** argv) {
   gex_Client_t client;
@@ -77,7 +62,6 @@ int main(int argc, char** argv) {
   if (*(uint64_t*)gex_Segment_QueryAddr(segment) !=
       100 * (uint64_t)((rank + gex_TM_QuerySize(team) - 1) % gex_TM_QuerySize(team)))
     gasnet_exit(4);
-  show_paths(rank);
   free(data);
   free(back);
   barrier();

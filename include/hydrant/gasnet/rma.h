@@ -36,14 +36,8 @@ typedef uint64_t gex_RMA_Value_t;
 
 /* ---- per-thread data of inlined calls ---- */
 #define HYDRANT_RMA_INLINE 64
-/* Counts of inlined operations. Powers of two are counted by size, which takes one addition; all others
- * together. */
-struct hydrant_small_counts {
-  uint64_t of_size[7]; /* 1, 2, 4, ... 64 bytes */
-  uint64_t others, other_bytes;
-};
-/* Operations per path; docs/put_get.md names the paths. */
-#define HYDRANT_RMA_PATHS 11
+/* Operations per path; docs/put_get.md names the paths. Inlined calls leave no count (decision 0020). */
+#define HYDRANT_RMA_PATHS 10
 struct hydrant_path_counts {
   uint64_t ops, bytes;
 };
@@ -53,9 +47,8 @@ struct hydrant_peer {
   uintptr_t size;  /* bytes; 0: no segment, or not looked up yet */
   uintptr_t small; /* offsets below it are followed by HYDRANT_RMA_INLINE bytes; 0 if size is 0 */
   intptr_t shift;  /* added to an owner's address, gives the address here */
-  struct hydrant_small_counts small_counts[2];                  /* puts, gets */
   struct hydrant_path_counts path_counts[2][HYDRANT_RMA_PATHS]; /* puts, gets */
-  uint64_t unused[62]; /* pads to 1024 bytes: a shift finds it */
+  uint64_t unused[20]; /* pads to 512 bytes: a shift finds it */
 };
 /* Per thread; `count` is 0 until the thread first calls a function that is not inlined. */
 struct hydrant_peers {
@@ -85,18 +78,6 @@ static inline struct hydrant_peer* hydrant_small_peer(gex_TM_t tm, gex_Rank_t ra
   peer = hydrant_my_peers.first + rank;
   return (uintptr_t)addr - peer->addr < peer->small ? peer : NULL;
 }
-/* `bytes` is a constant. */
-static inline void hydrant_small_count(struct hydrant_small_counts* counts, size_t bytes) {
-  if ((bytes & (bytes - 1)) == 0) {
-    counts->of_size[__builtin_ctzl(bytes)] += 1;
-  } else {
-    counts->others += 1;
-    /* Prevents one vector addition instead of two scalar ones: it would wait for the last addition's
-     * store. */
-    __asm__("" : "+m"(counts->others));
-    counts->other_bytes += bytes;
-  }
-}
 /* Keeps the caller's stores and loads on their side of the copy. The processor keeps their order; the
  * compiler needs this fence. */
 #define HYDRANT_RMA_FENCE() __asm__ __volatile__("" ::: "memory")
@@ -105,14 +86,12 @@ static inline void hydrant_small_put(struct hydrant_peer* peer, void* dest, cons
   HYDRANT_RMA_FENCE();
   memcpy((char*)dest + peer->shift, source, bytes);
   HYDRANT_RMA_FENCE();
-  hydrant_small_count(&peer->small_counts[0], bytes);
 }
 static inline void hydrant_small_get(struct hydrant_peer* peer, void* dest, const void* source,
                                      size_t bytes) {
   HYDRANT_RMA_FENCE();
   memcpy(dest, (const char*)source + peer->shift, bytes);
   HYDRANT_RMA_FENCE();
-  hydrant_small_count(&peer->small_counts[1], bytes);
 }
 
 /* For any size: returns the peer if the whole range is mapped here and `local` is not null, else null. */
@@ -126,23 +105,14 @@ static inline struct hydrant_peer* hydrant_mapped_peer(gex_TM_t tm, gex_Rank_t r
   offset = (uintptr_t)addr - peer->addr;
   return offset < peer->size && bytes <= peer->size - offset ? peer : NULL;
 }
-#define HYDRANT_RMA_MAPPED 2 /* index in path_counts */
-static inline void hydrant_path_count(struct hydrant_path_counts* counts, size_t bytes) {
-  counts->ops += bytes != 0;
-  /* Prevents a vector addition, as in hydrant_small_count(). */
-  __asm__("" : "+m"(counts->ops));
-  counts->bytes += bytes;
-}
 /* Hides a pointer's object from the compiler. Otherwise it warns about a small variable with an unknown
  * length, although such copies never get here. */
 #define HYDRANT_RMA_ANY_OBJECT(pointer) __asm__("" : "+r"(pointer))
-/* Copies if the memory is mapped here, else returns 0. Counts first, so no value must survive the call
- * of memcpy(). */
+/* Copies if the memory is mapped here, else returns 0. */
 static inline int hydrant_copied_put(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
                                      size_t bytes) {
   struct hydrant_peer* peer = hydrant_mapped_peer(tm, rank, dest, source, bytes);
   if (!HYDRANT_RMA_LIKELY(peer != NULL)) return 0;
-  hydrant_path_count(&peer->path_counts[0][HYDRANT_RMA_MAPPED], bytes);
   HYDRANT_RMA_ANY_OBJECT(source);
   HYDRANT_RMA_FENCE();
   memcpy((char*)dest + peer->shift, source, bytes);
@@ -153,7 +123,6 @@ static inline int hydrant_copied_get(gex_TM_t tm, gex_Rank_t rank, void* dest, c
                                      size_t bytes) {
   struct hydrant_peer* peer = hydrant_mapped_peer(tm, rank, source, dest, bytes);
   if (!HYDRANT_RMA_LIKELY(peer != NULL)) return 0;
-  hydrant_path_count(&peer->path_counts[1][HYDRANT_RMA_MAPPED], bytes);
   HYDRANT_RMA_ANY_OBJECT(dest);
   HYDRANT_RMA_FENCE();
   memcpy(dest, (const char*)source + peer->shift, bytes);

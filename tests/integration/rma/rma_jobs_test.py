@@ -34,6 +34,8 @@ KNOBS = {
     "two, one without event": {"HYDRANT_PATH": "am", "GASNET_NETWORKDEPTH": "2", "GASNET_NBI_THROTTLE": "1"},
     "the kernel does not copy": {"HYDRANT_CMA": "n"},
 }
+# With it calls are not inlined, and all are counted.
+COUNTED = {"HYDRANT_STATS": "json:/dev/null"}
 # Networks between the ranks, and the paths that they allow.
 NETWORK = "delay=20us,bandwidth=2G"
 NETWORKS = {
@@ -91,6 +93,7 @@ class RmaJobs(RmaTestCase):
     @unittest.skipIf(over.OVER, "one store is promised where memory is mapped alone")
     def test_a_word_is_never_half_written(self):
         self.holds("par", 2, "words", str(MEETING / 3))
+        self.holds("par", 2, "words", str(MEETING / 6), **COUNTED)
         self.holds("par", 2, "words", str(MEETING / 6), HYDRANT_PATH="mapped")
 
     # ---- counts and reuse of objects ----
@@ -104,24 +107,25 @@ class RmaJobs(RmaTestCase):
                        "am_medium")]
         pinned = ("par", 2, "auto", *["firehose+in_move+rendezvous"] * 4, "self")
         other = "cma+am_medium"  # the kernel may forbid it
-        near = [("par", 3, "auto", "mapped", other, "mapped", "inlined", "self"),
-                ("par", 1, "auto", "self", "self", "self", "inlined", "self"),
+        near = [("par", 3, "auto", "mapped", other, "mapped", "mapped", "self"),
+                ("par", 1, "auto", "self", "self", "self", "self", "self"),
                 ("par_debug", 2, "auto", "mapped", other, "mapped", "mapped", "self")]
         for variant, ranks, path, *expected in by_message + ([pinned] if over.OVER else near):
             with self.subTest(variant=variant, ranks=ranks, path=path):
-                self.holds(variant, ranks, "counts", *expected, HYDRANT_PATH=path,
+                self.holds(variant, ranks, "counts", *expected, HYDRANT_PATH=path, **COUNTED,
                            HYDRANT_MEDIUM_LONG_THRESHOLD="65536")
         sent = [medium, "am_medium", "am_long", "am_medium", "self"]
-        self.holds("par", 2, "counts", *sent, HYDRANT_INJECT="send_only",
+        self.holds("par", 2, "counts", *sent, HYDRANT_INJECT="send_only", **COUNTED,
                    HYDRANT_MEDIUM_LONG_THRESHOLD="65536")
         if over.OVER:
             return
         # The owner of the source decides between the two paths.
         two = "direct+bounce"
-        self.holds("par", 2, "counts", two, two, two, two, "self", HYDRANT_INJECT=NETWORK)
-        self.holds("par", 2, "counts", *["bounce"] * 4, "self", HYDRANT_INJECT=NETWORK, HYDRANT_PATH="bounce")
+        self.holds("par", 2, "counts", two, two, two, two, "self", HYDRANT_INJECT=NETWORK, **COUNTED)
+        self.holds("par", 2, "counts", *["bounce"] * 4, "self", HYDRANT_INJECT=NETWORK, HYDRANT_PATH="bounce",
+                   **COUNTED)
         variant, ranks, _, *expected = pinned
-        self.holds(variant, ranks, "counts", *expected, HYDRANT_INJECT=NETWORK + ",pins")
+        self.holds(variant, ranks, "counts", *expected, HYDRANT_INJECT=NETWORK + ",pins", **COUNTED)
 
     # 9 MiB are more than one Long.
     def test_a_series_of_longs(self):
@@ -161,8 +165,8 @@ class RmaJobs(RmaTestCase):
                                            "atomics": {"self": 0, "mapped": 0, "messages": 0, "adapter": 0}})
                 self.assertEqual([one["kind"] for one in firehoses], kinds)
                 peer, count, size = 1 - rank, 3 + rank, 1000 + rank
-                wanted = [row(rank, "self", gets=(1, size)), row(peer, "inlined", puts=(5, 40)),
-                          row(peer, "mapped", puts=(count, count * size), gets=(1, size))]
+                wanted = [row(rank, "self", gets=(1, size)),
+                          row(peer, "mapped", puts=(5 + count, 40 + count * size), gets=(1, size))]
                 if over.OVER:
                     # The first put misses; all others hit.
                     hits = (5 + count - 1, 40 + (count - 1) * size)
