@@ -1,7 +1,6 @@
 // The interface of the networks that carry messages between the ranks of a job. am/ formats messages and
 // defines their meaning; a transport owns the buffers that they are written into, their order, and the
-// credits. A transport that offers only reserve, commit and poll carries the whole API: the porting path for
-// a new network.
+// credits. The pure virtual functions suffice for the whole API; the others have defaults.
 //
 // A message is a tag (24 bits, defined by am), a head of at most kMaxHeadBytes, and a payload. The payload is
 // either written behind the head (if both fit inline_bytes()) or in a cell that was taken before. The

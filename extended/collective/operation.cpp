@@ -78,25 +78,27 @@ void refuse_disagreement(uint32_t mine, uint32_t theirs, Rank jobrank) noexcept 
       call, jobrank, other);
 }
 
-Operation::Operation(const TeamMembers& team, uint32_t number, const OperationArguments& arguments,
-                     Schedule schedule) noexcept
+CollectiveOperation::CollectiveOperation(const TeamMembers& team, uint32_t number,
+                                         const OperationArguments& arguments,
+                                         Schedule schedule) noexcept
     : team_(team), number_(number), arguments_(arguments), schedule_(std::move(schedule)) {
   areas_[static_cast<uint32_t>(Area::kSource)] =
       static_cast<std::byte*>(const_cast<void*>(arguments.source));
   areas_[static_cast<uint32_t>(Area::kDest)] = static_cast<std::byte*>(arguments.dest);
 }
 
-std::unique_ptr<Operation> Operation::make(const TeamMembers& team, uint32_t number,
-                                           const OperationArguments& arguments,
-                                           Schedule schedule) noexcept {
+std::unique_ptr<CollectiveOperation> CollectiveOperation::make(const TeamMembers& team,
+                                                               uint32_t number,
+                                                               const OperationArguments& arguments,
+                                                               Schedule schedule) noexcept {
   if (!schedule.ok()) return nullptr;
   const size_t scratch = schedule.scratch_bytes();
   const auto announcements = static_cast<size_t>(
       std::count_if(schedule.steps().begin(), schedule.steps().end(), [](const Step& step) {
         return step.kind == Step::Kind::kSend && step.bytes > eager_bytes();
       }));
-  std::unique_ptr<Operation> made(new (std::nothrow)
-                                      Operation(team, number, arguments, std::move(schedule)));
+  std::unique_ptr<CollectiveOperation> made(
+      new (std::nothrow) CollectiveOperation(team, number, arguments, std::move(schedule)));
   if (made == nullptr) return nullptr;
   if (scratch != 0) {
     made->scratch_.reset(new (std::nothrow) std::byte[scratch]);
@@ -112,7 +114,7 @@ std::unique_ptr<Operation> Operation::make(const TeamMembers& team, uint32_t num
   return made;
 }
 
-bool Operation::advance() noexcept {
+bool CollectiveOperation::advance() noexcept {
   const std::span<const Step> steps = schedule_.steps();
   while (!done_ && current_ < steps.size()) {
     if (!run(steps[current_])) return false;
@@ -124,7 +126,7 @@ bool Operation::advance() noexcept {
   return done_;
 }
 
-bool Operation::run(const Step& step) noexcept {
+bool CollectiveOperation::run(const Step& step) noexcept {
   switch (step.kind) {
     case Step::Kind::kSend: return send(step);
     case Step::Kind::kReceive: return receive(step);
@@ -141,7 +143,7 @@ bool Operation::run(const Step& step) noexcept {
   return true;
 }
 
-bool Operation::send(const Step& step) noexcept {
+bool CollectiveOperation::send(const Step& step) noexcept {
   const Rank peer = team_.jobrank(step.peer);
   if (step.bytes > eager_bytes()) {
     if (!send_announcement(key_of(step.tag), arguments_.signature, peer, at(step.from)))
@@ -156,7 +158,7 @@ bool Operation::send(const Step& step) noexcept {
   return send_data(key_of(step.tag), arguments_.signature, peer, 0, at(step.from), step.bytes);
 }
 
-bool Operation::receive(const Step& step) noexcept {
+bool CollectiveOperation::receive(const Step& step) noexcept {
   if (address_ != 0) return get_announced(step);
   const std::unique_ptr<Arrival> arrival =
       inboxes().take(key_of(step.tag), team_.jobrank(step.peer), false);
@@ -175,7 +177,7 @@ bool Operation::receive(const Step& step) noexcept {
 
 // Gets one piece after the other; any thread that polls starts the next one. A failed get is reported, or
 // ends the job.
-bool Operation::get_announced(const Step& step) noexcept {
+bool CollectiveOperation::get_announced(const Step& step) noexcept {
   const Rank peer = team_.jobrank(step.peer);
   const char* call = collective_name(arguments_.signature);
   while (gets_.all_done()) {
@@ -201,12 +203,12 @@ bool Operation::get_announced(const Step& step) noexcept {
   return false;
 }
 
-void Operation::check_signature(const Arrival& arrival) const noexcept {
+void CollectiveOperation::check_signature(const Arrival& arrival) const noexcept {
   if (arrival.signature != arguments_.signature) [[unlikely]]
     refuse_disagreement(arguments_.signature, arrival.signature, arrival.from);
 }
 
-void Operation::check_mailboxes(const Step& step) const noexcept {
+void CollectiveOperation::check_mailboxes(const Step& step) const noexcept {
   if (arguments_.mailboxes == nullptr) return;
   const uint32_t edge = arguments_.mailboxes->edge_to(step.peer);
   mailbox_line::Header begun;
@@ -215,7 +217,7 @@ void Operation::check_mailboxes(const Step& step) const noexcept {
     refuse_disagreement(arguments_.signature, begun.signature, team_.jobrank(step.peer));
 }
 
-bool Operation::may_overwrite(const std::byte* to, size_t bytes) noexcept {
+bool CollectiveOperation::may_overwrite(const std::byte* to, size_t bytes) noexcept {
   bool may = true;
   const auto first = reinterpret_cast<uintptr_t>(to);
   for (size_t i = 0; i < announced_count_; ++i) {
@@ -229,7 +231,7 @@ bool Operation::may_overwrite(const std::byte* to, size_t bytes) noexcept {
   return may;
 }
 
-bool Operation::is_ready() noexcept {
+bool CollectiveOperation::is_ready() noexcept {
   const std::span<const Step> steps = schedule_.steps();
   if (done_) return true;
   for (size_t i = 0; i < announced_count_; ++i) {
@@ -244,7 +246,7 @@ bool Operation::is_ready() noexcept {
   return inboxes().has(key_of(step.tag), team_.jobrank(step.peer), false);
 }
 
-void Operation::log_pending() const {
+void CollectiveOperation::log_pending() const {
   const std::span<const Step> steps = schedule_.steps();
   const char* call = collective_name(arguments_.signature);
   if (current_ == steps.size()) {

@@ -67,12 +67,12 @@ struct OperationArguments {
       nullptr;  // of the team, which other operations use; null: it has none
 };
 
-class Operation {
+class CollectiveOperation {
  public:
   // Errors: kResource.
-  static std::unique_ptr<Operation> make(const TeamMembers& team, uint32_t number,
-                                         const OperationArguments& arguments,
-                                         Schedule schedule) noexcept;
+  static std::unique_ptr<CollectiveOperation> make(const TeamMembers& team, uint32_t number,
+                                                   const OperationArguments& arguments,
+                                                   Schedule schedule) noexcept;
 
   // Does what is possible now. True: complete.
   bool advance() noexcept;
@@ -83,7 +83,7 @@ class Operation {
 
   void log_pending() const;
 
-  std::unique_ptr<Operation> next;  // list of Operations
+  std::unique_ptr<CollectiveOperation> next;  // list of Operations
 
  private:
   // Data that a peer has not read yet.
@@ -95,8 +95,8 @@ class Operation {
     bool is_read = true;
   };
 
-  Operation(const TeamMembers& team, uint32_t number, const OperationArguments& arguments,
-            Schedule schedule) noexcept;
+  CollectiveOperation(const TeamMembers& team, uint32_t number, const OperationArguments& arguments,
+                      Schedule schedule) noexcept;
 
   std::byte* at(Place place) const noexcept {
     return areas_[static_cast<uint32_t>(place.area)] + place.offset;

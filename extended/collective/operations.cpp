@@ -18,10 +18,10 @@ namespace {
 class Operations {
  public:
   // Null: the operation is complete.
-  Operation* start(std::unique_ptr<Operation> operation) noexcept {
+  CollectiveOperation* start(std::unique_ptr<CollectiveOperation> operation) noexcept {
     const MutexLock lock(mu_);
     if (operation->advance()) return nullptr;
-    Operation* started = operation.get();
+    CollectiveOperation* started = operation.get();
     operation->next = std::move(first_);
     first_ = std::move(operation);
     job().progress.add(make_progress, this);
@@ -29,12 +29,12 @@ class Operations {
   }
 
   // True if the operation is complete; then it has been deleted.
-  bool finish(Operation& operation) noexcept {
+  bool finish(CollectiveOperation& operation) noexcept {
     const MutexLock lock(mu_);
     if (!operation.advance()) return false;
-    std::unique_ptr<Operation>* link = &first_;
+    std::unique_ptr<CollectiveOperation>* link = &first_;
     while (link->get() != &operation) link = &(*link)->next;
-    std::unique_ptr<Operation> rest = std::move((*link)->next);
+    std::unique_ptr<CollectiveOperation> rest = std::move((*link)->next);
     *link = std::move(rest);
     if (first_ == nullptr) job().progress.remove(make_progress, this);
     return true;
@@ -42,15 +42,15 @@ class Operations {
 
   bool has_any_of(uint64_t team_id) noexcept {
     const MutexLock lock(mu_);
-    const Operation* each = first_.get();
+    const CollectiveOperation* each = first_.get();
     while (each != nullptr && each->team_id() != team_id) each = each->next.get();
     return each != nullptr;
   }
-  bool is_ready(Operation& operation) noexcept {
+  bool is_ready(CollectiveOperation& operation) noexcept {
     const MutexLock lock(mu_);
     return operation.is_ready();
   }
-  void log_pending(const Operation& operation) {
+  void log_pending(const CollectiveOperation& operation) {
     const MutexLock lock(mu_);
     operation.log_pending();
   }
@@ -62,14 +62,14 @@ class Operations {
     // If the mutex is taken, its holder advances operations, or another poll does.
     if (!all.mu_.try_lock()) return 0;
     uint32_t completed = 0;
-    for (Operation* each = all.first_.get(); each != nullptr; each = each->next.get())
+    for (CollectiveOperation* each = all.first_.get(); each != nullptr; each = each->next.get())
       completed += !each->is_done() && each->advance() ? 1 : 0;
     all.mu_.unlock();
     return completed;
   }
 
   Mutex mu_;
-  std::unique_ptr<Operation> first_ HYDRANT_GUARDED_BY(mu_);
+  std::unique_ptr<CollectiveOperation> first_ HYDRANT_GUARDED_BY(mu_);
 };
 
 Operations& operations() noexcept {
@@ -79,8 +79,8 @@ Operations& operations() noexcept {
   return *all;
 }
 
-Operation& operation_of(const hydrant_event& event) noexcept {
-  return *static_cast<Operation*>(event.object);
+CollectiveOperation& operation_of(const hydrant_event& event) noexcept {
+  return *static_cast<CollectiveOperation*>(event.object);
 }
 bool event_is_done(hydrant_event& event) noexcept {
   check_outside_user_function();
@@ -98,19 +98,26 @@ void log_pending_event(const hydrant_event& event) { log_pending_operation(opera
 
 }  // namespace
 
-Operation* begin_operation(const TeamMembers& team, uint32_t number,
-                           const OperationArguments& arguments, Schedule schedule) noexcept {
-  std::unique_ptr<Operation> operation =
-      Operation::make(team, number, arguments, std::move(schedule));
+CollectiveOperation* begin_operation(const TeamMembers& team, uint32_t number,
+                                     const OperationArguments& arguments,
+                                     Schedule schedule) noexcept {
+  std::unique_ptr<CollectiveOperation> operation =
+      CollectiveOperation::make(team, number, arguments, std::move(schedule));
   if (operation == nullptr) refuse_without_memory(arguments.signature);
   return operations().start(std::move(operation));
 }
-bool finish_operation(Operation& operation) noexcept { return operations().finish(operation); }
+bool finish_operation(CollectiveOperation& operation) noexcept {
+  return operations().finish(operation);
+}
 bool has_outstanding_operations(uint64_t team_id) noexcept {
   return operations().has_any_of(team_id);
 }
-bool is_operation_ready(Operation& operation) noexcept { return operations().is_ready(operation); }
-void log_pending_operation(const Operation& operation) { operations().log_pending(operation); }
+bool is_operation_ready(CollectiveOperation& operation) noexcept {
+  return operations().is_ready(operation);
+}
+void log_pending_operation(const CollectiveOperation& operation) {
+  operations().log_pending(operation);
+}
 
 gex_Event_t start_operation(const TeamMembers& team, uint32_t number,
                             const OperationArguments& arguments, Schedule schedule) noexcept {

@@ -13,12 +13,13 @@ gex_Event_t start_operation(const TeamMembers& team, uint32_t number,
                             const OperationArguments& arguments, Schedule schedule) noexcept;
 
 // The same for a caller that has an event. Null: the operation is complete already.
-Operation* begin_operation(const TeamMembers& team, uint32_t number,
-                           const OperationArguments& arguments, Schedule schedule) noexcept;
+CollectiveOperation* begin_operation(const TeamMembers& team, uint32_t number,
+                                     const OperationArguments& arguments,
+                                     Schedule schedule) noexcept;
 // True: the operation is complete, and is deleted.
-bool finish_operation(Operation& operation) noexcept;
-bool is_operation_ready(Operation& operation) noexcept;
-void log_pending_operation(const Operation& operation);
+bool finish_operation(CollectiveOperation& operation) noexcept;
+bool is_operation_ready(CollectiveOperation& operation) noexcept;
+void log_pending_operation(const CollectiveOperation& operation);
 
 // True if events of operations of the team are not synced.
 bool has_outstanding_operations(uint64_t team_id) noexcept;

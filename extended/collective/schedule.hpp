@@ -1,6 +1,6 @@
 // A member's part of a collective operation, as a list of steps. Schedules are functions of the member, the
-// team's size, the root and the lengths alone (schedules.hpp). Operation (operation.hpp) executes them;
-// tests execute the schedules of all members against a naive model.
+// team's size, the root and the lengths alone (schedules.hpp). CollectiveOperation (operation.hpp) executes
+// them; tests execute the schedules of all members against a naive model.
 #pragma once
 
 #include "rdma/bootstrap/bootstrap.hpp"

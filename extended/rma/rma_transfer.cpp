@@ -1,5 +1,5 @@
 // Starts all puts and gets: copies mapped memory at once, else takes the path of rma_path.cpp.
-// rma_events.cpp, rma_many.cpp, persistent.cpp and broadcast.cpp call it.
+// rma_events.cpp, rma_many.cpp, persistent.cpp and operation.cpp (collective) call it.
 #include "am/job/endpoints.hpp"
 #include "am/job/exit.hpp"
 #include "am/job/job.hpp"

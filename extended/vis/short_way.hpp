@@ -31,9 +31,9 @@ struct IndexedList {
   size_t bytes;
 };
 
-[[gnu::always_inline]] inline bool is_copied(gex_TM_t tm, gex_Rank_t rank, bool is_put,
-                                             const VectorList& dest,
-                                             const VectorList& source) noexcept {
+[[gnu::always_inline]] inline bool copy_mapped(gex_TM_t tm, gex_Rank_t rank, bool is_put,
+                                               const VectorList& dest,
+                                               const VectorList& source) noexcept {
   const hydrant_peer* peer = known_peer(tm, rank);
   if (peer == nullptr || dest.list == nullptr || source.list == nullptr || dest.count == 0)
     return false;
@@ -48,9 +48,9 @@ struct IndexedList {
   return true;
 }
 
-[[gnu::always_inline]] inline bool is_copied(gex_TM_t tm, gex_Rank_t rank, bool is_put,
-                                             const IndexedList& dest,
-                                             const IndexedList& source) noexcept {
+[[gnu::always_inline]] inline bool copy_mapped(gex_TM_t tm, gex_Rank_t rank, bool is_put,
+                                               const IndexedList& dest,
+                                               const IndexedList& source) noexcept {
   const hydrant_peer* peer = known_peer(tm, rank);
   if (peer == nullptr || dest.list == nullptr || source.list == nullptr || dest.count == 0 ||
       dest.bytes == 0 || source.bytes == 0)
@@ -128,8 +128,8 @@ struct Front {
   return !__builtin_add_overflow(box->len, magnitude(distance), &box->len);
 }
 
-[[gnu::always_inline]] inline bool is_copied(gex_TM_t tm, gex_Rank_t rank, bool is_put,
-                                             const StridedArguments& arguments) noexcept {
+[[gnu::always_inline]] inline bool copy_mapped(gex_TM_t tm, gex_Rank_t rank, bool is_put,
+                                               const StridedArguments& arguments) noexcept {
   const hydrant_peer* peer = known_peer(tm, rank);
   if (peer == nullptr || arguments.dest == nullptr || arguments.source == nullptr) return false;
   const Front front = front_of(arguments);

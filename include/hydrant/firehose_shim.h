@@ -145,7 +145,7 @@ HYDRANT_API hydrant_pin_t hydrant_fh_remote_pin(hydrant_fh_t* fh, uint32_t shape
 HYDRANT_API void hydrant_fh_deliver(hydrant_fh_t* fh, uint32_t from, const void* message,
                                     size_t len, void* reply_to);
 
-/* Aborts on a hold that was released before. A hold of a firehose that has ended is a no-op. */
+/* Aborts on a hold that was released before. Does nothing if the firehose of the hold has ended. */
 HYDRANT_API void hydrant_fh_release(hydrant_pin_t pin);
 HYDRANT_API void hydrant_fh_invalidate(hydrant_fh_t* fh, uint32_t shape, uintptr_t addr,
                                        size_t len);

@@ -54,13 +54,13 @@ std::unique_ptr<Registrar> InjectedTransport::make_registrar() noexcept {
 
 Status InjectedTransport::put_pinned(Rank peer, const Pinned& remote, const Pinned& local,
                                      size_t bytes, Completion* completion) noexcept {
-  Operation operation{.is_put = true, .bytes = bytes, .completion = completion};
+  DelayedOperation operation{.is_put = true, .bytes = bytes, .completion = completion};
   return begin_pinned(peer, operation, remote, local);
 }
 
 Status InjectedTransport::get_pinned(Rank peer, const Pinned& remote, const Pinned& local,
                                      size_t bytes, Completion* completion) noexcept {
-  Operation operation{.bytes = bytes, .completion = completion};
+  DelayedOperation operation{.bytes = bytes, .completion = completion};
   return begin_pinned(peer, operation, remote, local);
 }
 
@@ -71,11 +71,11 @@ Status InjectedTransport::start_atomic(Rank peer, const Pinned& remote, const Pi
   if (remote.addr % sizeof(uint64_t) != 0)
     return fail(Status::kBadArg, "an atomic operation on the word at %#zx, which is not aligned",
                 static_cast<size_t>(remote.addr));
-  Operation operation{.bytes = sizeof(uint64_t), .completion = completion};
+  DelayedOperation operation{.bytes = sizeof(uint64_t), .completion = completion};
   return begin_pinned(peer, operation, remote, local, &what);
 }
 
-Status InjectedTransport::begin_pinned(Rank peer, Operation& operation, const Pinned& remote,
+Status InjectedTransport::begin_pinned(Rank peer, DelayedOperation& operation, const Pinned& remote,
                                        const Pinned& local, const Atomic* what) noexcept {
   if (pins_ == nullptr) return fail_literal(Status::kUnsupported, "this transport pins no memory");
   const size_t bytes = operation.bytes;
@@ -131,7 +131,7 @@ Status InjectedTransport::begin_pinned(Rank peer, Operation& operation, const Pi
 }
 
 // Checks the keys of both ends when the operation arrives.
-Status InjectedTransport::check_keys(const Operation& operation) noexcept {
+Status InjectedTransport::check_keys(const DelayedOperation& operation) noexcept {
   const PinnedEnds& ends = *operation.ends;
   if (!ends.is_inlined) {
     const MemoryRange range = local_range(operation.local, operation.bytes);
@@ -166,7 +166,7 @@ bool InjectedTransport::try_lock_adapter(Rank peer) noexcept {
 }
 
 // kNotReady: the peer's adapter is at work for another rank.
-Status InjectedTransport::change_word(const Operation& operation) noexcept {
+Status InjectedTransport::change_word(const DelayedOperation& operation) noexcept {
   const Rank peer = operation.pair->peer;
   const Atomic& what = operation.ends->what;
   if (!try_lock_adapter(peer)) return Status::kNotReady;

@@ -41,14 +41,14 @@ void InjectedTransport::advance(uint64_t now) noexcept {
 
 void InjectedTransport::advance_operations(uint64_t now) noexcept {
   for (uint32_t i = 0; i < operation_count_; ++i) {
-    Operation& operation = operations_[i];
+    DelayedOperation& operation = operations_[i];
     if (!operation.is_copied && operation.copy_ns <= now) copy(operation);
     next_due_ns_ =
         std::min(next_due_ns_, operation.is_copied ? operation.done_ns : operation.copy_ns);
   }
 }
 
-void InjectedTransport::copy(Operation& operation) noexcept {
+void InjectedTransport::copy(DelayedOperation& operation) noexcept {
   Pair& pair = *operation.pair;
   operation.is_copied = true;
   if (operation.is_put) ++pair.puts_done;
@@ -144,7 +144,7 @@ void InjectedTransport::fail_pair(Pair& pair) noexcept {
     }
   }
   for (uint32_t i = 0; i < operation_count_; ++i) {
-    Operation& operation = operations_[i];
+    DelayedOperation& operation = operations_[i];
     if (operation.pair != &pair) continue;
     if (!operation.is_copied && operation.is_put) ++pair.puts_done;
     operation.is_copied = true;
@@ -169,7 +169,7 @@ uint32_t InjectedTransport::complete() noexcept {
     advance(now);
     uint32_t kept = 0;
     for (uint32_t i = 0; i < operation_count_; ++i) {
-      const Operation& operation = operations_[i];
+      const DelayedOperation& operation = operations_[i];
       if (count < kMax && operation.is_copied && operation.done_ns <= now) {
         finished[count++] = {operation.completion, operation.status};
         if (operation.ends != nullptr) free_ends(operation.ends);

@@ -39,7 +39,7 @@ Status InjectedTransport::init(const JobTopology& topology) noexcept {
   pairs_.reset(new (std::nothrow) Pair[ranks_]);
   {
     const MutexLock lock(mu_);
-    operations_.reset(new (std::nothrow) Operation[std::max(depth_, 1u)]);
+    operations_.reset(new (std::nothrow) DelayedOperation[std::max(depth_, 1u)]);
     if (pairs_ == nullptr || operations_ == nullptr)
       return fail(Status::kResource, "no memory for the injected network");
   }
@@ -225,7 +225,7 @@ Status InjectedTransport::admit(Pair& pair, uint64_t now) noexcept {
   return operation_count_ == depth_ ? Status::kNotReady : Status::kOk;
 }
 
-Status InjectedTransport::begin(Rank peer, const Operation& wanted) noexcept {
+Status InjectedTransport::begin(Rank peer, const DelayedOperation& wanted) noexcept {
   if (depth_ == 0)
     return fail_literal(Status::kUnsupported, "this transport has no one-sided operations");
   if (pins_ != nullptr)
@@ -241,8 +241,8 @@ Status InjectedTransport::begin(Rank peer, const Operation& wanted) noexcept {
   return Status::kOk;
 }
 
-void InjectedTransport::start(Pair& pair, const Operation& wanted, uint64_t now) noexcept {
-  Operation& operation = operations_[operation_count_++];
+void InjectedTransport::start(Pair& pair, const DelayedOperation& wanted, uint64_t now) noexcept {
+  DelayedOperation& operation = operations_[operation_count_++];
   operation = wanted;
   operation.pair = &pair;
   if (wanted.is_put) {

@@ -138,7 +138,7 @@ class InjectedTransport final : public Transport {
     std::byte inlined[kPinnedInlineBytes];
     PinnedEnds* next = nullptr;  // in the list of free ones
   };
-  struct Operation {
+  struct DelayedOperation {
     Pair* pair = nullptr;
     bool is_put = false;
     bool is_copied = false;
@@ -161,19 +161,20 @@ class InjectedTransport final : public Transport {
       HYDRANT_REQUIRES(mu_);
   void finish_commit(Outgoing& room, uint32_t tag, const Cell* cell, uint32_t bytes) noexcept;
   Status reach(Pair& pair, uintptr_t remote, size_t bytes) noexcept HYDRANT_REQUIRES(mu_);
-  Status begin(Rank peer, const Operation& operation) noexcept;
+  Status begin(Rank peer, const DelayedOperation& operation) noexcept;
   Status admit(Pair& pair, uint64_t now) noexcept HYDRANT_REQUIRES(mu_);
-  void start(Pair& pair, const Operation& operation, uint64_t now) noexcept HYDRANT_REQUIRES(mu_);
+  void start(Pair& pair, const DelayedOperation& operation, uint64_t now) noexcept
+      HYDRANT_REQUIRES(mu_);
   void expect(uint64_t due_ns) noexcept HYDRANT_REQUIRES(mu_);
   bool enter_sleep(uint64_t* due_ns) noexcept HYDRANT_EXCLUDES(mu_);
 
   // injected_pinned.cpp
   Status open_pins() noexcept HYDRANT_EXCLUDES(mu_);
-  Status begin_pinned(Rank peer, Operation& operation, const Pinned& remote, const Pinned& local,
-                      const Atomic* what = nullptr) noexcept;
-  Status check_keys(const Operation& operation) noexcept HYDRANT_REQUIRES(mu_);
+  Status begin_pinned(Rank peer, DelayedOperation& operation, const Pinned& remote,
+                      const Pinned& local, const Atomic* what = nullptr) noexcept;
+  Status check_keys(const DelayedOperation& operation) noexcept HYDRANT_REQUIRES(mu_);
   void free_ends(PinnedEnds* ends) noexcept HYDRANT_REQUIRES(mu_);
-  Status change_word(const Operation& operation) noexcept HYDRANT_REQUIRES(mu_);
+  Status change_word(const DelayedOperation& operation) noexcept HYDRANT_REQUIRES(mu_);
   bool try_lock_adapter(Rank peer) noexcept HYDRANT_REQUIRES(mu_);
   std::atomic<uint32_t>& adapter_lock(Rank peer) const noexcept;
 
@@ -182,7 +183,7 @@ class InjectedTransport final : public Transport {
   void advance_operations(uint64_t now) noexcept HYDRANT_REQUIRES(mu_);
   void advance_stream(Pair& pair, Lane lane, uint64_t now) noexcept HYDRANT_REQUIRES(mu_);
   Status forward_message(Pair& pair, Lane lane, uint32_t slot) noexcept HYDRANT_REQUIRES(mu_);
-  void copy(Operation& operation) noexcept HYDRANT_REQUIRES(mu_);
+  void copy(DelayedOperation& operation) noexcept HYDRANT_REQUIRES(mu_);
   // Messages or puts of this rank have not arrived.
   bool is_sending() const noexcept HYDRANT_REQUIRES(mu_);
   void fail_pair(Pair& pair) noexcept HYDRANT_REQUIRES(mu_);
@@ -204,7 +205,7 @@ class InjectedTransport final : public Transport {
 
   Mutex mu_;
   // Operations under way, in the order of their starts.
-  std::unique_ptr<Operation[]> operations_ HYDRANT_GUARDED_BY(mu_);
+  std::unique_ptr<DelayedOperation[]> operations_ HYDRANT_GUARDED_BY(mu_);
   uint32_t operation_count_ HYDRANT_GUARDED_BY(mu_) = 0;
   // As many entries as operations_, if operations are between pinned memory; else null.
   std::unique_ptr<PinnedEnds[]> pinned_ends_ HYDRANT_GUARDED_BY(mu_);

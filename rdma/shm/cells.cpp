@@ -6,12 +6,12 @@
 
 namespace hydrant::shm {
 
-void CellPool::add_free(uint32_t kind, uint32_t cell) noexcept {
+void SenderCells::add_free(uint32_t kind, uint32_t cell) noexcept {
   Kind& cells = kinds_[kind];
   cells.free[cells.free_count++] = static_cast<uint16_t>(cell);
 }
 
-void CellPool::collect(Kind& kind) noexcept {
+void SenderCells::collect(Kind& kind) noexcept {
   uint32_t kept = 0;
   for (uint32_t i = 0; i < kind.away_count; ++i) {
     const uint16_t cell = kind.away[i];
@@ -28,7 +28,7 @@ void CellPool::collect(Kind& kind) noexcept {
   kind.away_count = kept;
 }
 
-Status CellPool::grow(uint32_t kind) noexcept {
+Status SenderCells::grow(uint32_t kind) noexcept {
   Kind& cells = kinds_[kind];
   const CellClass& traits = kCellClasses[kind];
   const uint32_t first = (kind == 0 ? 0 : kSmallCells) + cells.made;
@@ -39,7 +39,7 @@ Status CellPool::grow(uint32_t kind) noexcept {
   return Status::kOk;
 }
 
-Status CellPool::take(uint32_t bytes, uint32_t* cell) noexcept {
+Status SenderCells::take(uint32_t bytes, uint32_t* cell) noexcept {
   if (bytes > kCellClasses[1].bytes) {
     return fail(Status::kBadArg, "a payload of %u bytes: a cell has at most %u", bytes,
                 kCellClasses[1].bytes);
@@ -57,19 +57,19 @@ Status CellPool::take(uint32_t bytes, uint32_t* cell) noexcept {
   return Status::kOk;
 }
 
-void CellPool::send(uint32_t cell, uint32_t to, uint32_t position) noexcept {
+void SenderCells::send(uint32_t cell, uint32_t to, uint32_t position) noexcept {
   Kind& cells = kinds_[cell < kSmallCells ? 0 : 1];
   expected_[cell] = CellReceipt::make(to, position);
   cells.away[cells.away_count++] = static_cast<uint16_t>(cell);
 }
 
-bool CellPool::is_unhurried(uint32_t polls) noexcept {
+bool SenderCells::is_unhurried(uint32_t polls) noexcept {
   const uint32_t since = polls - polls_;
   polls_ = polls;
   return since >= kPollsOfWaiter;
 }
 
-bool CellPool::take_next_like(uint32_t cell, uint32_t* next) noexcept {
+bool SenderCells::take_next_like(uint32_t cell, uint32_t* next) noexcept {
   const uint32_t kind = cell < kSmallCells ? 0 : 1;
   Kind& cells = kinds_[kind];
   if (cells.free_count == 0) collect(cells);
@@ -81,7 +81,7 @@ bool CellPool::take_next_like(uint32_t cell, uint32_t* next) noexcept {
   return true;
 }
 
-void CellPool::forget(uint32_t reader) noexcept {
+void SenderCells::forget(uint32_t reader) noexcept {
   for (Kind& cells : kinds_) {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < cells.away_count; ++i) {

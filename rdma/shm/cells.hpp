@@ -13,7 +13,7 @@
 namespace hydrant::shm {
 
 // Threads: one at a time; hold `lock`.
-class CellPool {
+class SenderCells {
  public:
   void name(NodeMemory& memory, Lane lane) noexcept {
     memory_ = &memory;
@@ -34,8 +34,6 @@ class CellPool {
   bool take_next_like(uint32_t cell, uint32_t* next) noexcept;
   // Frees the cells that were sent to `reader`, which will write no more receipts.
   void forget(uint32_t reader) noexcept;
-
-  uint32_t on_their_way() const noexcept { return kinds_[0].away_count + kinds_[1].away_count; }
 
   SpinLock lock;
 

@@ -149,7 +149,7 @@ inline void ShmTransport::deliver(InRing& ring, uint32_t from, Lane lane, uint64
   message.payload = memory_.cell(from, lane, cell);
   message.payload_room = shm::cell_bytes_of(cell);
   receiver.deliver(message);
-  // Pairs with the acquire in CellPool::collect(). A plain store without a wake-up: no thread waits for it.
+  // Pairs with the acquire in SenderCells::collect(). A plain store without a wake-up: nothing waits for it.
   memory_.receipt(from, lane, cell)
       .receipt.store(shm::CellReceipt::make(memory_.node_rank(), ring.position()),
                      std::memory_order_release);

@@ -187,7 +187,7 @@ void ShmTransport::commit_with_cell(Outgoing& room, uint32_t tag, const Cell& ce
   OutRing& ring = *reinterpret_cast<OutRing*>(room.state[0]);
   const Lane lane = ring.lane();
   const uint32_t polls = polls_.load(std::memory_order_relaxed);
-  shm::CellPool& pool = cells_[static_cast<uint32_t>(lane)];
+  shm::SenderCells& pool = cells_[static_cast<uint32_t>(lane)];
   if (threaded_) pool.lock.lock();
   pool.send(cell.index, ring.to(), ring.position());
   const bool is_unhurried = pool.is_unhurried(polls);
@@ -199,7 +199,7 @@ void ShmTransport::commit_with_cell(Outgoing& room, uint32_t tag, const Cell& ce
 // The reader of a cell has its lines in its own cache. While the reader uses this cell, this function fetches
 // the lines of the next one, expected to be as long, by writing to them: stores wait for all lines in
 // parallel, prefetches do not.
-void ShmTransport::warm_next_cell(shm::CellPool& pool, Lane lane, uint32_t cell,
+void ShmTransport::warm_next_cell(shm::SenderCells& pool, Lane lane, uint32_t cell,
                                   uint32_t bytes) noexcept HYDRANT_NO_TSA {
   uint32_t next = 0;
   if (threaded_) pool.lock.lock();
@@ -215,7 +215,7 @@ void ShmTransport::warm_next_cell(shm::CellPool& pool, Lane lane, uint32_t cell,
 
 Status ShmTransport::take_cell(Rank, Lane lane, uint32_t bytes,
                                Cell* cell) noexcept HYDRANT_NO_TSA {
-  shm::CellPool& pool = cells_[static_cast<uint32_t>(lane)];
+  shm::SenderCells& pool = cells_[static_cast<uint32_t>(lane)];
   uint32_t index = 0;
   if (threaded_) pool.lock.lock();
   Status taken = pool.take(bytes, &index);
@@ -229,7 +229,7 @@ Status ShmTransport::take_cell(Rank, Lane lane, uint32_t bytes,
 }
 
 void ShmTransport::drop_cell(Rank, Lane lane, const Cell& cell) noexcept HYDRANT_NO_TSA {
-  shm::CellPool& pool = cells_[static_cast<uint32_t>(lane)];
+  shm::SenderCells& pool = cells_[static_cast<uint32_t>(lane)];
   if (threaded_) pool.lock.lock();
   pool.put_back(cell.index);
   if (threaded_) pool.lock.unlock();
@@ -354,7 +354,7 @@ bool ShmTransport::reclaim_waiting() noexcept {
 void ShmTransport::reclaim_cells(uint32_t index) noexcept HYDRANT_NO_TSA {
   for (const Lane lane : {Lane::kRequest, Lane::kReply}) {
     close_out_ring(out(index, lane));
-    shm::CellPool& pool = cells_[static_cast<uint32_t>(lane)];
+    shm::SenderCells& pool = cells_[static_cast<uint32_t>(lane)];
     if (threaded_) pool.lock.lock();
     pool.forget(index);
     if (threaded_) pool.lock.unlock();

@@ -129,7 +129,7 @@ class ShmTransport final : public Transport {
   Status open_out(shm::OutRing& ring) noexcept;
   void finish(shm::OutRing& ring, bool polled) noexcept;
   Status copy(Rank peer, shm::CopyDirection direction, std::span<const Piece> pieces) noexcept;
-  void warm_next_cell(shm::CellPool& pool, Lane lane, uint32_t cell, uint32_t bytes) noexcept;
+  void warm_next_cell(shm::SenderCells& pool, Lane lane, uint32_t cell, uint32_t bytes) noexcept;
   void disconnect_index(uint32_t index) noexcept;
   bool stop_receiving(uint32_t index) noexcept;
   void reclaim_cells(uint32_t index) noexcept;
@@ -171,7 +171,7 @@ class ShmTransport final : public Transport {
   std::unique_ptr<Rank[]> node_ranks_;
   std::unique_ptr<shm::OutRing[]> out_;
   std::unique_ptr<shm::InRing[]> in_;
-  shm::CellPool cells_[kLaneCount];
+  shm::SenderCells cells_[kLaneCount];
   shm::PeerMemory peers_;
 
   // Active rings, and connected ranks. Bits are set and cleared by locked instructions.

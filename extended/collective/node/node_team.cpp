@@ -247,8 +247,8 @@ LineOperations::Pending& pending_of(const hydrant_event& event) noexcept {
   return *reinterpret_cast<LineOperations::Pending*>(event.number);
 }
 // The operation that does it with messages; null: none, or it is complete.
-Operation* other_of(const LineOperations::Pending& pending) noexcept {
-  return static_cast<Operation*>(pending.context);
+CollectiveOperation* other_of(const LineOperations::Pending& pending) noexcept {
+  return static_cast<CollectiveOperation*>(pending.context);
 }
 
 }  // namespace
@@ -395,7 +395,7 @@ bool NodeTeam::event_is_done(hydrant_event& event) noexcept {
   const Guard guard(team);
   if (!pending.is_done()) (void)team.advance();
   if (!pending.is_done()) return false;
-  if (Operation* other = other_of(pending); other != nullptr && !finish_operation(*other))
+  if (CollectiveOperation* other = other_of(pending); other != nullptr && !finish_operation(*other))
     return false;
   team.operations_->release(&pending);
   --team.pending_;
@@ -406,7 +406,8 @@ bool NodeTeam::event_is_ready(const hydrant_event& event) noexcept {
   NodeTeam& team = team_of(event);
   const Guard guard(team);
   LineOperations::Pending& pending = pending_of(event);
-  if (Operation* other = other_of(pending); other != nullptr) return is_operation_ready(*other);
+  if (CollectiveOperation* other = other_of(pending); other != nullptr)
+    return is_operation_ready(*other);
   return team.operations_->is_ready(pending);
 }
 
@@ -421,7 +422,7 @@ void NodeTeam::log_pending_event(const hydrant_event& event) {
   NodeTeam& team = team_of(event);
   const Guard guard(team);
   const LineOperations::Pending& pending = pending_of(event);
-  if (const Operation* other = other_of(pending); other != nullptr)
+  if (const CollectiveOperation* other = other_of(pending); other != nullptr)
     return log_pending_operation(*other);
   const Rank missing = team.operations_->missing_member(pending);
   log_warning(

@@ -10,7 +10,7 @@ namespace hydrant::ibv {
 
 Status OperationPool::open(uint32_t count, bool threaded) noexcept {
   threaded_ = threaded;
-  operations_.reset(new (std::nothrow) Operation[count]);
+  operations_.reset(new (std::nothrow) PooledOperation[count]);
   if (operations_ == nullptr) return fail(Status::kResource, "no memory for %u operations", count);
   count_ = count;
   for (uint32_t i = 0; i < count; ++i) {
@@ -26,19 +26,19 @@ Status OperationPool::open_stripes() noexcept {
   return fail(Status::kResource, "no memory for stripes of %u operations", count_);
 }
 
-Operation* OperationPool::take() noexcept {
-  Operation* operation = nullptr;
+PooledOperation* OperationPool::take() noexcept {
+  PooledOperation* operation = nullptr;
   {
     const SpinGuard guard(lock_, threaded_);
     operation = free_;
     if (operation == nullptr) return nullptr;
     free_ = operation->next_free;
   }
-  *operation = Operation{};
+  *operation = PooledOperation{};
   return operation;
 }
 
-void OperationPool::end(Operation& operation, CompletionBatch* batch) noexcept {
+void OperationPool::end(PooledOperation& operation, CompletionBatch* batch) noexcept {
   batch->add(operation.completion, operation.status);
   const SpinGuard guard(lock_, threaded_);
   operation.next_free = free_;

@@ -21,7 +21,7 @@
 namespace hydrant::ibv {
 
 // The part of an operation that its first port carries, and the state of the whole.
-struct Operation {
+struct PooledOperation {
   Transport::Completion* completion = nullptr;
   uintptr_t local = 0;
   uintptr_t remote = 0;
@@ -32,14 +32,14 @@ struct Operation {
   bool is_put = false;
   bool is_posted = false;  // all of it
   Status status = Status::kOk;
-  Operation* next_free = nullptr;
+  PooledOperation* next_free = nullptr;
 };
 
 // The part of a long put or get that one further port carries. It ends when the last request posted for it
 // ends: for a put that is a fence, an RDMA read of eight bytes. The response to the fence shows that the data
 // has reached memory, whichever adapter a later message arrives by.
 struct Stripe {
-  Operation* operation = nullptr;
+  PooledOperation* operation = nullptr;
   uintptr_t local = 0;
   uintptr_t remote = 0;
   size_t left = 0;  // bytes that are not posted yet
@@ -57,33 +57,33 @@ class OperationPool {
   Status open_stripes() noexcept;
 
   // Takes a default-initialized operation; null if all are taken.
-  Operation* take() noexcept;
+  PooledOperation* take() noexcept;
   // The kStripesEach stripes of the operation.
-  Stripe* stripes_of(const Operation& operation) noexcept {
+  Stripe* stripes_of(const PooledOperation& operation) noexcept {
     return &stripes_[static_cast<size_t>(&operation - operations_.get()) * kStripesEach];
   }
   // A part of the operation has ended. The first error becomes the status of the whole. The batch has room.
-  void end_part(Operation& operation, Status status, CompletionBatch* batch) noexcept {
+  void end_part(PooledOperation& operation, Status status, CompletionBatch* batch) noexcept {
     --operation.under_way;
     if (operation.status == Status::kOk) operation.status = status;
     if (operation.is_posted && operation.under_way == 0) end(operation, batch);
   }
   // Abandons the operation: it fails with kBroken when its parts under way have ended.
-  void give_up(Operation& operation, CompletionBatch* batch) noexcept {
+  void give_up(PooledOperation& operation, CompletionBatch* batch) noexcept {
     operation.is_posted = true;
     operation.status = Status::kBroken;
     if (operation.under_way == 0) end(operation, batch);
   }
 
  private:
-  void end(Operation& operation, CompletionBatch* batch) noexcept;
+  void end(PooledOperation& operation, CompletionBatch* batch) noexcept;
 
   SpinLock lock_;
   bool threaded_ = false;
   uint32_t count_ = 0;
-  std::unique_ptr<Operation[]> operations_;
+  std::unique_ptr<PooledOperation[]> operations_;
   std::unique_ptr<Stripe[]> stripes_;
-  Operation* free_ = nullptr;
+  PooledOperation* free_ = nullptr;
 };
 
 // Tracks the puts and gets that delay messages to a peer: a message must not overtake a put that was started
@@ -93,8 +93,8 @@ class OperationPool {
 // put is under way.
 class PendingOperations {
  public:
-  Operation* waiting() const noexcept { return waiting_; }
-  void set_waiting(Operation& operation) noexcept {
+  PooledOperation* waiting() const noexcept { return waiting_; }
+  void set_waiting(PooledOperation& operation) noexcept {
     waiting_ = &operation;
     held_ |= kWaiting;
   }
@@ -111,7 +111,7 @@ class PendingOperations {
   static constexpr uint64_t kWaiting = 1;
   static constexpr uint64_t kStripe = 2;
 
-  Operation* waiting_ = nullptr;
+  PooledOperation* waiting_ = nullptr;
   uint64_t held_ = 0;
 };
 

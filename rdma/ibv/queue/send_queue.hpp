@@ -43,7 +43,7 @@ struct SendRecord {
   uint64_t position = 0;
   union {
     Transport::Completion* completion = nullptr;
-    Operation* operation;
+    PooledOperation* operation;
     Stripe* stripe;
   };
   uint16_t slot = kNone;

@@ -32,7 +32,7 @@ void Operations::open(const Options& options, uint32_t max_piece, size_t max_at_
     if (!is_ready(peer)) return report_not_ready(peer);
     const uint32_t rails = striping_.rails_for(peer, is_put, bytes);
     if (rails != 0 && Striping::is_busy(peer, rails)) return Status::kNotReady;
-    Operation* const operation = wait(peer, is_put, remote, local, bytes, completion);
+    PooledOperation* const operation = wait(peer, is_put, remote, local, bytes, completion);
     if (operation == nullptr) return Status::kNotReady;
     if (rails != 0) striping_.begin(peer, *operation, rails, remote, local);
     advance(peer);
@@ -43,9 +43,10 @@ void Operations::open(const Options& options, uint32_t max_piece, size_t max_at_
 }
 
 // Takes an operation from the pool and makes it the one that waits; null: the pool is empty.
-Operation* Operations::wait(Peer& peer, bool is_put, const Pinned& remote, const Pinned& local,
-                            size_t bytes, Completion* completion) noexcept {
-  Operation* const operation = pool_.take();
+PooledOperation* Operations::wait(Peer& peer, bool is_put, const Pinned& remote,
+                                  const Pinned& local, size_t bytes,
+                                  Completion* completion) noexcept {
+  PooledOperation* const operation = pool_.take();
   if (operation == nullptr) return nullptr;
   operation->completion = completion;
   operation->local = local.addr;
@@ -62,7 +63,7 @@ Operation* Operations::wait(Peer& peer, bool is_put, const Pinned& remote, const
 // disconnected, by the next poll.
 [[gnu::noinline, gnu::cold]] Status Operations::hold_refused(Peer& peer,
                                                              const SendRequest& request) noexcept {
-  Operation* const operation = pool_.take();
+  PooledOperation* const operation = pool_.take();
   if (operation == nullptr) return Status::kNotReady;
   operation->completion = peer.send.next_record().completion;
   operation->local = request.piece.addr;
@@ -76,7 +77,7 @@ Operation* Operations::wait(Peer& peer, bool is_put, const Pinned& remote, const
 }
 
 // Posts pieces of the operation while there is room. True: all of it is posted.
-bool Operations::post_pieces(Peer& peer, Operation& operation) noexcept {
+bool Operations::post_pieces(Peer& peer, PooledOperation& operation) noexcept {
   SendRequest& request = peer.requests.operation;
   do {
     if (peer.send.room() <= kEntriesForMessages) return false;
@@ -102,12 +103,12 @@ bool Operations::post_pieces(Peer& peer, Operation& operation) noexcept {
 }
 
 void Operations::advance(Peer& peer) noexcept {
-  Operation* const operation = peer.pending.waiting();
+  PooledOperation* const operation = peer.pending.waiting();
   if (operation != nullptr && post_pieces(peer, *operation)) peer.pending.clear_waiting();
 }
 
 void Operations::fail_waiting(Peer& peer, CompletionBatch* batch) noexcept {
-  Operation* const operation = peer.pending.waiting();
+  PooledOperation* const operation = peer.pending.waiting();
   if (operation == nullptr) return;
   peer.pending.clear_waiting();
   pool_.give_up(*operation, batch);

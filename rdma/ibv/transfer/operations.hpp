@@ -1,6 +1,6 @@
 // Puts and gets between pinned memory, and atomics. An operation of one work request needs no state but its
 // record in the send queue. One that is longer than the adapter takes at once, or that waits for room, is an
-// Operation of the pool, posted in pieces; a long one is cut over several ports (Striping).
+// PooledOperation, posted in pieces; a long one is cut over several ports (Striping).
 //
 // Invariant: at most one operation of a peer waits, and no other is posted to that peer meanwhile, so that
 // operations keep their order. Each completion is called once, without the lock of the peer.
@@ -77,10 +77,10 @@ class Operations {
                                        const Pinned& local, size_t bytes,
                                        Completion* completion) noexcept;
   [[gnu::cold]] static Status report_not_ready(const Peer& peer) noexcept;
-  Operation* wait(Peer& peer, bool is_put, const Pinned& remote, const Pinned& local, size_t bytes,
-                  Completion* completion) noexcept;
+  PooledOperation* wait(Peer& peer, bool is_put, const Pinned& remote, const Pinned& local,
+                        size_t bytes, Completion* completion) noexcept;
   [[gnu::cold]] Status hold_refused(Peer& peer, const SendRequest& request) noexcept;
-  bool post_pieces(Peer& peer, Operation& operation) noexcept;
+  bool post_pieces(Peer& peer, PooledOperation& operation) noexcept;
 
   static IbvKey load_key(const std::byte* key) noexcept {
     IbvKey loaded;

@@ -53,7 +53,7 @@ bool Striping::is_busy(const Peer& peer, uint32_t rails) noexcept {
   return false;
 }
 
-void Striping::begin(Peer& peer, Operation& operation, uint32_t rails,
+void Striping::begin(Peer& peer, PooledOperation& operation, uint32_t rails,
                      const Transport::Pinned& remote, const Transport::Pinned& local) noexcept {
   const size_t bytes = operation.left;
   const auto parts = static_cast<uint32_t>(std::popcount(rails)) + 1;

@@ -46,8 +46,8 @@ TEST(SendSlots, GivesEachSlotOnce) {
 TEST(OperationPool, OperationCompletesOnceWithItsFirstError) {
   OperationPool pool;
   ASSERT_EQ(pool.open(2, false), Status::kOk);
-  Operation* const one = pool.take();
-  Operation* const other = pool.take();
+  PooledOperation* const one = pool.take();
+  PooledOperation* const other = pool.take();
   ASSERT_NE(one, nullptr);
   ASSERT_NE(other, nullptr);
   EXPECT_NE(one, other);
@@ -76,7 +76,7 @@ TEST(OperationPool, AbandonedOperationEndsWithItsLastPart) {
   ASSERT_EQ(pool.open(1, true), Status::kOk);
   Ended ended;
   CompletionBatch batch;
-  Operation* const operation = pool.take();
+  PooledOperation* const operation = pool.take();
   operation->completion = &ended;
   operation->under_way = 1;
   pool.give_up(*operation, &batch);
@@ -85,7 +85,7 @@ TEST(OperationPool, AbandonedOperationEndsWithItsLastPart) {
   EXPECT_EQ(batch.notify(), 1U);
   EXPECT_EQ(ended.status, Status::kBroken);
 
-  Operation* const idle = pool.take();
+  PooledOperation* const idle = pool.take();
   idle->completion = &ended;
   pool.give_up(*idle, &batch);
   EXPECT_EQ(batch.notify(), 1U);
@@ -98,7 +98,7 @@ TEST(OperationPool, StripesOfOperationsDoNotOverlap) {
   ASSERT_EQ(pool.open_stripes(), Status::kOk);
   std::set<const Stripe*> all;
   for (int i = 0; i < 3; ++i) {
-    const Operation* const operation = pool.take();
+    const PooledOperation* const operation = pool.take();
     for (uint32_t j = 0; j < OperationPool::kStripesEach; ++j)
       EXPECT_TRUE(all.insert(pool.stripes_of(*operation) + j).second);
   }
@@ -106,7 +106,7 @@ TEST(OperationPool, StripesOfOperationsDoNotOverlap) {
 
 TEST(PendingOperations, DelayMessagesWhileAnythingIsPending) {
   PendingOperations pending;
-  Operation operation;
+  PooledOperation operation;
   EXPECT_FALSE(pending.delays_messages());
   pending.set_waiting(operation);
   pending.add_put_stripe();
