@@ -204,8 +204,8 @@ inline bool row_moves_data(const RmaPlaces& at, const RmaRow& row) {
   return true;
 }
 
-// The paths of this process's operations since the last call, such as "cma+am_medium". Copies of mapped memory
-// leave no count.
+// The paths of this process's operations since the last call, such as "cma+am_medium". Copies of mapped
+// memory leave no count.
 class PathWatch {
  public:
   std::string take() {

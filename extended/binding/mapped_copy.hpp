@@ -11,9 +11,9 @@
 
 namespace hydrant {
 
-// These leave no count, as the inlined calls that they stand for. Return false if the memory is not known to be
-// mapped, or invalid; then no memory was accessed. This rank's own row begins at address 1, so null lies in no
-// row.
+// These leave no count, as the inlined calls that they stand for. Return false if the memory is not known to
+// be mapped, or invalid; then no memory was accessed. This rank's own row begins at address 1, so null lies
+// in no row.
 inline bool put_mapped(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
                        size_t bytes) noexcept {
   hydrant_peer* peer = hydrant_mapped_peer(tm, rank, dest, source, bytes);

@@ -50,11 +50,18 @@ int hydrant_atomic_nbi(struct hydrant_atomic_domain* ad, gex_DT_t type, void* re
 uint64_t hydrant_atomic_apply(unsigned int type, gex_OP_t op, void* here, uint64_t operand1,
                               uint64_t operand2);
 
-/* Operations of integers that are one locked instruction. */
+/* Operations that are one instruction: of integers, and of floats. */
+#define HYDRANT_ATOMIC_MOVES (GEX_OP_SET | GEX_OP_GET | GEX_OP_SWAP | GEX_OP_CAS | GEX_OP_FCAS)
 #define HYDRANT_ATOMIC_INSTRUCTIONS                                                              \
   (GEX_OP_SET | GEX_OP_GET | GEX_OP_SWAP | GEX_OP_CAS | GEX_OP_FCAS | GEX_OP_ADD | GEX_OP_FADD | \
    GEX_OP_SUB | GEX_OP_FSUB | GEX_OP_INC | GEX_OP_FINC | GEX_OP_DEC | GEX_OP_FDEC | GEX_OP_AND | \
    GEX_OP_OR | GEX_OP_XOR)
+/* Operations that are loops: of both, and of floats alone. */
+#define HYDRANT_ATOMIC_LOOPS \
+  (GEX_OP_MULT | GEX_OP_FMULT | GEX_OP_MIN | GEX_OP_FMIN | GEX_OP_MAX | GEX_OP_FMAX)
+#define HYDRANT_ATOMIC_SUMS                                                                      \
+  (GEX_OP_ADD | GEX_OP_FADD | GEX_OP_SUB | GEX_OP_FSUB | GEX_OP_INC | GEX_OP_FINC | GEX_OP_DEC | \
+   GEX_OP_FDEC)
 #define HYDRANT_ATOMIC_FETCHING                                                        \
   (GEX_OP_GET | GEX_OP_SWAP | GEX_OP_FCAS | GEX_OP_FADD | GEX_OP_FSUB | GEX_OP_FMULT | \
    GEX_OP_FMIN | GEX_OP_FMAX | GEX_OP_FINC | GEX_OP_FDEC | GEX_OP_FAND | GEX_OP_FOR | GEX_OP_FXOR)
@@ -110,13 +117,55 @@ HYDRANT_ATOMIC_INSTRUCTION(I32, int32_t)
 HYDRANT_ATOMIC_INSTRUCTION(U32, uint32_t)
 HYDRANT_ATOMIC_INSTRUCTION(I64, int64_t)
 HYDRANT_ATOMIC_INSTRUCTION(U64, uint64_t)
-#define HYDRANT_ATOMIC_INSTRUCTION_I32 hydrant_atomic_instruction_I32
-#define HYDRANT_ATOMIC_INSTRUCTION_U32 hydrant_atomic_instruction_U32
-#define HYDRANT_ATOMIC_INSTRUCTION_I64 hydrant_atomic_instruction_I64
-#define HYDRANT_ATOMIC_INSTRUCTION_U64 hydrant_atomic_instruction_U64
-/* Never called. */
-#define HYDRANT_ATOMIC_INSTRUCTION_FLT(here, op, operand1, operand2) (operand1)
-#define HYDRANT_ATOMIC_INSTRUCTION_DBL(here, op, operand1, operand2) (operand1)
+#define HYDRANT_ATOMIC_INSTRUCTION_FLOAT(code, type)                                           \
+  static inline type hydrant_atomic_instruction_##code(type* here, gex_OP_t op, type operand1, \
+                                                       type operand2) {                        \
+    type old = operand1; /* CAS and FCAS compare its bits */                                   \
+    if (op == GEX_OP_SET)                                                                      \
+      __atomic_store(here, &operand1, __ATOMIC_SEQ_CST);                                       \
+    else if (op == GEX_OP_GET)                                                                 \
+      __atomic_load(here, &old, __ATOMIC_SEQ_CST);                                             \
+    else if (op == GEX_OP_SWAP)                                                                \
+      __atomic_exchange(here, &operand1, &old, __ATOMIC_SEQ_CST);                              \
+    else                                                                                       \
+      (void)__atomic_compare_exchange(here, &old, &operand2, 0, __ATOMIC_SEQ_CST,              \
+                                      __ATOMIC_SEQ_CST);                                       \
+    return old;                                                                                \
+  }
+HYDRANT_ATOMIC_INSTRUCTION_FLOAT(FLT, float)
+HYDRANT_ATOMIC_INSTRUCTION_FLOAT(DBL, double)
+
+/* Executes one of HYDRANT_ATOMIC_LOOPS, again if another operation came between. */
+#define HYDRANT_ATOMIC_LOOP(code, type, wrapping)                                              \
+  static inline type hydrant_atomic_loop_##code(type* here, gex_OP_t op, type operand) {       \
+    type old, next;                                                                            \
+    __atomic_load(here, &old, __ATOMIC_RELAXED);                                               \
+    do {                                                                                       \
+      switch (op) {                                                                            \
+        case GEX_OP_MULT:                                                                      \
+        case GEX_OP_FMULT: next = (type)((wrapping)old * (wrapping)operand); break;            \
+        case GEX_OP_MIN:                                                                       \
+        case GEX_OP_FMIN: next = old < operand ? old : operand; break;                         \
+        case GEX_OP_MAX:                                                                       \
+        case GEX_OP_FMAX: next = old > operand ? old : operand; break;                         \
+        case GEX_OP_SUB:                                                                       \
+        case GEX_OP_FSUB: next = (type)((wrapping)old - (wrapping)operand); break;             \
+        case GEX_OP_INC:                                                                       \
+        case GEX_OP_FINC: next = (type)((wrapping)old + 1); break;                             \
+        case GEX_OP_DEC:                                                                       \
+        case GEX_OP_FDEC: next = (type)((wrapping)old - 1); break;                             \
+        default: /* ADD, FADD */ next = (type)((wrapping)old + (wrapping)operand);             \
+      }                                                                                        \
+    } while (                                                                                  \
+        !__atomic_compare_exchange(here, &old, &next, 1, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)); \
+    return old;                                                                                \
+  }
+HYDRANT_ATOMIC_LOOP(I32, int32_t, uint32_t)
+HYDRANT_ATOMIC_LOOP(U32, uint32_t, uint32_t)
+HYDRANT_ATOMIC_LOOP(I64, int64_t, uint64_t)
+HYDRANT_ATOMIC_LOOP(U64, uint64_t, uint64_t)
+HYDRANT_ATOMIC_LOOP(FLT, float, float)
+HYDRANT_ATOMIC_LOOP(DBL, double, double)
 
 /* hydrant_atomic_done_*() executes an operation on memory that is mapped here, or returns 0.
  * The result is stored before the operation, too: its line is then in the cache, and a locked instruction
@@ -143,8 +192,12 @@ HYDRANT_ATOMIC_INSTRUCTION(U64, uint64_t)
         (type*)hydrant_atomic_here(ad, ad->inlined[index], rank, target, op, sizeof(type), flags); \
     if (here == NULL || (is_fetching && result == NULL)) return 0;                                 \
     if (is_fetching && op != GEX_OP_GET) *result = operand1;                                       \
-    if ((is_integer) && __builtin_constant_p(op) && (op & HYDRANT_ATOMIC_INSTRUCTIONS) != 0)       \
-      old = HYDRANT_ATOMIC_INSTRUCTION_##code(here, op, operand1, operand2);                       \
+    if (__builtin_constant_p(op) &&                                                                \
+        (op & ((is_integer) ? HYDRANT_ATOMIC_INSTRUCTIONS : HYDRANT_ATOMIC_MOVES)) != 0)           \
+      old = hydrant_atomic_instruction_##code(here, op, operand1, operand2);                       \
+    else if (__builtin_constant_p(op) &&                                                           \
+             (op & (HYDRANT_ATOMIC_LOOPS | ((is_integer) ? 0 : HYDRANT_ATOMIC_SUMS))) != 0)        \
+      old = hydrant_atomic_loop_##code(here, op, operand1);                                        \
     else                                                                                           \
       old = hydrant_atomic_value_##code(                                                           \
           hydrant_atomic_apply(index, op, here, hydrant_atomic_bits_##code(operand1),              \
