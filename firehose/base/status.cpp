@@ -22,6 +22,9 @@ struct ErrorText {
   const char* shown() const noexcept { return literal != nullptr ? literal : text; }
 };
 
+// Shown in place of a text for which there was no memory.
+constinit ErrorText g_no_memory{"no memory was left for the text of this error", {}};
+
 // A pthread key leads to the text, not thread_local storage: libfirehose may use at most 64 bytes of static
 // TLS (it must be loadable with dlopen), and the hit path uses those. Allocated at a thread's first failure,
 // freed when the thread ends.
@@ -29,20 +32,30 @@ pthread_key_t g_text_key;
 pthread_once_t g_text_once = PTHREAD_ONCE_INIT;
 bool g_text_usable = false;
 
-void create_key() { g_text_usable = pthread_key_create(&g_text_key, &std::free) == 0; }
+void free_text(void* text) {
+  if (text != &g_no_memory) std::free(text);
+}
+void create_key() { g_text_usable = pthread_key_create(&g_text_key, &free_text) == 0; }
 
 ErrorText* thread_text(bool create) noexcept {
   pthread_once(&g_text_once, &create_key);
   if (!g_text_usable) return nullptr;
   auto* text = static_cast<ErrorText*>(pthread_getspecific(g_text_key));
-  if (text == nullptr && create) {
-    text = static_cast<ErrorText*>(std::calloc(1, sizeof(ErrorText)));
-    if (text != nullptr && pthread_setspecific(g_text_key, text) != 0) {
-      std::free(text);
-      text = nullptr;
-    }
+  if (!create || (text != nullptr && text != &g_no_memory)) return text;
+  text = static_cast<ErrorText*>(std::calloc(1, sizeof(ErrorText)));
+  if (pthread_setspecific(g_text_key, text != nullptr ? text : &g_no_memory) != 0) {
+    std::free(text);
+    text = nullptr;
   }
   return text;
+}
+
+// The thread's own text, for changes; null if it has none. Forgets g_no_memory, which all threads share.
+ErrorText* own_text() noexcept {
+  ErrorText* text = thread_text(false);
+  if (text != &g_no_memory) return text;
+  pthread_setspecific(g_text_key, nullptr);
+  return nullptr;
 }
 
 }  // namespace
@@ -94,13 +107,13 @@ const char* last_error_text() noexcept {
 }
 
 void clear_error_text() noexcept {
-  ErrorText* error = thread_text(false);
+  ErrorText* error = own_text();
   if (error == nullptr) return;
   error->literal = nullptr;
   error->text[0] = '\0';
 }
 
-ScopedErrorText::ScopedErrorText() noexcept : text_(thread_text(false)) {
+ScopedErrorText::ScopedErrorText() noexcept : text_(own_text()) {
   auto* error = static_cast<ErrorText*>(text_);
   if (error == nullptr) return;
   literal_ = std::exchange(error->literal, nullptr);

@@ -2,9 +2,16 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <cstdlib>
+#include <sched.h>
 #include <set>
 #include <string>
+#include <string_view>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 
 namespace hydrant {
 namespace {
@@ -111,6 +118,43 @@ TEST(Status, EachThreadHasItsOwnText) {
   EXPECT_EQ(before, "");
   EXPECT_EQ(after, "theirs");
   EXPECT_STREQ(last_error_text(), "mine");
+}
+
+// Takes all memory that malloc() can give.
+void exhaust_memory() {
+  const rlimit none{1 << 20, 1 << 20};
+  (void)setrlimit(RLIMIT_AS, &none);
+  for (size_t bytes = size_t{1} << 30; bytes >= 16; bytes /= 2) {
+    while (std::malloc(bytes) != nullptr) {
+    }
+  }
+}
+
+TEST(Status, AThreadWithoutMemoryHasATextToo) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers do not run under a limit of addresses";
+#endif
+  const pid_t child = fork();
+  if (child == 0) {
+    std::atomic<int> step{0};
+    std::string_view found;
+    std::string_view cleared;
+    std::thread other([&] {
+      while (step != 1) sched_yield();
+      (void)fail(Status::kResource, "number %d", 5);
+      found = last_error_text();
+      clear_error_text();
+      cleared = last_error_text();
+      step = 2;
+    });
+    exhaust_memory();
+    step = 1;
+    while (step != 2) sched_yield();
+    _exit(found == "no memory was left for the text of this error" && cleared.empty() ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST(Status, TextMayBeFormattedFromItself) {
