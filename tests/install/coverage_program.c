@@ -1,6 +1,6 @@
-/* An outside program that checks how its memory is covered. usage: coverage_program COVERAGE: the coverage
- * that memory of mmap() and of malloc() must have. Hits of "watched" memory must be free, and those of
- * "checked" memory counted. -DLIBRARY="PATH": coverage_library.c is at PATH, and is loaded by dlopen().
+/* An outside program that checks how its memory is covered. usage: coverage_program COVERAGE: that of memory
+ * of mmap() and of malloc(), and of a variable. Hits of "watched" memory must be free, and those of "checked"
+ * memory counted. -DLIBRARY="PATH": coverage_library.c is at PATH, and is loaded by dlopen().
  * -DOWN_MMAP, -DOWN_MALLOC: the program defines these functions itself. Exit status 0 if all checks pass. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -64,6 +64,8 @@ static int is_covered(ask_t ask, const char* of, void* memory, size_t bytes, con
   return 0;
 }
 
+static char variable[5000] = "initialised";
+
 int main(int argc, char** argv) {
   const size_t bytes = (size_t)1 << 20;
   const int anonymous = MAP_PRIVATE | MAP_ANONYMOUS;
@@ -78,6 +80,7 @@ int main(int argc, char** argv) {
   good = is_covered(ask, "mmap", mapped, bytes, wanted);
   good &= is_covered(ask, "malloc", small, 5000, wanted);
   good &= is_covered(ask, "malloc, large,", large, bytes, wanted);
+  good &= is_covered(ask, "a variable", variable, sizeof variable, wanted);
   free(small);
   free(large);
   munmap(mapped, bytes);
