@@ -42,6 +42,27 @@ install(PROGRAMS "${PROJECT_SOURCE_DIR}/scripts/hydrant-trace" DESTINATION "${CM
 install(EXPORT HydrantHydrant FILE HydrantHydrantTargets.cmake NAMESPACE Hydrant::
         DESTINATION "${package_dir}" COMPONENT hydrant)
 
+# hydrant_pc_libraries(OUT NAME): the link options for static links of the package found as
+# NAME, from pkg-config.
+function(hydrant_pc_libraries out name)
+  set(libraries "")
+  foreach(word IN LISTS ${name}_STATIC_LDFLAGS)
+    string(REGEX REPLACE "^-L" "" folder "${word}")
+    if(NOT folder IN_LIST CMAKE_C_IMPLICIT_LINK_DIRECTORIES)
+      string(APPEND libraries " ${word}")
+    endif()
+  endforeach()
+  set(${out} "${libraries}" PARENT_SCOPE)
+endfunction()
+# Not Requires.private: with it --cflags would need these packages, which only static links use.
+hydrant_pc_libraries(uring_private LIBURING)
+set(verbs_private "")
+if(TARGET hydrant_ibv)
+  hydrant_pc_libraries(verbs_private IBV)
+endif()
+
+separate_arguments(verbs_static UNIX_COMMAND "${verbs_private}")
+
 configure_package_config_file(
   "${CMAKE_CURRENT_LIST_DIR}/HydrantConfig.cmake.in" "${PROJECT_BINARY_DIR}/HydrantConfig.cmake"
   INSTALL_DESTINATION "${package_dir}" NO_SET_AND_CHECK_MACRO)
@@ -63,25 +84,6 @@ else()
   set(pc_libdir "\${prefix}/${CMAKE_INSTALL_LIBDIR}")
   set(pc_includedir "\${prefix}/${CMAKE_INSTALL_INCLUDEDIR}")
 endif()
-# hydrant_pc_libraries(OUT NAME): the link options for static links of the package found as
-# NAME, from pkg-config.
-function(hydrant_pc_libraries out name)
-  set(libraries "")
-  foreach(word IN LISTS ${name}_STATIC_LDFLAGS)
-    string(REGEX REPLACE "^-L" "" folder "${word}")
-    if(NOT folder IN_LIST CMAKE_C_IMPLICIT_LINK_DIRECTORIES)
-      string(APPEND libraries " ${word}")
-    endif()
-  endforeach()
-  set(${out} "${libraries}" PARENT_SCOPE)
-endfunction()
-# Not Requires.private: with it --cflags would need these packages, which only static links use.
-hydrant_pc_libraries(uring_private LIBURING)
-set(verbs_private "")
-if(TARGET hydrant_ibv)
-  hydrant_pc_libraries(verbs_private IBV)
-endif()
-
 # The hooks as a single link option, which neither libtool nor CMake splits, before the library, and marked as
 # needed although the program may call none of its functions by name. For -static the linker's --wrap
 # redirects the calls; the archive is repeated after libraries that may call dlopen().

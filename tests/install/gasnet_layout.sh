@@ -38,6 +38,16 @@ libs: ; @echo '\$(GASNET_LIBS)'
 MAKE
   )
   has -Wl,-rpath, "$make_libs" "GASNET_LIBS of ${network}.mak"
+  # A -static-pie program with a search path ends in SIGSEGV inside glibc.
+  for text in "$(pkg-config --static --define-variable=HYDRANT_RPATH= --libs "$name")" \
+    "$(make -s -f - libs <<MAKE
+include $prefix/include/${network%-*}-conduit/${network}.mak
+LDFLAGS = -static-pie
+libs: ; @echo '\$(GASNET_LDFLAGS) \$(GASNET_LIBS)'
+MAKE
+  )"; do
+    case $text in *-rpath*) fail "GASNET_LIBS of $name for -static-pie: $text" ;; esac
+  done
   for text in "$libs" "$make_libs"; do
     case $text in "-L$prefix/"*) ;; *) fail "GASNET_LIBS does not begin with the folder: $text" ;; esac
     has " -lm " " $text " "GASNET_LIBS of $name"

@@ -18,6 +18,12 @@ fi
 # shellcheck disable=SC2086  # the flags are words
 "$cc" -std=c99 -pedantic -Wall -Wextra -Werror $flags "$source" $libs -o "$program"
 "$program"
+if [ "$kind" = static ]; then
+  # shellcheck disable=SC2046  # the flags are words
+  "$cc" -static -DGASNETT_THREAD_SAFE=1 "$(dirname "$source")/tools_client.c" \
+    $(pkg-config --static --cflags --libs hydrant_tools) -o "$program.tools"
+  "$program.tools"
+fi
 
 needed=$(readelf -d "$program" | grep -c 'NEEDED.*libfirehose\.so\.0\]' || true)
 if [ "$kind" = static ]; then [ "$needed" = 0 ]; else [ "$needed" = 1 ]; fi ||
