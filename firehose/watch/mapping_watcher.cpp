@@ -42,6 +42,7 @@ bool MappingWatcher::register_mapping(uintptr_t addr, MemoryRange within, Mappin
   // The library's own tables must not be watched.
   if (!found->anonymous_private || g_table_space.overlaps(found->range)) return false;
   g_watch_windows.announce(found->range);
+  stacks_.expect(watched_.mutex(), found->range);
   if (is_mutant(Mutant::kNone)) mutant_delay();  // another thread may map a table here
   return userfault_.watch(found->range);
 }

@@ -95,11 +95,15 @@ bool Monitor::start(bool now) noexcept {
 }
 
 // When the stack's mapping began to be watched, the thread may not have run yet: where guard pages divide no
-// mappings, it may have been part of another thread's stack's mapping.
+// mappings, it may have been part of another thread's stack's mapping. The wait has a bound, because the
+// thread may end in a signal handler that interrupted the mutex's holder.
 void Monitor::stack_ends(uintptr_t descriptor) noexcept {
-  if (!lock_briefly(watched_.mutex())) return;
-  const RangesLock lock(watched_.mutex(), RangesLock::Adopt::kLocked);
-  if (watched_.ranges(lock).overlaps({descriptor, 1})) stacks_.note_ending(lock, descriptor);
+  constexpr int kTries = 300;  // 0.1 s: the holder may wait for a processor
+  for (int i = 0; i < kTries; ++i) {
+    if (!lock_briefly(watched_.mutex())) continue;
+    const RangesLock lock(watched_.mutex(), RangesLock::Adopt::kLocked);
+    return stacks_.note_ending(lock, descriptor);
+  }
 }
 
 void Monitor::show_counters(hydrant_monitor_t* shown) noexcept {

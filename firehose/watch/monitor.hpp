@@ -109,9 +109,10 @@ class Monitor {
 
   MonitorClients clients_;
   ArenaRanges arenas_;
-  AnnouncedReleases announced_releases_{watched_, arenas_, clients_};
-  Unwatcher unwatcher_{state_,    userfault_,    mappings_,           changes_, watched_, removals_,
-                       deferred_, hooked_calls_, announced_releases_, clients_};
+  AnnouncedReleases announced_releases_{watched_, stacks_, arenas_, clients_};
+  Unwatcher unwatcher_{state_,  userfault_, mappings_, changes_,      watched_,
+                       stacks_, removals_,  deferred_, hooked_calls_, announced_releases_,
+                       clients_};
   ReleaseWaits waits_{state_,  userfault_, sequence_, hooked_calls_, raw_releases_,
                       stacks_, removals_,  watched_,  unwatcher_,    clients_};
   PinnedBlocks pinned_blocks_;

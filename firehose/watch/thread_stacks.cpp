@@ -2,6 +2,8 @@
 // are those of a stack (raw_releases.cpp).
 #include "firehose/watch/thread_stacks.hpp"
 
+#include "firehose/base/brief_lock.hpp"
+
 #include <cerrno>
 #include <cstdint>
 #include <sys/uio.h>
@@ -26,18 +28,56 @@ bool may_be_descriptor(uintptr_t addr) {
 
 }  // namespace
 
+void ThreadStacks::expect(Mutex& mutex, MemoryRange range) noexcept {
+  if (!lock_briefly(mutex)) return is_all_.store(true, std::memory_order_relaxed);
+  const RangesLock lock(mutex, RangesLock::Adopt::kLocked);
+  if (!registered_.add(range)) is_all_.store(true, std::memory_order_relaxed);
+}
+
 // Only the thread's descriptor is noted, because the mapping may contain memory of the program, too.
-void ThreadStacks::note(const RangesLock& lock, MemoryRange mapping,
+void ThreadStacks::note(const RangesLock&, MemoryRange mapping,
                         const HookedCallsUnderWay& calls) noexcept {
+  forget_after_loss();
   if (!calls.have_hooks()) return;
   uint32_t position = 0;
   while (const uintptr_t stack = calls.next_stack(mapping, &position)) {
-    if (may_be_descriptor(stack)) note_ending(lock, stack);
+    if (may_be_descriptor(stack)) add(stack);
   }
 }
 
 void ThreadStacks::note_ending(const RangesLock&, uintptr_t descriptor) noexcept {
+  forget_after_loss();
+  if (is_all_.load(std::memory_order_relaxed) || registered_.overlaps({descriptor, 1}))
+    add(descriptor);
+}
+
+void ThreadStacks::add(uintptr_t descriptor) noexcept {
   if (descriptors_.add({descriptor, 1})) any_.store(true, std::memory_order_relaxed);
+}
+
+void ThreadStacks::remove(const RangesLock&, MemoryRange range) noexcept {
+  forget_after_loss();
+  if (!descriptors_.remove(range)) descriptors_.clear();
+  if (!registered_.remove(range)) is_all_.store(true, std::memory_order_relaxed);
+}
+
+void ThreadStacks::drop(Mutex& mutex, MemoryRange range) noexcept {
+  if (!lock_briefly(mutex)) return is_outdated_.store(true, std::memory_order_release);
+  const RangesLock lock(mutex, RangesLock::Adopt::kLocked);
+  remove(lock, range);
+}
+
+void ThreadStacks::forget_after_loss() noexcept {
+  if (is_outdated_.load(std::memory_order_relaxed) &&
+      is_outdated_.exchange(false, std::memory_order_acquire))
+    descriptors_.clear();
+}
+
+void ThreadStacks::reset_in_child() noexcept {
+  descriptors_.clear();
+  registered_.clear();
+  is_all_.store(false, std::memory_order_relaxed);
+  is_outdated_.store(false, std::memory_order_relaxed);
 }
 
 // A descriptor lies at the end of its stack. libc empties a stack from its start almost to the frame of the

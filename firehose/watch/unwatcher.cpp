@@ -71,6 +71,7 @@ bool Unwatcher::unwatch_one(MemoryRange range, Request& what) noexcept {
   {
     const RangesLock lock(watched_.mutex(), RangesLock::Adopt::kLocked);
     if (!watched_.take(lock, range, &changes)) return true;
+    stacks_.remove(lock, range);
   }
   if (!clients_.have_pinned(range) && unregister(range)) {
     what.note_progress();

@@ -24,6 +24,7 @@
 #include "firehose/watch/mapping_watcher.hpp"
 #include "firehose/watch/monitor_clients.hpp"
 #include "firehose/watch/removals_under_way.hpp"
+#include "firehose/watch/thread_stacks.hpp"
 #include "firehose/watch/userfault.hpp"
 #include "firehose/watch/watch_state.hpp"
 #include "firehose/watch/watched_ranges.hpp"
@@ -38,14 +39,16 @@ namespace hydrant {
 class Unwatcher {
  public:
   constexpr Unwatcher(const WatchState& state, const Userfault& userfault, MappingWatcher& mappings,
-                      ChangeReader& changes, WatchedRanges& watched, RemovalsUnderWay& removals,
-                      const DeferredChanges& deferred, const HookedCallsUnderWay& calls,
-                      AnnouncedReleases& releases, MonitorClients& clients) noexcept
+                      ChangeReader& changes, WatchedRanges& watched, ThreadStacks& stacks,
+                      RemovalsUnderWay& removals, const DeferredChanges& deferred,
+                      const HookedCallsUnderWay& calls, AnnouncedReleases& releases,
+                      MonitorClients& clients) noexcept
       : state_(state),
         userfault_(userfault),
         mappings_(mappings),
         changes_(changes),
         watched_(watched),
+        stacks_(stacks),
         removals_(removals),
         deferred_(deferred),
         calls_(calls),
@@ -95,6 +98,7 @@ class Unwatcher {
   MappingWatcher& mappings_;
   ChangeReader& changes_;
   WatchedRanges& watched_;
+  ThreadStacks& stacks_;
   RemovalsUnderWay& removals_;
   const DeferredChanges& deferred_;
   const HookedCallsUnderWay& calls_;

@@ -1,5 +1,6 @@
 // Memory that libc maps and unmaps by itself, for its heaps, its threads' stacks and the programs that it
 // starts: these calls are not mistaken for raw ones, and free hits go on.
+#include <hydrant/monitor.h>
 #include <hydrant/pin_cache.h>
 
 #include "firehose/base/thread.hpp"
@@ -20,6 +21,7 @@
 #include <cstring>
 #include <malloc.h>
 #include <pthread.h>
+#include <random>
 #include <spawn.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -63,7 +65,7 @@ class LibcsOwnCalls : public RawCalls {
   void use_page(size_t page) { use_memory(reinterpret_cast<char*>(arena_.page(page)), kPage); }
   // Threads that live at the same time, on stacks of libc's of this size each, and have ended.
   template <typename Visit>
-  void run_on_stacks(size_t bytes, size_t count, Visit&& visit) {
+  void run_on_stacks(size_t bytes, size_t count, Visit&& visit, size_t guard = kPage) {
     constexpr size_t kMax = 8;
     struct Job {
       std::remove_reference_t<Visit>* visit;
@@ -74,6 +76,7 @@ class LibcsOwnCalls : public RawCalls {
     ASSERT_EQ(pthread_barrier_init(&together, nullptr, static_cast<unsigned>(count)), 0);
     ASSERT_EQ(pthread_attr_init(&attributes), 0);
     ASSERT_EQ(pthread_attr_setstacksize(&attributes, bytes), 0);
+    ASSERT_EQ(pthread_attr_setguardsize(&attributes, guard), 0);
     Job job{&visit, &together};
     pthread_t threads[kMax];
     const auto run = [](void* argument) -> void* {
@@ -199,6 +202,45 @@ TEST_F(LibcsOwnCalls, StacksThatLibcKeepsStayFree) {
     run_on_stacks(kLarge, 6, [](char*) {});
   }
   expect_still_free();
+}
+
+// Threads of many kinds come and go, while stacks are pinned for the first time and others are unmapped.
+TEST_F(LibcsOwnCalls, StacksOfManySizesStayFree) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(700);
+  Threads starters;
+  for (unsigned starter = 0; starter < 3; ++starter) {
+    starters.start([this, starter, end] {
+      std::mt19937 random(starter);
+      while (std::chrono::steady_clock::now() < end) {
+        const size_t bytes = (size_t{32} << 10 << random() % 12) + (size_t{16} << 10);
+        run_on_stacks(
+            bytes, 8, [this](char* on_stack) { use_memory(on_stack, kPage); },
+            random() % 3 * kPage);
+      }
+    });
+  }
+  starters.join();
+  expect_still_free();
+}
+
+// The stack is unwatched, so that its unmapping is not reported.
+TEST_F(LibcsOwnCalls, ProgramsMemoryWhereStacksWereIsNotLibcs) {
+  constexpr size_t kBytes = size_t{64} << 20;  // libc unmaps it when its thread is joined
+  uintptr_t own_page = 0;
+  const hydrant_monitor_t* monitor = hydrant_monitor(HYDRANT_MONITOR_VERSION);
+  run_on_stacks(kBytes, 1, [&](char* on_stack) {
+    use_memory(on_stack, kPage);
+    own_page = reinterpret_cast<uintptr_t>(pthread_self()) / kPage * kPage;
+    ASSERT_EQ(hydrant_flush(anywhere_), GASNET_OK);
+    const uintptr_t first = reinterpret_cast<uintptr_t>(on_stack);
+    EXPECT_EQ(monitor->unwatch_range(first, own_page + kPage - first, 1'000'000'000), 0);
+  });
+  void* memory = mmap(reinterpret_cast<void*>(own_page), kPage, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  ASSERT_EQ(memory, reinterpret_cast<void*>(own_page)) << "the stack is still mapped";
+  use_memory(static_cast<char*>(memory), kPage);
+  ASSERT_EQ(syscall(SYS_munmap, memory, kPage), 0);
+  EXPECT_TRUE(wait_until([this] { return stats_of(anywhere_).raw_releases == 1; }));
 }
 
 // A stack that the program has mapped is the program's memory, also for raw calls.

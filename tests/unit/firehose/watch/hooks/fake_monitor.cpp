@@ -15,6 +15,7 @@ uint64_t blocks[kBlocks / 64];
 uint64_t sequence;
 uint64_t removals = 1;
 std::atomic<uint64_t> g_syncs, g_settles, g_file_changes, g_others;
+std::atomic<uintptr_t> g_ended_stack;
 
 // The latest ranges that one function was called with.
 struct Told {
@@ -60,6 +61,10 @@ void files_changed() {
   ++g_file_changes;
   errno = EDOM;
 }
+void stack_ends(uintptr_t descriptor) {
+  g_ended_stack = descriptor;
+  errno = EDOM;
+}
 void invalidate(uintptr_t addr, size_t len) { invalidated.note(addr, len); }
 void replaced(uintptr_t addr, size_t len) { replacements.note(addr, len); }
 void on_range(uintptr_t /*addr*/, size_t /*len*/) { ++g_others; }
@@ -81,6 +86,7 @@ hydrant_monitor_t make_monitor() {
   made.sync = sync;
   made.sync_range = sync_range;
   made.files_changed = files_changed;
+  made.stack_ends = stack_ends;
   return made;
 }
 
@@ -107,6 +113,7 @@ FakeMonitor::FakeMonitor() {
   sequence = 0;
   removals = 1;
   g_syncs = g_settles = g_file_changes = g_others = 0;
+  g_ended_stack = 0;
   invalidated.count = replacements.count = synced.count = 0;
   __atomic_store_n(&hooks()->monitor, &monitor, __ATOMIC_RELEASE);
 }
@@ -120,6 +127,8 @@ void FakeMonitor::pin(const void* addr, size_t len) {
     __atomic_or_fetch(&blocks[block / 64], uint64_t{1} << block % 64, __ATOMIC_RELEASE);
   }
 }
+
+uintptr_t FakeMonitor::ended_stack() { return g_ended_stack; }
 
 void FakeMonitor::pin_everything() {
   for (uint64_t& word : blocks) word = ~uint64_t{0};

@@ -41,6 +41,8 @@ class FakeMonitor {
   static void set_removals(uint64_t number);
 
   static Calls calls();
+  // Descriptor of the thread that ended last; 0: none.
+  static uintptr_t ended_stack();
   // Whether a single call covered all of this range.
   static bool was_invalidated(uintptr_t addr, size_t len);
   static bool was_replaced(uintptr_t addr, size_t len);

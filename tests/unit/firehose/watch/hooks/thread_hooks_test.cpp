@@ -62,6 +62,30 @@ TEST_F(ThreadHooks, ThreadsStackIsSyncedBeforeItsUse) {
   EXPECT_NE(begin.record, nullptr);
 }
 
+TEST_F(ThreadHooks, EndOfAThreadNamesItsStackUnlessThatIsTheProgramsOwn) {
+  pthread_t thread;
+  ASSERT_EQ(pthread_create(
+                &thread, nullptr, [](void* argument) { return argument; }, nullptr),
+            0);
+  const auto descriptor = static_cast<uintptr_t>(thread);
+  ASSERT_EQ(pthread_join(thread, nullptr), 0);
+  EXPECT_EQ(FakeMonitor::ended_stack(), descriptor);
+
+  constexpr size_t kBytes = 256 << 10;
+  void* stack = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(stack, MAP_FAILED);
+  pthread_attr_t attributes;
+  ASSERT_EQ(pthread_attr_init(&attributes), 0);
+  ASSERT_EQ(pthread_attr_setstack(&attributes, stack, kBytes), 0);
+  ASSERT_EQ(pthread_create(
+                &thread, &attributes, [](void* argument) { return argument; }, nullptr),
+            0);
+  ASSERT_EQ(pthread_join(thread, nullptr), 0);
+  EXPECT_EQ(FakeMonitor::ended_stack(), descriptor);
+  pthread_attr_destroy(&attributes);
+  munmap(stack, kBytes);
+}
+
 TEST_F(ThreadHooks, ThreadsOfC11BeginTheSameWay) {
   FakeMonitor::pin_everything();
   Begin begin;

@@ -23,9 +23,10 @@ struct AnnouncedCalls {
 
 TEST(AnnouncedReleases, AgreeWithPages) {
   WatchedRanges watched;
+  ThreadStacks stacks;
   const auto arenas = std::make_unique<ArenaRanges>();
   const auto clients = std::make_unique<MonitorClients>();
-  AnnouncedReleases releases(watched, *arenas, *clients);
+  AnnouncedReleases releases(watched, stacks, *arenas, *clients);
   AnnouncedCalls calls;
   hydrant_monitor_client_t client{};
   client.context = &calls;

@@ -36,9 +36,9 @@ struct ReadingParts : public ::testing::Test {
 struct UnwatchingParts : public ReadingParts {
   WatchState state;
   std::unique_ptr<ArenaRanges> arenas = std::make_unique<ArenaRanges>();
-  AnnouncedReleases releases{watched, *arenas, *clients};
+  AnnouncedReleases releases{watched, stacks, *arenas, *clients};
   MappingWatcher mappings{userfault, watched, stacks, calls};
-  Unwatcher unwatcher{state,    userfault, mappings, change_reader, watched,
+  Unwatcher unwatcher{state,    userfault, mappings, change_reader, watched, stacks,
                       removals, deferred,  calls,    releases,      *clients};
 };
 

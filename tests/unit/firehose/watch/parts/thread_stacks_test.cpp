@@ -9,6 +9,7 @@
 
 #include <array>
 #include <set>
+#include <thread>
 
 namespace hydrant::testing {
 namespace {
@@ -94,6 +95,37 @@ TEST_F(ThreadStacksTest, OnlyDescriptorsAreNoted) {
   EXPECT_FALSE(stacks.are_changed(lock, {Kind::kUnmapped, part(5, 1), {}}));
   stacks.note(lock, part(5, 1), calls);
   EXPECT_TRUE(stacks.are_changed(lock, {Kind::kUnmapped, part(5, 1), {}}));
+}
+
+TEST_F(ThreadStacksTest, EndsAreNotedWhereTheKernelMayReport) {
+  const auto ends_noted = [this](size_t page) {
+    const RangesLock lock(mutex);
+    stacks.note_ending(lock, at(page));
+    return stacks.are_changed(lock, {Kind::kUnmapped, part(page, 1), {}});
+  };
+  EXPECT_FALSE(ends_noted(5));
+  EXPECT_FALSE(stacks.any());
+  stacks.expect(mutex, part(4, 4));
+  EXPECT_TRUE(ends_noted(5));
+  EXPECT_FALSE(ends_noted(8));
+  stacks.drop(mutex, part(5, 1));
+  EXPECT_FALSE(ends_noted(5));
+  EXPECT_TRUE(ends_noted(6));
+}
+
+TEST_F(ThreadStacksTest, WithoutTheMutexAllEndsAreNotedAndNotesAreLost) {
+  stacks.expect(mutex, part(4, 4));
+  {
+    const RangesLock lock(mutex);
+    stacks.note_ending(lock, at(5));
+    std::thread([this] { stacks.drop(mutex, part(6, 1)); }).join();
+    stacks.note_ending(lock, at(6));
+    EXPECT_FALSE(stacks.are_changed(lock, {Kind::kUnmapped, part(5, 1), {}}));
+    EXPECT_TRUE(stacks.are_changed(lock, {Kind::kUnmapped, part(6, 1), {}}));
+    std::thread([this] { stacks.expect(mutex, part(9, 1)); }).join();
+    stacks.note_ending(lock, at(20));
+    EXPECT_TRUE(stacks.are_changed(lock, {Kind::kUnmapped, part(20, 1), {}}));
+  }
 }
 
 TEST_F(ThreadStacksTest, HooksAreCompleteWithAllFamiliesAndARecordForEachThread) {

@@ -40,6 +40,7 @@ static void invalidate(uintptr_t addr, size_t len) {
   (void)len;
 }
 static void files_changed(void) { file_changes = file_changes + 1; }
+static void stack_ends(uintptr_t descriptor) { (void)descriptor; }
 
 #define EXPECT(condition)                                                       \
   do {                                                                          \
@@ -80,6 +81,7 @@ int main(void) {
   monitor.sync = sync_all;
   monitor.sync_range = sync_range;
   monitor.files_changed = files_changed;
+  monitor.stack_ends = stack_ends;
   __atomic_store_n(&hydrant_hooks_1.monitor, &monitor, __ATOMIC_RELEASE);
 
   before = syncs;
