@@ -226,7 +226,7 @@ class Job:
 
     def _heading(self):
         context = self.rows.context
-        absent = "libfabric's cache (no public interface), GASNet's firehose (not packaged)"
+        absent = "libfabric's cache (no public interface), GASNet's firehose (no interface)"
         if "peers_absent" in context:
             absent += ", " + context["peers_absent"]
         lines = ["# Hydrant beside its peers", "", *self.machine.heading(),

@@ -53,8 +53,7 @@ def exchange(tables_of_jobs):
         facts += judged
     parts.append("Time per operation. segment: mapped here; heap: not. The floor is the bare copy of the "
                  "same pages: memcpy, process_vm_readv or process_vm_writev. nbiN, nbN, manyN: N operations "
-                 "and one wait. GASNet's own smp-conduit is not packaged: bench/gasnet/rma_compare.c runs "
-                 "on both.")
+                 "and one wait. ./run --peers compares with GASNet's smp-conduit.")
     return "Puts and gets between two ranks", "\n\n".join(parts), facts
 
 
