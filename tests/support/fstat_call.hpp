@@ -6,6 +6,10 @@
 
 namespace hydrant::testing {
 
-constexpr long kFstatCall = __GLIBC_PREREQ(2, 39) ? SYS_fstat : SYS_newfstatat;
+#if __GLIBC_PREREQ(2, 39) || defined(__SANITIZE_THREAD__)  // its fstat() calls the old __fxstat()
+constexpr long kFstatCall = SYS_fstat;
+#else
+constexpr long kFstatCall = SYS_newfstatat;
+#endif
 
 }  // namespace hydrant::testing
