@@ -187,16 +187,16 @@ class Peers:
         for turn in range(3):
             for name, suite in self.suites.items():
                 out = f"{suite.build}/hits-{turn}.json"
-                done = subprocess.run(
-                    suite.words(*self.ahead, f"{suite.build}/bench/pin_hit_bench", f"--benchmark_out={out}",
-                                "--benchmark_out_format=json", "--benchmark_repetitions=3",
-                                "--benchmark_min_time=0.01", f"--benchmark_filter={pattern}"),
-                    capture_output=True, text=True, timeout=600, check=False)
-                if done.returncode == 0:
+                command = suite.words(*self.ahead, f"{suite.build}/bench/pin_hit_bench",
+                                      f"--benchmark_out={out}", "--benchmark_out_format=json",
+                                      "--benchmark_repetitions=3", "--benchmark_min_time=0.01",
+                                      f"--benchmark_filter={pattern}")
+                try:
+                    subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True)
                     rows[name].load(out)
-                else:
-                    reason = done.stderr[-300:].strip()
-                    self.failures.append(f"hits in {name}: status {done.returncode}: {reason}")
+                except subprocess.SubprocessError as error:
+                    reason = (getattr(error, "stderr", None) or "")[-300:].strip()
+                    self.failures.append(f"hits in {name}: {error}: {reason}")
         self._tell_hits({name: found for name, found in rows.items() if found.samples})
 
     def _tell_hits(self, rows):

@@ -39,7 +39,7 @@ class ThreadStacks {
   bool are_changed(const RangesLock&, const MemoryChange& change) const noexcept;
   // The range was unmapped, or is not registered any more.
   void remove(const RangesLock&, MemoryRange range) noexcept;
-  // The same without the mutex. If that is not available soon, all notes are lost.
+  // Removes the range for a caller without the mutex. If that is not available soon, all notes are lost.
   void drop(Mutex& mutex, MemoryRange range) noexcept;
   bool any() const noexcept { return any_.load(std::memory_order_relaxed); }
 
