@@ -1,9 +1,14 @@
 # HYDRANT_UNITY: several sources in one compilation. A test that includes GoogleTest takes four seconds to
 # compile, of which its headers are 3.3; a source of the libraries takes one second, mostly for headers.
-# Sources have to compile alone as well: presets without this option compile each of them by itself.
+# Sources have to compile alone as well: presets without this option compile each of them by itself, and those
+# with TESTS each of the libraries.
 #
 # Include this before the first target, and call hydrant_finish_unity() behind the last.
+set(hydrant_unity_libraries OFF)
 if(HYDRANT_UNITY)
+  if(NOT HYDRANT_UNITY STREQUAL TESTS)
+    set(hydrant_unity_libraries ON)
+  endif()
   set(CMAKE_UNITY_BUILD ON)
   set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)
 endif()
@@ -66,6 +71,10 @@ function(hydrant_finish_unity_of folder)
     if(target IN_LIST hydrant_unity_exceptions OR count EQUAL 1 OR "${sources}" MATCHES "\\.c(;|$)")
       set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)
     elseif("${place}" MATCHES "^(firehose|rdma|am|extended)(/|$)")
+      if(NOT hydrant_unity_libraries)
+        set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)
+        continue()
+      endif()
       get_target_property(type ${target} TYPE)
       if(type MATCHES "^(STATIC|SHARED|OBJECT)_LIBRARY$")
         hydrant_group_sources(${target})
