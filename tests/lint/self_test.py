@@ -112,6 +112,63 @@ class Layers(Tree):
         self.assert_break("include/a.h", '#include "gasnet_errors.h"', "include with <...>")
 
 
+class Alone(Tree):
+    """check_alone.py: what one commit and the files that git does not know have changed."""
+
+    def setUp(self):
+        super().setUp()
+        self.git("init", "-q", "-b", "main")
+        self.commit("first")
+
+    def git(self, *arguments):
+        status, output = self.run_command("git", "-C", self.root, "-c", "user.name=a", "-c", "user.email=a@b",
+                                          *arguments)
+        self.assertEqual(status, 0, output)
+
+    def commit(self, subject):
+        self.git("add", "-A")
+        self.git("commit", "-q", "--allow-empty", "-m", subject)
+
+    def check(self, *options):
+        return self.run_check("check_alone.py", self.root, "--cxx", CXX, *options)
+
+    def test_what_has_not_changed_is_left(self):
+        self.write("am/old.cpp", "Missing old;\n")
+        self.commit("old")
+        self.commit("nothing")
+        self.assert_clean(self.check("--base", "HEAD~1"))
+        self.assert_finds(self.check("--base", "HEAD~2"), "am/old.cpp does not compile by itself")
+
+    def test_sources_in_and_out_of_commits(self):
+        self.write("am/a.cpp", "Missing a;\n")
+        self.assert_finds(self.check(), "am/a.cpp does not compile by itself")
+        self.git("add", "-A")
+        self.assert_finds(self.check(), "am/a.cpp does not compile by itself")
+        self.commit("a")
+        self.assert_finds(self.check("--base", "HEAD~1"), "am/a.cpp does not compile by itself")
+
+    def test_source_beside_a_changed_header(self):
+        self.write("am/a.hpp", "struct A {};\n")
+        self.write("am/a.cpp", '#include "am/a.hpp"\nA a;\n')
+        self.commit("a")
+        self.assert_clean(self.check())
+        self.write("am/a.hpp", "struct B {};\n")
+        self.assert_finds(self.check(), "am/a.cpp does not compile by itself")
+
+    def test_rest_of_many_is_named(self):
+        for i in range(3):
+            self.write(f"am/a{i}.cpp", "int a;\n")
+        status, output = self.check("--most", "2")
+        self.assertEqual((status, output.count("left to ./test --alone: am/a")), (0, 1), output)
+
+    def test_tree_without_history_is_skipped(self):
+        (self.root / ".git").rename(self.root / "gone")
+        status, output = self.check()
+        self.assertEqual(status, 77, output)
+        self.assertIn("no history", output)
+        self.assertEqual(self.check("--base", "HEAD~1")[0], 2)
+
+
 class Files(Tree):
     def assert_break(self, text, complaint, name="firehose/a.cpp"):
         self.write(name, text)
