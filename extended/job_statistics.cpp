@@ -217,7 +217,7 @@ void for_each_vis_path(Row row) noexcept {
     uint64_t sums[2][2] = {};
     ThreadLocalPool<RmaThread>::for_each([&](const RmaThread& thread) {
       for (size_t i = 0; i < 2; ++i) {
-        const hydrant_path_counts& counts = thread.vis_counts[i][path];
+        const PathCounts& counts = thread.vis_counts[i][path];
         sums[i][0] += __atomic_load_n(&counts.ops, __ATOMIC_RELAXED);
         sums[i][1] += __atomic_load_n(&counts.bytes, __ATOMIC_RELAXED);
       }

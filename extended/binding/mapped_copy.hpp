@@ -12,22 +12,22 @@
 namespace hydrant {
 
 // These leave no count, as the inlined calls that they stand for. Return false if the memory is not known to
-// be mapped, or invalid; then no memory was accessed. This rank's own row begins at address 1, so null lies
-// in no row.
+// be mapped, or invalid; then no memory was accessed. This rank's own entry begins at address 1, so null lies
+// in no entry.
 inline bool put_mapped(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
                        size_t bytes) noexcept {
-  hydrant_peer* peer = hydrant_mapped_peer(tm, rank, dest, source, bytes);
-  if (peer == nullptr) [[unlikely]]
+  const hydrant_mapped_segment* entry = hydrant_segment_of(tm, rank, dest, source, bytes);
+  if (entry == nullptr) [[unlikely]]
     return false;
-  copy_bytes(static_cast<std::byte*>(dest) + peer->shift, source, bytes);
+  copy_bytes(static_cast<std::byte*>(dest) + entry->shift, source, bytes);
   return true;
 }
 inline bool get_mapped(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
                        size_t bytes) noexcept {
-  hydrant_peer* peer = hydrant_mapped_peer(tm, rank, source, dest, bytes);
-  if (peer == nullptr) [[unlikely]]
+  const hydrant_mapped_segment* entry = hydrant_segment_of(tm, rank, source, dest, bytes);
+  if (entry == nullptr) [[unlikely]]
     return false;
-  copy_bytes(dest, static_cast<const std::byte*>(source) + peer->shift, bytes);
+  copy_bytes(dest, static_cast<const std::byte*>(source) + entry->shift, bytes);
   return true;
 }
 

@@ -17,12 +17,12 @@ uint64_t look(const uint64_t& counter) noexcept {
   return __atomic_load_n(&counter, __ATOMIC_RELAXED);
 }
 
-void add_path(const hydrant_path_counts& counts, uint64_t* ops, uint64_t* bytes) noexcept {
+void add_path(const PathCounts& counts, uint64_t* ops, uint64_t* bytes) noexcept {
   *ops += look(counts.ops);
   *bytes += look(counts.bytes);
 }
 
-void add(const hydrant_peer& peer, hydrant_path_t path, hydrant_path_counts_t* sum) noexcept {
+void add(const KnownPeer& peer, hydrant_path_t path, hydrant_path_counts_t* sum) noexcept {
   add_path(peer.path_counts[0][path], &sum->put_ops, &sum->put_bytes);
   add_path(peer.path_counts[1][path], &sum->get_ops, &sum->get_bytes);
 }

@@ -7,6 +7,7 @@
 #include "am/segment/segments.hpp"
 #include "extended/binding/device_memory.hpp"
 #include "extended/binding/firehose_binding.hpp"
+#include "extended/rma/mapped_segments.hpp"
 #include "extended/rma/rma_thread.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/trace/tracer.hpp"
@@ -64,18 +65,19 @@ void force(PathChoices& paths, std::string_view forced) noexcept {
   if (forced == "am_long") paths.long_above = 0;
 }
 
-// Stores the peer's segment for this thread's inline calls. Segments live as long as the job.
+// Stores the peer's segment for this thread, and for inlined calls of all threads. Segments live as long as
+// the job.
 void remember_segment(RmaThread& thread, Rank peer) noexcept {
   SegmentAddress place;
   if (find_segment(peer, &place, false) != Status::kOk || place.addr == 0) return;
   const auto start =
       reinterpret_cast<uintptr_t>(job().transport->mapped(peer, place.addr, place.size));
   if (start == 0) return;
-  hydrant_peer& row = thread.peer(peer);
+  KnownPeer& row = thread.peer(peer);
   row.shift = static_cast<intptr_t>(start - place.addr);
   row.addr = place.addr;
   row.size = place.size;
-  row.small = place.size < HYDRANT_RMA_INLINE ? 0 : place.size - HYDRANT_RMA_INLINE + 1;
+  if (paths().inlined) show_segment(peer, {place.addr, place.size}, row.shift);
 }
 
 }  // namespace
@@ -150,6 +152,9 @@ void choose_paths() noexcept {
     the_paths[kind].hits =
         the_paths[kind].pinned && !job().debug && find_pointer_query() == nullptr;
   }
+  hide_segments();
+  // All memory of this process is mapped, except address 0.
+  if (the_paths[0].inlined) show_segment(job().rank(), {1, UINTPTR_MAX}, 0);
 }
 
 bool pinned_puts_come_first(Rank peer) noexcept {
@@ -158,7 +163,7 @@ bool pinned_puts_come_first(Rank peer) noexcept {
 }
 
 std::byte* mapped_here(RmaThread& thread, Rank peer, uintptr_t remote, size_t bytes) noexcept {
-  const hydrant_peer& known = thread.peer(peer);
+  const KnownPeer& known = thread.peer(peer);
   const uintptr_t offset = remote - known.addr;
   if (offset < known.size && bytes <= known.size - offset) [[likely]]
     return reinterpret_cast<std::byte*>(remote + static_cast<uintptr_t>(known.shift));

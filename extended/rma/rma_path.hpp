@@ -42,7 +42,6 @@ enum class Path : uint32_t {
   kAmMedium = HYDRANT_PATH_AM_MEDIUM,
   kAmLong = HYDRANT_PATH_AM_LONG,
 };
-static_assert(HYDRANT_PATH_COUNT == HYDRANT_RMA_PATHS);
 
 // Settings for the decision, constant once the job is wired.
 struct PathChoices {

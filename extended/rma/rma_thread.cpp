@@ -1,5 +1,5 @@
-// Creates and adopts a thread's state for puts and gets: the rows per rank, and the pointer that inline
-// functions of rma.h read. Used by all paths of put and get.
+// Creates and adopts a thread's state for puts and gets: the rows per rank, and a pointer to
+// them. Used by all paths of put and get.
 #include "extended/rma/rma_thread.hpp"
 
 #include "am/job/job.hpp"
@@ -7,9 +7,9 @@
 #include <new>
 #include <sys/mman.h>
 
-__thread struct hydrant_peers hydrant_my_peers = {nullptr, 0};
-
 namespace hydrant {
+
+constinit thread_local KnownPeers known_peers = {nullptr, 0};
 
 void RmaThread::joined() noexcept {
   const Rank size = job().size();
@@ -26,28 +26,27 @@ void RmaThread::joined() noexcept {
   }
   if (peers_ == nullptr) {
     // Pages for ranks that this thread never accesses stay unallocated.
-    void* memory = mmap(nullptr, size_t{size} * sizeof(hydrant_peer), PROT_READ | PROT_WRITE,
+    void* memory = mmap(nullptr, size_t{size} * sizeof(KnownPeer), PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) return;
-    peers_ = static_cast<hydrant_peer*>(memory);
+    peers_ = static_cast<KnownPeer*>(memory);
   }
   if (!paths().inlined) return;
   // All memory of this process is mapped, except address 0.
-  hydrant_peer& self = peers_[job().rank()];
+  KnownPeer& self = peers_[job().rank()];
   self.addr = 1;
   self.size = UINTPTR_MAX;
-  self.small = UINTPTR_MAX - HYDRANT_RMA_INLINE + 1;
   show_peers(true);
 }
 
 void RmaThread::show_peers(bool shown) noexcept {
   if (shown && peers_ != nullptr && paths().inlined)
-    hydrant_my_peers = {peers_, job().size()};
+    known_peers = {peers_, job().size()};
   else
-    hydrant_my_peers = {nullptr, 0};
+    known_peers = {nullptr, 0};
 }
 
-void RmaThread::left() noexcept { hydrant_my_peers = {nullptr, 0}; }
+void RmaThread::left() noexcept { known_peers = {nullptr, 0}; }
 
 std::byte* RmaThread::scratch() noexcept {
   if (scratch_ == nullptr) scratch_.reset(new (std::nothrow) std::byte[kScratchBytes]);

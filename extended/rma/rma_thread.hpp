@@ -9,6 +9,7 @@
 #include "extended/event/event.hpp"
 #include "extended/event/thread_local_pool.hpp"
 #include "extended/rma/completion_counter.hpp"
+#include "extended/rma/known_peer.hpp"
 #include "extended/rma/rma_path.hpp"
 #include "firehose/base/probes.hpp"
 
@@ -43,17 +44,17 @@ class RmaThread {
   // The calling thread's state; null if there is no memory.
   static RmaThread* mine() noexcept { return ThreadLocalPool<RmaThread>::mine(); }
 
-  hydrant_peer& peer(Rank rank) noexcept { return peers_[rank]; }
-  const hydrant_peer& peer(Rank rank) const noexcept { return peers_[rank]; }
+  KnownPeer& peer(Rank rank) noexcept { return peers_[rank]; }
+  const KnownPeer& peer(Rank rank) const noexcept { return peers_[rank]; }
   bool has_peers() const noexcept { return peers_ != nullptr; }
   PeerCompletion completion;
-  // Opens or shuts the inlined ways of the calling thread, which owns this object.
+  // Shows or hides the rows in known_peers of the calling thread, which owns this object.
   void show_peers(bool shown) noexcept;
 
   // Number of pieces under way, with and without events.
   uint64_t under_way() const noexcept { return launched - landed.load(std::memory_order_acquire); }
   void count(Direction direction, Rank rank, Path path, size_t bytes) noexcept {
-    hydrant_path_counts& counts =
+    PathCounts& counts =
         peers_[rank].path_counts[static_cast<uint32_t>(direction)][static_cast<uint32_t>(path)];
     counts.ops += 1;
     counts.bytes += bytes;
@@ -88,7 +89,7 @@ class RmaThread {
 
   uint64_t launched = 0;  // written by the owning thread
   // Vector, indexed and strided operations by direction and path (vis_transfer.hpp).
-  hydrant_path_counts vis_counts[2][3] = {};
+  PathCounts vis_counts[2][3] = {};
   CrossThreadFreeList<PostedPiece> posted;
   CrossThreadFreeList<PinnedPiece> pinned;
 
@@ -101,7 +102,7 @@ class RmaThread {
   alignas(64) std::atomic<uint64_t> landed{0};  // written by any completing thread
 
  private:
-  hydrant_peer* peers_ = nullptr;
+  KnownPeer* peers_ = nullptr;
   CompletionCounter implicit_[4];
   std::unique_ptr<std::byte[]> scratch_;
   std::unique_ptr<std::byte[]> packet_;

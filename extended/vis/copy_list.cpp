@@ -104,8 +104,8 @@ size_t end_of_run(const Dest& dest, const Source& source, size_t begin, size_t c
 }
 
 template <typename Dest, typename Source>
-size_t copy_lists(const Dest& dest, const Source& source, size_t count, const Shifts& shifts,
-                  size_t* copied) noexcept {
+size_t copy_lists(const Dest& dest, const Source& source, size_t count,
+                  const Shifts& shifts) noexcept {
   size_t i = 0;
   while (i < count) {
     const size_t bytes = dest.length(i);
@@ -123,16 +123,13 @@ size_t copy_lists(const Dest& dest, const Source& source, size_t count, const Sh
       if (sum > shifts.room - offset) break;
       std::memcpy(reinterpret_cast<void*>(dest.at(i) + shifts.dest),
                   reinterpret_cast<const void*>(source.at(i) + shifts.source), sum);
-      *copied += sum;
       i = run;
       continue;
     }
     const size_t end = std::min(i + kPart, count);
-    const size_t done = with_size_class(bytes, [&](auto size) {
+    i = with_size_class(bytes, [&](auto size) {
       return copy_equal<decltype(size)>(dest, source, shifts, i, end, bytes);
     });
-    *copied += (done - i) * bytes;
-    i = done;
   }
   return i;
 }
@@ -163,14 +160,13 @@ namespace {
 // of a list.
 template <bool kPut, typename List>
 [[gnu::always_inline]] inline size_t copy_known(const List& dest, const List& source, size_t count,
-                                                const hydrant_peer& peer) noexcept {
-  size_t copied = 0;
+                                                const KnownPeer& peer) noexcept {
   const size_t bytes = dest.length(0);
   const auto shift = static_cast<uintptr_t>(peer.shift);
   const Shifts shifts = {kPut ? shift : 0, kPut ? 0 : shift, peer.addr, peer.size, kPut};
   if (bytes == 0 || bytes > shifts.room ||
       (count > 1 && dest.at(1) == dest.at(0) + bytes && source.at(1) == source.at(0) + bytes))
-    return copy_lists(dest, source, count, shifts, &copied);
+    return copy_lists(dest, source, count, shifts);
   size_t done = 0;
   if (bytes == 64 && has_wide_moves() && count >= kLeastWide) {
     done = copy_wide(dest, source, shifts, count);
@@ -181,13 +177,13 @@ template <bool kPut, typename List>
   }
   if (done == count) [[likely]]
     return count;
-  return done + copy_lists(dest.from(done), source.from(done), count - done, shifts, &copied);
+  return done + copy_lists(dest.from(done), source.from(done), count - done, shifts);
 }
 
 }  // namespace
 
 size_t copy_indexed(void* const* dest, void* const* source, size_t count, size_t bytes,
-                    const hydrant_peer& peer, bool is_put) noexcept {
+                    const KnownPeer& peer, bool is_put) noexcept {
   const Indexed to = {dest, bytes};
   const Indexed from = {source, bytes};
   return is_put ? copy_known<true>(to, from, count, peer)
@@ -195,7 +191,7 @@ size_t copy_indexed(void* const* dest, void* const* source, size_t count, size_t
 }
 
 size_t copy_vectors(const gex_Memvec_t* dest, const gex_Memvec_t* source, size_t count,
-                    const hydrant_peer& peer, bool is_put) noexcept {
+                    const KnownPeer& peer, bool is_put) noexcept {
   const Vector to = {dest};
   const Vector from = {source};
   return is_put ? copy_known<true>(to, from, count, peer)
@@ -204,29 +200,25 @@ size_t copy_vectors(const gex_Memvec_t* dest, const gex_Memvec_t* source, size_t
 
 ListPositions copy_list(const Side& dest, const Side& source, const Shifts& shifts) noexcept {
   if (dest.count == 0 || source.count == 0) return {};
-  size_t copied = 0;
   if (source.count == 1 && dest.count > 1 && is_divided(dest, source.at(0).bytes)) {
     const Contiguous from = {source.at(0).addr, dest.at(0).bytes};
-    const size_t done = with_list(dest, [&](const auto& list) {
-      return copy_lists(list, from, dest.count, shifts, &copied);
-    });
-    if (done == dest.count) return {{done, 0}, {1, 0}, copied};
-    return {{done, 0}, {0, copied}, copied};
+    const size_t done = with_list(
+        dest, [&](const auto& list) { return copy_lists(list, from, dest.count, shifts); });
+    if (done == dest.count) return {{done, 0}, {1, 0}};
+    return {{done, 0}, {0, done * from.bytes}};
   }
   if (dest.count == 1 && source.count > 1 && is_divided(source, dest.at(0).bytes)) {
     const Contiguous to = {dest.at(0).addr, source.at(0).bytes};
-    const size_t done = with_list(source, [&](const auto& list) {
-      return copy_lists(to, list, source.count, shifts, &copied);
-    });
-    if (done == source.count) return {{1, 0}, {done, 0}, copied};
-    return {{0, copied}, {done, 0}, copied};
+    const size_t done = with_list(
+        source, [&](const auto& list) { return copy_lists(to, list, source.count, shifts); });
+    if (done == source.count) return {{1, 0}, {done, 0}};
+    return {{0, done * to.bytes}, {done, 0}};
   }
   const size_t count = std::min(dest.count, source.count);
   const size_t done = with_list(dest, [&](const auto& to) {
-    return with_list(
-        source, [&](const auto& from) { return copy_lists(to, from, count, shifts, &copied); });
+    return with_list(source, [&](const auto& from) { return copy_lists(to, from, count, shifts); });
   });
-  return {{done, 0}, {done, 0}, copied};
+  return {{done, 0}, {done, 0}};
 }
 
 }  // namespace hydrant

@@ -3,6 +3,7 @@
 
 #include <hydrant/gasnet/rma.h>
 
+#include "extended/rma/known_peer.hpp"
 #include "extended/vis/side.hpp"
 #include "firehose/base/memory_range.hpp"
 
@@ -31,14 +32,13 @@ struct Shifts {
 struct ListPositions {
   Position dest;
   Position source;
-  size_t bytes = 0;  // copied
 };
 ListPositions copy_list(const Side& dest, const Side& source, const Shifts& shifts) noexcept;
 // The first case alone, for lists of `count` pieces, at least one. Return the number of pieces that are
 // copied.
 size_t copy_indexed(void* const* dest, void* const* source, size_t count, size_t bytes,
-                    const hydrant_peer& peer, bool is_put) noexcept;
+                    const KnownPeer& peer, bool is_put) noexcept;
 size_t copy_vectors(const gex_Memvec_t* dest, const gex_Memvec_t* source, size_t count,
-                    const hydrant_peer& peer, bool is_put) noexcept;
+                    const KnownPeer& peer, bool is_put) noexcept;
 
 }  // namespace hydrant

@@ -15,12 +15,15 @@
 #include <memory>
 #include <new>
 
+__thread int hydrant_vis_is_armed = 0;
+
 namespace hydrant {
 
 bool arm_completion(const PeerCompletion& completion) noexcept {
   RmaThread* thread = RmaThread::mine();
   if (thread == nullptr) return false;
   thread->completion = completion;
+  hydrant_vis_is_armed = completion.handler != 0;
   thread->show_peers(completion.handler == 0);
   return true;
 }
@@ -34,6 +37,7 @@ PeerCompletion take_completion() noexcept {
   RmaThread& thread = *RmaThread::mine();
   const PeerCompletion taken = thread.completion;
   thread.completion = {};
+  hydrant_vis_is_armed = 0;
   thread.show_peers(true);
   return taken;
 }

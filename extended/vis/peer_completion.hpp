@@ -12,7 +12,7 @@
 
 namespace hydrant {
 
-// Stores the calling thread's request, whose inlined puts and gets are shut until then. False: no memory.
+// Stores the calling thread's request, whose inlined calls of this API are shut until then. False: no memory.
 bool arm_completion(const PeerCompletion& completion) noexcept;
 bool is_completion_armed() noexcept;
 // Returns the request, and disarms it.

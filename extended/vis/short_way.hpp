@@ -12,12 +12,11 @@
 namespace hydrant {
 
 // Null: take the other way. A thread that has asked for a peer completion knows no peers until its put.
-[[gnu::always_inline]] inline const hydrant_peer* known_peer(gex_TM_t tm,
-                                                             gex_Rank_t rank) noexcept {
-  if (tm != &hydrant_world || rank >= hydrant_my_peers.count) return nullptr;
-  return hydrant_my_peers.first + rank;
+[[gnu::always_inline]] inline const KnownPeer* known_peer(gex_TM_t tm, gex_Rank_t rank) noexcept {
+  if (tm != &hydrant_world || rank >= known_peers.count) return nullptr;
+  return known_peers.first + rank;
 }
-inline Shifts shifts_of(const hydrant_peer& peer, bool is_put) noexcept {
+inline Shifts shifts_of(const KnownPeer& peer, bool is_put) noexcept {
   return Shifts::of({peer.addr, peer.size}, peer.shift, is_put);
 }
 
@@ -34,7 +33,7 @@ struct IndexedList {
 [[gnu::always_inline]] inline bool copy_mapped(gex_TM_t tm, gex_Rank_t rank, bool is_put,
                                                const VectorList& dest,
                                                const VectorList& source) noexcept {
-  const hydrant_peer* peer = known_peer(tm, rank);
+  const KnownPeer* peer = known_peer(tm, rank);
   if (peer == nullptr || dest.list == nullptr || source.list == nullptr || dest.count == 0)
     return false;
   if (dest.count == source.count) {
@@ -51,7 +50,7 @@ struct IndexedList {
 [[gnu::always_inline]] inline bool copy_mapped(gex_TM_t tm, gex_Rank_t rank, bool is_put,
                                                const IndexedList& dest,
                                                const IndexedList& source) noexcept {
-  const hydrant_peer* peer = known_peer(tm, rank);
+  const KnownPeer* peer = known_peer(tm, rank);
   if (peer == nullptr || dest.list == nullptr || source.list == nullptr || dest.count == 0 ||
       dest.bytes == 0 || source.bytes == 0)
     return false;
@@ -130,7 +129,7 @@ struct Front {
 
 [[gnu::always_inline]] inline bool copy_mapped(gex_TM_t tm, gex_Rank_t rank, bool is_put,
                                                const StridedArguments& arguments) noexcept {
-  const hydrant_peer* peer = known_peer(tm, rank);
+  const KnownPeer* peer = known_peer(tm, rank);
   if (peer == nullptr || arguments.dest == nullptr || arguments.source == nullptr) return false;
   const Front front = front_of(arguments);
   if (front.bytes == 0) return false;

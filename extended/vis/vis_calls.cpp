@@ -121,7 +121,7 @@ auto run(Completion completion, const Call& call, VisTransfer& what) noexcept {
 }
 
 bool copy_mapped(const Call& call, const GridPair& grids, const MemoryRange& box) noexcept {
-  const hydrant_peer* peer = known_peer(call.tm, call.rank);
+  const KnownPeer* peer = known_peer(call.tm, call.rank);
   if (peer == nullptr) return false;
   const uintptr_t offset = box.addr - peer->addr;
   if (offset >= peer->size || box.len > peer->size - offset) return false;

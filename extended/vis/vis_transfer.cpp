@@ -32,7 +32,7 @@ struct VisChoices {
 constinit VisChoices choices;
 
 void count_vis(RmaThread& thread, const VisTransfer& what, VisPath path) noexcept {
-  hydrant_path_counts& counts =
+  PathCounts& counts =
       thread.vis_counts[static_cast<size_t>(what.direction)][static_cast<size_t>(path)];
   counts.ops += 1;
   counts.bytes += what.bytes;
@@ -57,7 +57,7 @@ bool copy_grids(RmaThread& thread, const VisTransfer& what) noexcept {
 // The memory that this thread knows to be mapped; all of it for this rank itself.
 Shifts known_memory(const RmaThread& thread, const VisTransfer& what) noexcept {
   if (what.peer == job().rank()) return Shifts::of({1, UINTPTR_MAX}, 0, what.is_put());
-  const hydrant_peer& known = thread.peer(what.peer);
+  const KnownPeer& known = thread.peer(what.peer);
   return Shifts::of({known.addr, known.size}, known.shift, what.is_put());
 }
 

@@ -34,29 +34,21 @@ HYDRANT_GASNET_BEGIN
 typedef uint64_t gex_RMA_Value_t;
 #define SIZEOF_GEX_RMA_VALUE_T 8
 
-/* ---- per-thread data of inlined calls ---- */
+/* ---- what inlined calls know of mapped memory ---- */
 #define HYDRANT_RMA_INLINE 64
-/* Operations per path; docs/put_get.md names the paths. Inlined calls leave no count (decision 0020). */
-#define HYDRANT_RMA_PATHS 10
-struct hydrant_path_counts {
-  uint64_t ops, bytes;
-};
-/* A thread's knowledge of a rank's segment, and counts of its operations there. Only its thread writes it. */
-struct hydrant_peer {
-  uintptr_t addr;  /* of the segment that is mapped here, in its owner's address space */
-  uintptr_t size;  /* bytes; 0: no segment, or not looked up yet */
-  uintptr_t small; /* offsets below it are followed by HYDRANT_RMA_INLINE bytes; 0 if size is 0 */
+/* The attached segment of a rank, as it is mapped here. Written once in a job, `key` last, which is 0 until
+ * then, and while inlined calls are off. */
+struct hydrant_mapped_segment {
+  uint64_t key;    /* hydrant_segment_key() of its owner */
+  uintptr_t addr;  /* in its owner's address space */
+  uintptr_t small; /* offsets below it are followed by HYDRANT_RMA_INLINE bytes of the segment */
+  uintptr_t size;  /* bytes */
   intptr_t shift;  /* added to an owner's address, gives the address here */
-  struct hydrant_path_counts path_counts[2][HYDRANT_RMA_PATHS]; /* puts, gets */
-  uint64_t unused[20]; /* pads to 512 bytes: a shift finds it */
-};
-/* Per thread; `count` is 0 until the thread first calls a function that is not inlined. */
-struct hydrant_peers {
-  struct hydrant_peer* first;
-  gex_Rank_t count;
-};
-extern __thread struct hydrant_peers hydrant_my_peers
-    __attribute__((__tls_model__("initial-exec")));
+} __attribute__((__aligned__(64)));
+/* A rank's segment is in the entry of its number modulo the length, or in none: of two ranks with the same
+ * entry one goes without. It is an array, because a pointer to it would have to be loaded for each put. */
+#define HYDRANT_MAPPED_SEGMENTS 256
+extern struct hydrant_mapped_segment hydrant_mapped_segments[HYDRANT_MAPPED_SEGMENTS];
 
 #if defined(GASNET_DEBUG) || defined(HYDRANT_RMA_NO_INLINE)
 #define HYDRANT_RMA_IS_SMALL(bytes) 0
@@ -70,40 +62,60 @@ extern __thread struct hydrant_peers hydrant_my_peers
 #endif
 #define HYDRANT_RMA_LIKELY(condition) __builtin_expect(!!(condition), 1)
 
-/* Returns the peer if HYDRANT_RMA_INLINE bytes at `addr` are mapped here, else null. */
-static inline struct hydrant_peer* hydrant_small_peer(gex_TM_t tm, gex_Rank_t rank,
-                                                      const void* addr) {
-  struct hydrant_peer* peer;
-  if (tm != &hydrant_world || rank >= hydrant_my_peers.count) return NULL;
-  peer = hydrant_my_peers.first + rank;
-  return (uintptr_t)addr - peer->addr < peer->small ? peer : NULL;
+/* Team and rank in one number: no other team's address ends with the 32 bits of hydrant_world's. */
+static inline uint64_t hydrant_segment_key(gex_TM_t tm, gex_Rank_t rank) {
+  return (uint64_t)(uintptr_t)tm << 32 | rank;
+}
+/* Returns the entry if it is that of `rank` in the job's own team, else null. What the caller loads from it
+ * is loaded after the key. On x86-64 the compiler alone has to keep that order; an atomic load would not be
+ * part of the comparison. */
+static inline const struct hydrant_mapped_segment* hydrant_segment_entry(gex_TM_t tm,
+                                                                         gex_Rank_t rank) {
+  const struct hydrant_mapped_segment* entry =
+      &hydrant_mapped_segments[rank % HYDRANT_MAPPED_SEGMENTS];
+  const uint64_t key = hydrant_segment_key(tm, rank);
+  __asm__("" : "+r"(entry)); /* otherwise the compiler makes one address for each member */
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+  if (entry->key != key) return NULL;
+  __asm__ __volatile__("" ::: "memory");
+#else
+  if (__atomic_load_n(&entry->key, __ATOMIC_ACQUIRE) != key) return NULL;
+#endif
+  return entry;
+}
+/* Returns the entry if HYDRANT_RMA_INLINE bytes of `rank` at `addr` are mapped here, else null. */
+static inline const struct hydrant_mapped_segment* hydrant_small_segment(gex_TM_t tm,
+                                                                         gex_Rank_t rank,
+                                                                         const void* addr) {
+  const struct hydrant_mapped_segment* entry = hydrant_segment_entry(tm, rank);
+  return entry != NULL && (uintptr_t)addr - entry->addr < entry->small ? entry : NULL;
 }
 /* Keeps the caller's stores and loads on their side of the copy. The processor keeps their order; the
  * compiler needs this fence. */
 #define HYDRANT_RMA_FENCE() __asm__ __volatile__("" ::: "memory")
-static inline void hydrant_small_put(struct hydrant_peer* peer, void* dest, const void* source,
-                                     size_t bytes) {
+static inline void hydrant_small_put(const struct hydrant_mapped_segment* entry, void* dest,
+                                     const void* source, size_t bytes) {
   HYDRANT_RMA_FENCE();
-  memcpy((char*)dest + peer->shift, source, bytes);
+  memcpy((char*)dest + entry->shift, source, bytes);
   HYDRANT_RMA_FENCE();
 }
-static inline void hydrant_small_get(struct hydrant_peer* peer, void* dest, const void* source,
-                                     size_t bytes) {
+static inline void hydrant_small_get(const struct hydrant_mapped_segment* entry, void* dest,
+                                     const void* source, size_t bytes) {
   HYDRANT_RMA_FENCE();
-  memcpy(dest, (const char*)source + peer->shift, bytes);
+  memcpy(dest, (const char*)source + entry->shift, bytes);
   HYDRANT_RMA_FENCE();
 }
 
-/* For any size: returns the peer if the whole range is mapped here and `local` is not null, else null. */
-static inline struct hydrant_peer* hydrant_mapped_peer(gex_TM_t tm, gex_Rank_t rank,
-                                                       const void* addr, const void* local,
-                                                       size_t bytes) {
-  struct hydrant_peer* peer;
+/* For any size: returns the entry if the whole range is mapped here and `local` is not null, else null. */
+static inline const struct hydrant_mapped_segment* hydrant_segment_of(gex_TM_t tm, gex_Rank_t rank,
+                                                                      const void* addr,
+                                                                      const void* local,
+                                                                      size_t bytes) {
+  const struct hydrant_mapped_segment* entry = hydrant_segment_entry(tm, rank);
   uintptr_t offset;
-  if (tm != &hydrant_world || rank >= hydrant_my_peers.count || local == NULL) return NULL;
-  peer = hydrant_my_peers.first + rank;
-  offset = (uintptr_t)addr - peer->addr;
-  return offset < peer->size && bytes <= peer->size - offset ? peer : NULL;
+  if (entry == NULL || local == NULL) return NULL;
+  offset = (uintptr_t)addr - entry->addr;
+  return offset < entry->size && bytes <= entry->size - offset ? entry : NULL;
 }
 /* Hides a pointer's object from the compiler. Otherwise it warns about a small variable with an unknown
  * length, although such copies never get here. */
@@ -111,21 +123,21 @@ static inline struct hydrant_peer* hydrant_mapped_peer(gex_TM_t tm, gex_Rank_t r
 /* Copies if the memory is mapped here, else returns 0. */
 static inline int hydrant_copied_put(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
                                      size_t bytes) {
-  struct hydrant_peer* peer = hydrant_mapped_peer(tm, rank, dest, source, bytes);
-  if (!HYDRANT_RMA_LIKELY(peer != NULL)) return 0;
+  const struct hydrant_mapped_segment* entry = hydrant_segment_of(tm, rank, dest, source, bytes);
+  if (!HYDRANT_RMA_LIKELY(entry != NULL)) return 0;
   HYDRANT_RMA_ANY_OBJECT(source);
   HYDRANT_RMA_FENCE();
-  memcpy((char*)dest + peer->shift, source, bytes);
+  memcpy((char*)dest + entry->shift, source, bytes);
   HYDRANT_RMA_FENCE();
   return 1;
 }
 static inline int hydrant_copied_get(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
                                      size_t bytes) {
-  struct hydrant_peer* peer = hydrant_mapped_peer(tm, rank, source, dest, bytes);
-  if (!HYDRANT_RMA_LIKELY(peer != NULL)) return 0;
+  const struct hydrant_mapped_segment* entry = hydrant_segment_of(tm, rank, source, dest, bytes);
+  if (!HYDRANT_RMA_LIKELY(entry != NULL)) return 0;
   HYDRANT_RMA_ANY_OBJECT(dest);
   HYDRANT_RMA_FENCE();
-  memcpy(dest, (const char*)source + peer->shift, bytes);
+  memcpy(dest, (const char*)source + entry->shift, bytes);
   HYDRANT_RMA_FENCE();
   return 1;
 }
@@ -133,9 +145,9 @@ static inline int hydrant_copied_get(gex_TM_t tm, gex_Rank_t rank, void* dest, c
 static inline int hydrant_inlined_put(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
                                       size_t bytes) {
   if (HYDRANT_RMA_IS_SMALL(bytes)) {
-    struct hydrant_peer* peer = hydrant_small_peer(tm, rank, dest);
-    if (!HYDRANT_RMA_LIKELY(peer != NULL)) return 0;
-    hydrant_small_put(peer, dest, source, bytes);
+    const struct hydrant_mapped_segment* entry = hydrant_small_segment(tm, rank, dest);
+    if (!HYDRANT_RMA_LIKELY(entry != NULL)) return 0;
+    hydrant_small_put(entry, dest, source, bytes);
     return 1;
   }
   return HYDRANT_RMA_IS_COPIED(bytes) && hydrant_copied_put(tm, rank, dest, source, bytes);
@@ -143,9 +155,9 @@ static inline int hydrant_inlined_put(gex_TM_t tm, gex_Rank_t rank, void* dest, 
 static inline int hydrant_inlined_get(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
                                       size_t bytes) {
   if (HYDRANT_RMA_IS_SMALL(bytes)) {
-    struct hydrant_peer* peer = hydrant_small_peer(tm, rank, source);
-    if (!HYDRANT_RMA_LIKELY(peer != NULL)) return 0;
-    hydrant_small_get(peer, dest, source, bytes);
+    const struct hydrant_mapped_segment* entry = hydrant_small_segment(tm, rank, source);
+    if (!HYDRANT_RMA_LIKELY(entry != NULL)) return 0;
+    hydrant_small_get(entry, dest, source, bytes);
     return 1;
   }
   return HYDRANT_RMA_IS_COPIED(bytes) && hydrant_copied_get(tm, rank, dest, source, bytes);

@@ -2,6 +2,7 @@
 // allocation. In every case GASNET_OK means that the data has arrived, no operation hangs or is lost,
 // and the next operation works.
 #include "am/progress/waiting.hpp"
+#include "extended/rma/known_peer.hpp"
 #include "tests/unit/extended/rma_fixture.hpp"
 
 #include <gmock/gmock.h>
@@ -272,9 +273,9 @@ TEST_F(RmaArgumentErrors, DoNotCreateThreadState) {
               GASNET_ERR_BAD_ARG);
     EXPECT_EQ(hydrant_get_blocking(team(), &word, nobody, &word, sizeof word, 0),
               GASNET_ERR_BAD_ARG);
-    EXPECT_EQ(hydrant_my_peers.count, 0u);
+    EXPECT_EQ(known_peers.count, 0u);
     EXPECT_EQ(hydrant_put_blocking(team(), kPeer, &word, &word, sizeof word, 0), GASNET_OK);
-    EXPECT_EQ(hydrant_my_peers.count, job().size());
+    EXPECT_EQ(known_peers.count, job().size());
   });
 }
 

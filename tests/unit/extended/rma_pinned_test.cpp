@@ -171,7 +171,8 @@ TEST_F(RmaPinned, StoresWaitUntilRecallsComplete) {
     ASSERT_EQ(hydrant_vouch(the_firehose.domain, gone, kBytes), GASNET_OK);
     uint64_t word = 5;
     gex_RMA_PutBlocking(team(), kPeer, gone, &word, sizeof word, 0);
-    EXPECT_EQ(hydrant_my_peers.count, 0u) << "inline stores would check nothing";
+    EXPECT_EQ(hydrant_segment_of(team(), kPeer, gone, &word, sizeof word), nullptr)
+        << "inline stores would check nothing";
     transport->maps = true;
     choose({});
     hydrant_remote_stats_t stats{};
