@@ -42,6 +42,7 @@ struct Arguments {
   bool json = false, list = false, quiet = false;
   // Pins of an address that was cached before an earlier unmapping, per 1000 operations.
   uint32_t min_opportunities = 10;
+  uint32_t max_checked = 1000;
 };
 
 void add_hunt_options(CLI::App& app, Arguments& a) {
@@ -83,6 +84,8 @@ void add_hunt_options(CLI::App& app, Arguments& a) {
       ->check(CLI::IsMember({"no", "turns", "racing"}));
   app.add_option("--least-opportunities", a.min_opportunities,
                  "Required opportunities per 1000 operations; fewer are a failure");
+  app.add_option("--most-checked", a.max_checked,
+                 "Allowed number of 1000 pins whose hits ask the kernel; more are a failure");
 }
 
 void add_options(CLI::App& app, Arguments& a) {
@@ -173,6 +176,12 @@ bool hunt(Arguments& a, Outcome* outcome) {
       result.counts.operations * uint64_t{a.min_opportunities}) {
     outcome->document["too_few_opportunities"] = true;
     if (!a.json) std::printf("too few opportunities: the run proves little\n");
+    outcome->good = false;
+  }
+  const uint64_t checked = result.counts.pins_by_coverage[static_cast<size_t>(Coverage::kChecked)];
+  if (checked * 1000 > result.counts.pins * uint64_t{a.max_checked}) {
+    outcome->document["too_many_checked"] = true;
+    if (!a.json) std::printf("too many pins whose hits ask the kernel\n");
     outcome->good = false;
   }
   return true;
