@@ -2,7 +2,7 @@
 # reach every object of a program.
 #
 #   hydrant_warnings  the warnings that the code is kept free of; errors only if a preset requests it
-#   hydrant_internal  project includes from the repository root, C++20, HYDRANT_DEBUG
+#   hydrant_internal  project includes from the repository root, C++20, HYDRANT_DEBUG, HYDRANT_TICKETS
 #   hydrant_library   the above, and options for library code only: no exceptions, hidden names
 
 add_library(hydrant_warnings INTERFACE)
@@ -28,7 +28,8 @@ add_library(hydrant_internal INTERFACE)
 target_include_directories(hydrant_internal INTERFACE "${PROJECT_SOURCE_DIR}"
                                                       "${PROJECT_SOURCE_DIR}/include")
 target_compile_features(hydrant_internal INTERFACE cxx_std_20 c_std_99)
-target_compile_definitions(hydrant_internal INTERFACE HYDRANT_DEBUG=$<BOOL:${HYDRANT_DEBUG}>)
+target_compile_definitions(hydrant_internal INTERFACE HYDRANT_DEBUG=$<BOOL:${HYDRANT_DEBUG}>
+                                                      HYDRANT_TICKETS=$<BOOL:${HYDRANT_TICKETS}>)
 target_link_libraries(hydrant_internal INTERFACE hydrant_warnings)
 # Tests and benchmarks derive from abstract classes of the libraries, which have no type information.
 target_compile_options(hydrant_internal INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fno-rtti>)

@@ -1,19 +1,19 @@
-// Issues and redeems the tickets by which debug builds detect a second release of a pin; in other builds the
-// functions do nothing. hydrant_pin() and hydrant_release() (hit_path.cpp) call them.
+// Issues and redeems the tickets by which builds with HYDRANT_TICKETS detect a second release of a pin; in
+// other builds the functions do nothing. hydrant_pin() and hydrant_release() (hit_path.cpp) call them.
 #include "firehose/api/pin_handle.hpp"
 
 #include "firehose/base/thread.hpp"
 
-#if HYDRANT_DEBUG
+#if HYDRANT_TICKETS
 #include "firehose/api/ticket_set.hpp"
 #include "firehose/base/cancellation.hpp"
 #endif
 
 namespace hydrant {
 
-#if HYDRANT_DEBUG
+#if HYDRANT_TICKETS
 
-// Debug builds trade the speed of hits for certainty: one process-wide set under a mutex.
+// Such builds trade the speed of hits for certainty: one process-wide set under a mutex.
 namespace {
 Mutex g_mutex;
 uint64_t g_next_ticket HYDRANT_GUARDED_BY(g_mutex) = 1;

@@ -1,7 +1,7 @@
 // hydrant_pin_t: the form in which clients get a hold, or the reason for none.
 //
-// A pin points at its region's slot. In debug builds it also carries a ticket, so that every second release
-// is detected. Otherwise its `hold` word has no meaning, and releases are checked by the slot only.
+// A pin points at its region's slot. With HYDRANT_TICKETS it also carries a ticket, so that every second
+// release is detected. Otherwise its `hold` word has no meaning, and releases are checked by the slot only.
 #pragma once
 
 #include <hydrant/pin_cache.h>
@@ -11,7 +11,7 @@
 
 namespace hydrant {
 
-// A ticket for a new hold; 0 except in debug builds.
+// A ticket for a new hold; 0 without HYDRANT_TICKETS.
 uint64_t issue_hold_ticket() noexcept;
 // Takes a ticket back. False if the ticket is unknown: the pin was released before, or never taken.
 bool redeem_ticket(uint64_t ticket) noexcept;

@@ -380,7 +380,7 @@ hydrant_pin_t hydrant_partial_remote_pin(hydrant_remote_t remote, uint32_t peer,
 }
 
 int hydrant_remote_release(hydrant_pin_t pin) {
-#if !HYDRANT_DEBUG
+#if !HYDRANT_TICKETS
   if (pin.region != nullptr && drop_without_context(RegionSlot::from_public(pin.region))) [[likely]]
     return GASNET_OK;
 #endif

@@ -1,6 +1,6 @@
-// The tickets of live pins in a debug build: a hash table that does not throw when memory is used up, in
-// the table space: a signal handler that interrupts malloc() must not fork (libc's fork() takes malloc's
-// locks), and handlers may interrupt a pin anywhere.
+// The tickets of live pins in a build with HYDRANT_TICKETS: a hash table that does not throw when memory is
+// used up, in the table space: a signal handler that interrupts malloc() must not fork (libc's fork() takes
+// malloc's locks), and handlers may interrupt a pin anywhere.
 #pragma once
 
 #include "firehose/base/table_space.hpp"

@@ -53,7 +53,7 @@ namespace {
 
 using namespace hydrant;
 
-#if defined(__x86_64__) && !HYDRANT_TSAN && !HYDRANT_DEBUG
+#if defined(__x86_64__) && !HYDRANT_TSAN && !HYDRANT_TICKETS
 
 static_assert(offsetof(HitContext, domain) == 0 && offsetof(HitContext, mask) == 8 &&
               offsetof(HitContext, scale) == 16 && offsetof(HitContext, table) == 24 &&
@@ -148,7 +148,7 @@ extern "C" hydrant_pin_t hydrant_pin(hydrant_domain_t domain, const void* addr, 
 
 extern "C" int hydrant_release(hydrant_pin_t pin) {
   HitContext& context = t_hit_context;
-  if (HYDRANT_DEBUG && pin.region != nullptr && !redeem_ticket(pin.hold)) {
+  if (HYDRANT_TICKETS && pin.region != nullptr && !redeem_ticket(pin.hold)) {
     return to_c(fail(Status::kBadArg,
                      "pin %p/%llu is not live: it was released before, or never taken; "
                      "release each pin once",

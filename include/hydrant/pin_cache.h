@@ -362,8 +362,8 @@ HYDRANT_API hydrant_pin_t hydrant_partial_pin(hydrant_domain_t domain, const voi
 
 /* Releases a hold, on any thread, in any order. Calls the registrar's unpin only for the last hold on a
  * region that was invalidated, merged or not cached. Returns OK, or BAD_ARG/NOT_INIT for a hold that is
- * not live (always detected in debug builds, best effort otherwise). In the child of a fork, releasing
- * the parent's hold is a no-op that returns NOT_INIT. */
+ * not live (always detected in builds with HYDRANT_TICKETS, best effort otherwise). In the child of a fork,
+ * releasing the parent's hold is a no-op that returns NOT_INIT. */
 HYDRANT_API int hydrant_release(hydrant_pin_t pin);
 /* Releases n holds. Tries all; returns the first error. */
 HYDRANT_API int hydrant_release_many(const hydrant_pin_t* pins, size_t n);

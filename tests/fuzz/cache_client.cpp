@@ -208,8 +208,8 @@ void CacheClient::release_one() {
   held_.pop_back();
   note(held, -1);
   HYDRANT_FUZZ_CHECK(hydrant_release(held.pin) == GASNET_OK);
-#if HYDRANT_DEBUG
-  // Builds with internal checks always detect a second release.
+#if HYDRANT_TICKETS
+  // Builds with tickets always detect a second release.
   if (!world_.has_threads && input_.below(8) == 7) {
     const int status = hydrant_release(held.pin);
     HYDRANT_FUZZ_CHECK(status == GASNET_ERR_BAD_ARG || status == GASNET_ERR_NOT_INIT);

@@ -13,10 +13,10 @@
 
 namespace hydrant::testing {
 
-#if HYDRANT_DEBUG
-inline constexpr bool kDebugLibrary = true;
+#if HYDRANT_TICKETS
+inline constexpr bool kTickets = true;
 #else
-inline constexpr bool kDebugLibrary = false;
+inline constexpr bool kTickets = false;
 #endif
 hydrant_domain_options_t options_for(const RecordingRegistrar& registrar);
 hydrant_stats_t stats_of(hydrant_domain_t domain);
