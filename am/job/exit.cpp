@@ -15,7 +15,7 @@
 #include "firehose/base/thread.hpp"
 #include "firehose/base/uncancelled.hpp"
 #include "rdma/exit/exit_watch.hpp"
-#include "rdma/launch/job_termination.hpp"
+#include "rdma/exit/job_termination.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -305,8 +305,7 @@ void install_quit() noexcept {
 
 Status start_exit_watch() noexcept {
   job_pid = getpid();
-  peaceful_patience_ns =
-      std::max(kPatienceNs, launch::exit_times(job().topology().size).kill_ns / 4);
+  peaceful_patience_ns = std::max(kPatienceNs, exit_times(job().topology().size).kill_ns / 4);
   on_exit(on_process_exit, nullptr);
   if (job().rank() == 0) warn_of_no_signals();
   install_quit();

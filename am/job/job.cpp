@@ -28,6 +28,7 @@
 #include "rdma/config/job_knobs.hpp"
 #include "rdma/injection.hpp"
 #include "rdma/make_transport.hpp"
+#include "rdma/open_bootstrap.hpp"
 
 #include <cstdarg>
 #include <cstdio>

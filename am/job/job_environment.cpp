@@ -13,8 +13,8 @@
 #include "firehose/base/config/knobs.hpp"
 #include "firehose/base/log.hpp"
 #include "rdma/bootstrap/bootstrap_hints.hpp"
+#include "rdma/bootstrap/job_environment.hpp"
 #include "rdma/config/job_knobs.hpp"
-#include "rdma/launch/job_environment.hpp"
 
 #include <cstdlib>
 #include <string_view>

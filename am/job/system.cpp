@@ -11,7 +11,7 @@
 #include "am/progress/waiting.hpp"
 #include "am/segment/neighbourhood.hpp"
 #include "firehose/base/status.hpp"
-#include "rdma/launch/job_environment.hpp"
+#include "rdma/bootstrap/job_environment.hpp"
 
 #include <atomic>
 #include <cstdlib>

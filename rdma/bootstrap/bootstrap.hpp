@@ -1,6 +1,6 @@
 // Wire-up of the processes of a job: their ranks, the ranks that share a node, and a store of small entries.
 // The store is filled before a fence and read on first contact. There is one object per process;
-// open_bootstrap() chooses its implementation (a job of one process, our own supervisor, PMIx, PMI-2).
+// rdma/open_bootstrap.hpp chooses its implementation (a job of one process, our own supervisor, PMIx, PMI-2).
 //
 // No process copies the store: get() requests one entry of one rank, and the caller keeps it with the
 // connection that it belongs to.
@@ -13,7 +13,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -101,11 +100,5 @@ class Bootstrap {
 // True if a call of this process, open_bootstrap() included, has failed because the job is being ended; the
 // launcher reports the cause to the user. Any thread.
 bool does_launcher_end_job() noexcept;
-
-// Chooses the implementation by the environment. `argc` and `argv` may be null. With GASNET_PSHM_NODES=N the
-// calling process becomes the supervisor of N children: the call returns in the children only.
-// Errors: kBroken if a launcher reports several ranks and wire-up finds one: the text holds the command to
-// type.
-Status open_bootstrap(int* argc, char*** argv, std::unique_ptr<Bootstrap>* bootstrap) noexcept;
 
 }  // namespace hydrant

@@ -1,6 +1,6 @@
 // Detects launchers by their environment variables, and refuses a job that would have fewer ranks than its
-// launcher started. bootstrap.cpp calls it while it chooses a bootstrap; am/job/job_environment.cpp queries
-// whether there is a launcher.
+// launcher started. open_bootstrap.cpp calls it while it chooses a bootstrap; am/job/job_environment.cpp
+// queries whether there is a launcher.
 #include "rdma/bootstrap/bootstrap_hints.hpp"
 
 #include "firehose/base/config/config_grammar.hpp"

@@ -1,5 +1,5 @@
 // Implements Bootstrap over PMI-2: loads libpmi2, reads the job's layout, and puts and gets entries in
-// pieces. bootstrap.cpp opens it; bootstrap_pmi2_text.cpp encodes the pieces.
+// pieces. open_bootstrap.cpp opens it; bootstrap_pmi2_text.cpp encodes the pieces.
 #include "rdma/bootstrap/bootstrap_pmi2.hpp"
 
 #include "firehose/base/uncancelled.hpp"

@@ -1,5 +1,5 @@
 // Implements Bootstrap over PMIx: loads libpmix, reads the job's layout, and puts and gets entries.
-// bootstrap.cpp opens it; bootstrap_pmix_exits.cpp carries exit notifications between nodes.
+// open_bootstrap.cpp opens it; bootstrap_pmix_exits.cpp carries exit notifications between nodes.
 #include "rdma/bootstrap/bootstrap_pmix.hpp"
 
 #include "firehose/base/log.hpp"

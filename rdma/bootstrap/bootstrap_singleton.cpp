@@ -1,4 +1,4 @@
-// Stores the entries of a job of one process in its own memory. bootstrap.cpp opens it when there is no
+// Stores the entries of a job of one process in its own memory. open_bootstrap.cpp opens it when there is no
 // launcher; the other bootstraps use its checks of keys and entries.
 #include "rdma/bootstrap/bootstrap_singleton.hpp"
 

@@ -1,6 +1,6 @@
 // Implements Bootstrap for ranks of hydrant-run and of forked jobs: sends requests to the supervisor and
-// reads its notifications. bootstrap.cpp and bootstrap_forked.cpp open it; rdma/launch/bootstrap_server.cpp
-// replies.
+// reads its notifications. open_bootstrap.cpp and bootstrap_forked.cpp open it;
+// rdma/launch/bootstrap_server.cpp replies.
 #include "rdma/bootstrap/bootstrap_supervised.hpp"
 
 #include "firehose/base/errno_text.hpp"

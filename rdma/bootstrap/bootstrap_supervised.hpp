@@ -1,9 +1,9 @@
-// Wire-up with our own supervisor: the rank's side of rdma/launch/wire.hpp.
+// Wire-up with our own supervisor: the rank's side of rdma/bootstrap/wire.hpp.
 #pragma once
 
 #include "firehose/base/kept_descriptor.hpp"
 #include "rdma/bootstrap/bootstrap.hpp"
-#include "rdma/launch/wire.hpp"
+#include "rdma/bootstrap/wire.hpp"
 
 #include <memory>
 #include <string>

@@ -56,7 +56,7 @@ ExitWatch::ExitWatch(Bootstrap& bootstrap, Listener& listener) noexcept
     : bootstrap_(bootstrap),
       listener_(listener),
       is_supervised_(bootstrap.event_fd() >= 0),
-      end_(launch::exit_times(bootstrap.topology().size)) {}
+      end_(exit_times(bootstrap.topology().size)) {}
 
 Status ExitWatch::start(Bootstrap& bootstrap, Listener& listener, uint64_t deadline_ns,
                         std::unique_ptr<ExitWatch>* watch) noexcept {
@@ -259,10 +259,10 @@ int ExitWatch::time_left_ms() const noexcept {
   return static_cast<int>(std::min<uint64_t>(left_ms, kLookMs));
 }
 
-void ExitWatch::end_myself(launch::JobTermination::Step step) noexcept {
+void ExitWatch::end_myself(JobTermination::Step step) noexcept {
   constexpr uint64_t kLeaveNs = 2'000'000'000;
-  if (step == launch::JobTermination::Step::kNothing) return;
-  const bool kill_now = step == launch::JobTermination::Step::kKill;
+  if (step == JobTermination::Step::kNothing) return;
+  const bool kill_now = step == JobTermination::Step::kKill;
   if (!kill_now && left_.load()) return;  // this process is already exiting
   if (!kill_now && listener_.program_catches_quit()) {
     kill(getpid(), SIGQUIT);

@@ -3,7 +3,7 @@
 // of other nodes are included as far as the launcher forwards notifications (Bootstrap::forward_exit()).
 //
 // The thread also ends this process if the program does not, under launchers that have no supervisor.
-// The times and steps are those of rdma/launch/job_termination.hpp. SIGQUIT is sent only to programs that
+// The times and steps are those of rdma/exit/job_termination.hpp. SIGQUIT is sent only to programs that
 // catch it; other processes leave and exit with the job's code at that point. Under any launcher it does the
 // same after report_peer_failure(): other processes may not know of the failure.
 //
@@ -17,8 +17,8 @@
 #include "firehose/base/machine/oom_kills.hpp"
 #include "firehose/base/status.hpp"
 #include "rdma/bootstrap/bootstrap.hpp"
+#include "rdma/exit/job_termination.hpp"
 #include "rdma/exit/node_exit_channel.hpp"
-#include "rdma/launch/job_termination.hpp"
 
 #include <atomic>
 #include <cstdint>
@@ -97,7 +97,7 @@ class ExitWatch {
   void note_exit(Rank rank, int code) noexcept;
   void log_exit(int code, ExitReason how, bool is_first) noexcept;
   int time_left_ms() const noexcept;
-  void end_myself(launch::JobTermination::Step step) noexcept;
+  void end_myself(JobTermination::Step step) noexcept;
 
   Bootstrap& bootstrap_;
   Listener& listener_;
@@ -110,8 +110,8 @@ class ExitWatch {
   std::atomic<int> lost_code_{0};
   const OomCounts oom_before_ = read_oom_counts();
   std::atomic<Rank> first_exited_{
-      kNoRank};                 // the first rank whose exit was received; with channel_
-  launch::JobTermination end_;  // of the thread; with channel_, or after report_peer_failure()
+      kNoRank};         // the first rank whose exit was received; with channel_
+  JobTermination end_;  // of the thread; with channel_, or after report_peer_failure()
   // With channel_: the process that started this one. Else the supervisor, once its connection is closed.
   pid_t parent_pid_ = 0;
   KeptDescriptor parent_;  // its pidfd

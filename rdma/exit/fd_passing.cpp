@@ -6,8 +6,8 @@
 #include "firehose/base/thread.hpp"
 #include "firehose/base/uncancelled.hpp"
 #include "rdma/bootstrap/abstract_socket.hpp"
-#include "rdma/launch/system_calls.hpp"
-#include "rdma/launch/wire.hpp"
+#include "rdma/bootstrap/system_calls.hpp"
+#include "rdma/bootstrap/wire.hpp"
 
 #include <algorithm>
 #include <cerrno>

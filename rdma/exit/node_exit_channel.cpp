@@ -5,8 +5,8 @@
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/uncancelled.hpp"
+#include "rdma/bootstrap/wire.hpp"
 #include "rdma/exit/process_exit.hpp"
-#include "rdma/launch/wire.hpp"
 
 #include <algorithm>
 #include <cerrno>

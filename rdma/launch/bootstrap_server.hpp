@@ -3,8 +3,8 @@
 // time, and sends the replies.
 #pragma once
 
+#include "rdma/bootstrap/wire.hpp"
 #include "rdma/launch/key_value_store.hpp"
-#include "rdma/launch/wire.hpp"
 
 #include <cstdint>
 #include <span>

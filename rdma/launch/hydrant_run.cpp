@@ -3,8 +3,8 @@
 #include "firehose/base/config/config.hpp"
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/status.hpp"
+#include "rdma/bootstrap/job_environment.hpp"
 #include "rdma/launch/cpu_binding.hpp"
-#include "rdma/launch/job_environment.hpp"
 #include "rdma/launch/supervisor.hpp"
 
 #include <CLI/CLI.hpp>

@@ -6,8 +6,8 @@
 #include "firehose/base/quiet_write.hpp"
 #include "firehose/base/thread.hpp"
 #include "firehose/base/uncancelled.hpp"
+#include "rdma/bootstrap/system_calls.hpp"
 #include "rdma/config/job_knobs.hpp"
-#include "rdma/launch/system_calls.hpp"
 
 #include <algorithm>
 #include <cerrno>

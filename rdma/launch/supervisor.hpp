@@ -14,9 +14,9 @@
 #include "firehose/base/machine/oom_kills.hpp"
 #include "firehose/base/status.hpp"
 #include "rdma/bootstrap/bootstrap.hpp"
+#include "rdma/bootstrap/wire.hpp"
+#include "rdma/exit/job_termination.hpp"
 #include "rdma/launch/bootstrap_server.hpp"
-#include "rdma/launch/job_termination.hpp"
-#include "rdma/launch/wire.hpp"
 
 #include <csignal>
 #include <cstdint>
@@ -29,8 +29,6 @@
 
 namespace hydrant::launch {
 
-inline constexpr Rank kMaxRanks = 4096;
-
 struct SupervisorOptions {
   const char* program = "hydrant";  // prefix of its messages
   Rank size = 1;
@@ -38,12 +36,6 @@ struct SupervisorOptions {
   bool has_threads =
       false;  // other threads of this process, to which the kernel may give its signals
   bool verbose = false;
-};
-
-// The rank's ends of its two sockets, close-on-exec and never 0, 1 or 2.
-struct RankSockets {
-  int calls = -1;
-  int events = -1;
 };
 
 class Supervisor final : public ReplySender {

@@ -4,9 +4,9 @@
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/thread.hpp"
 #include "firehose/base/uncancelled.hpp"
+#include "rdma/bootstrap/system_calls.hpp"
 #include "rdma/exit/process_exit.hpp"
 #include "rdma/launch/supervisor.hpp"
-#include "rdma/launch/system_calls.hpp"
 
 #include <algorithm>
 #include <cerrno>

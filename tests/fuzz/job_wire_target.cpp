@@ -1,6 +1,6 @@
 // Fuzz target: HYDRANT_JOB_WIRE, by which hydrant-run tells a rank its place in the job and its connection.
 #include "firehose/base/log.hpp"
-#include "rdma/launch/job_environment.hpp"
+#include "rdma/bootstrap/job_environment.hpp"
 #include "tests/fuzz/own_environment.hpp"
 
 #include <sys/socket.h>

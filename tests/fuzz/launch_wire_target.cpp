@@ -1,5 +1,5 @@
 // Fuzz target: messages between ranks and their supervisor.
-#include "rdma/launch/wire.hpp"
+#include "rdma/bootstrap/wire.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 
 namespace hydrant::fuzz {

@@ -6,6 +6,7 @@
 #include "rdma/exit/exit_watch.hpp"
 #include "rdma/exit/fd_passing.hpp"
 #include "rdma/exit/process_exit.hpp"
+#include "rdma/open_bootstrap.hpp"
 #include "tests/support/patience.hpp"
 
 #include <atomic>

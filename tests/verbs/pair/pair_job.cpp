@@ -1,6 +1,8 @@
 // Exchanges messages, puts and gets between two ranks, and checks their contents and order.
 #include "tests/verbs/pair/pair_job.hpp"
 
+#include "rdma/open_bootstrap.hpp"
+
 #include <algorithm>
 #include <cstdio>
 

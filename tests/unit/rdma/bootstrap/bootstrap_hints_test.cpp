@@ -1,6 +1,6 @@
 #include "rdma/bootstrap/bootstrap_hints.hpp"
 
-#include "rdma/launch/job_environment.hpp"
+#include "rdma/bootstrap/job_environment.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,12 +1,12 @@
 // Forks the ranks of a job (GASNET_PSHM_NODES): the calling process becomes the supervisor, and each child
-// returns as a rank. bootstrap.cpp calls it; rdma/launch/supervisor.cpp forks.
-#include "rdma/bootstrap/bootstrap_forked.hpp"
+// returns as a rank. open_bootstrap.cpp calls it; rdma/launch/supervisor.cpp forks.
+#include "rdma/launch/bootstrap_forked.hpp"
 
 #include "firehose/base/log.hpp"
 #include "firehose/base/thread.hpp"
 #include "firehose/base/uncancelled.hpp"
 #include "rdma/bootstrap/bootstrap_supervised.hpp"
-#include "rdma/launch/job_environment.hpp"
+#include "rdma/bootstrap/job_environment.hpp"
 #include "rdma/launch/program_state.hpp"
 #include "rdma/launch/supervisor.hpp"
 

@@ -14,7 +14,7 @@
 
 #include <cstdint>
 
-namespace hydrant::launch {
+namespace hydrant {
 
 struct ExitTimes {
   uint64_t quit_ns = 250'000'000;    // measured from the first event
@@ -67,4 +67,4 @@ class JobTermination {
   uint64_t kill_at_ = UINT64_MAX;
 };
 
-}  // namespace hydrant::launch
+}  // namespace hydrant

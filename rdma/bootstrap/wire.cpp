@@ -1,5 +1,5 @@
 // Encodes, checks, sends and receives the messages between a rank and its supervisor (wire.hpp).
-#include "rdma/launch/wire.hpp"
+#include "rdma/bootstrap/wire.hpp"
 
 #include "firehose/base/thread.hpp"
 #include "firehose/base/uncancelled.hpp"

@@ -1,4 +1,4 @@
-#include "rdma/launch/wire.hpp"
+#include "rdma/bootstrap/wire.hpp"
 
 #include "firehose/base/thread.hpp"
 

@@ -1,17 +1,17 @@
 // Chooses how this process joins its job: by HYDRANT_BOOTSTRAP, or by what the environment shows of
 // hydrant-run, GASNET_PSHM_NODES and launchers. am/job/job.cpp calls open_bootstrap().
-#include "rdma/bootstrap/bootstrap.hpp"
+#include "rdma/open_bootstrap.hpp"
 
 #include "firehose/base/log.hpp"
 #include "firehose/base/thread.hpp"
-#include "rdma/bootstrap/bootstrap_forked.hpp"
 #include "rdma/bootstrap/bootstrap_hints.hpp"
 #include "rdma/bootstrap/bootstrap_pmi2.hpp"
 #include "rdma/bootstrap/bootstrap_pmix.hpp"
 #include "rdma/bootstrap/bootstrap_singleton.hpp"
 #include "rdma/bootstrap/bootstrap_supervised.hpp"
+#include "rdma/bootstrap/job_environment.hpp"
 #include "rdma/config/job_knobs.hpp"
-#include "rdma/launch/job_environment.hpp"
+#include "rdma/launch/bootstrap_forked.hpp"
 
 #include <cstdlib>
 

@@ -26,6 +26,14 @@ inline constexpr uint32_t kMagic =
 inline constexpr size_t kKeyRoom = 32;  // including the terminator
 inline constexpr size_t kTextRoom = 512;
 
+inline constexpr Rank kMaxRanks = 4096;  // of a job with a supervisor
+
+// The rank's ends of its two sockets, close-on-exec and never 0, 1 or 2.
+struct RankSockets {
+  int calls = -1;
+  int events = -1;
+};
+
 enum class RequestKind : uint32_t { kHello = 1, kPut, kGet, kFence };
 
 struct Request {

@@ -1,12 +1,12 @@
 // Implements the state machine of a job's end. supervisor_termination.cpp feeds it events and carries out its
 // steps.
-#include "rdma/launch/job_termination.hpp"
+#include "rdma/exit/job_termination.hpp"
 
 #include "rdma/config/job_knobs.hpp"
 
 #include <algorithm>
 
-namespace hydrant::launch {
+namespace hydrant {
 namespace {
 
 constexpr int kSignalBase = 128;   // convention of shells
@@ -76,4 +76,4 @@ void JobTermination::kill_now(uint64_t now) noexcept {
   if (kill_at_ != UINT64_MAX) kill_at_ = now;
 }
 
-}  // namespace hydrant::launch
+}  // namespace hydrant

@@ -1,8 +1,8 @@
-#include "rdma/launch/job_termination.hpp"
+#include "rdma/exit/job_termination.hpp"
 
 #include <gtest/gtest.h>
 
-namespace hydrant::launch {
+namespace hydrant {
 namespace {
 
 constexpr ExitTimes kTimes{.quit_ns = 100, .kill_ns = 1000};
@@ -85,4 +85,4 @@ TEST(JobTermination, TimeoutHasACodeOfItsOwn) {
 }
 
 }  // namespace
-}  // namespace hydrant::launch
+}  // namespace hydrant

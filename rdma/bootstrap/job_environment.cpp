@@ -1,5 +1,5 @@
 // Writes and parses HYDRANT_JOB_WIRE: hydrant_run.cpp writes it, the bootstrap of a rank reads it.
-#include "rdma/launch/job_environment.hpp"
+#include "rdma/bootstrap/job_environment.hpp"
 
 #include "firehose/base/errno_text.hpp"
 

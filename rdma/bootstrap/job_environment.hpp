@@ -7,7 +7,7 @@
 #pragma once
 
 #include "firehose/base/status.hpp"
-#include "rdma/launch/supervisor.hpp"
+#include "rdma/bootstrap/wire.hpp"
 
 #include <cstdint>
 #include <string>
