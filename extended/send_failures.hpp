@@ -1,7 +1,7 @@
 // Handles failed sends of messages that the library itself initiates, where no call could return an error.
 #pragma once
 
-#include "rdma/transport.hpp"
+#include "rdma/transport/transport.hpp"
 
 #include <atomic>
 #include <cstdint>

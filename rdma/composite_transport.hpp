@@ -13,8 +13,8 @@
 #include "firehose/base/start_gate.hpp"
 #include "firehose/base/thread.hpp"
 #include "rdma/bootstrap/bootstrap.hpp"
-#include "rdma/network_transport.hpp"
-#include "rdma/transport.hpp"
+#include "rdma/transport/network_transport.hpp"
+#include "rdma/transport/transport.hpp"
 
 #include <atomic>
 #include <cstdint>

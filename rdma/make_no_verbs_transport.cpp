@@ -1,5 +1,5 @@
 // Refuses to open verbs in a library that was built without them. It replaces rdma/ibv.
-#include "rdma/make_transport.hpp"
+#include "rdma/ibv/make_verbs_transport.hpp"
 
 namespace hydrant {
 

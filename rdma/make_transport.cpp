@@ -5,7 +5,9 @@
 #include "rdma/bootstrap/locked_bootstrap.hpp"
 #include "rdma/composite_transport.hpp"
 #include "rdma/config/job_knobs.hpp"
+#include "rdma/ibv/make_verbs_transport.hpp"
 #include "rdma/injection.hpp"
+#include "rdma/shm/make_node_transport.hpp"
 
 #include <new>
 #include <string>

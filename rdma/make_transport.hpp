@@ -5,8 +5,7 @@
 #include "firehose/base/status.hpp"
 #include "firehose/base/thread.hpp"
 #include "rdma/bootstrap/bootstrap.hpp"
-#include "rdma/network_transport.hpp"
-#include "rdma/transport.hpp"
+#include "rdma/transport/transport.hpp"
 
 #include <memory>
 
@@ -18,15 +17,5 @@ namespace hydrant {
 // read_injection()'s; kResource: no memory; kBroken: a rank is missing.
 Status make_transport(Bootstrap& bootstrap, Mutex& bootstrap_mu, bool single_threaded,
                       std::unique_ptr<Transport>* transport) noexcept;
-
-// The transport between several ranks of this node. Collective over the node, with one fence of the whole
-// job. Errors: kResource, kBroken, as above.
-Status make_node_transport(Bootstrap& bootstrap, bool single_threaded,
-                           std::unique_ptr<Transport>* transport) noexcept;
-
-// The verbs transport, which reaches all ranks. `bootstrap` must outlive it. Errors: kUnsupported: no device,
-// or the library was built without rdma-core; kBadArg: HYDRANT_IBV_PORTS; kResource.
-Status make_verbs_transport(Bootstrap& bootstrap, bool single_threaded,
-                            std::unique_ptr<NetworkTransport>* transport) noexcept;
 
 }  // namespace hydrant

@@ -13,7 +13,7 @@
 #include "am/progress/progress.hpp"
 #include "firehose/base/thread.hpp"
 #include "rdma/bootstrap/bootstrap.hpp"
-#include "rdma/transport.hpp"
+#include "rdma/transport/transport.hpp"
 
 #include <atomic>
 #include <cstdint>

@@ -2,7 +2,7 @@
 // it. All ranks run the same build, so receivers check only positions and sizes.
 #pragma once
 
-#include "rdma/transport.hpp"
+#include "rdma/transport/transport.hpp"
 
 #include <cstddef>
 #include <cstdint>

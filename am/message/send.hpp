@@ -6,7 +6,7 @@
 
 #include "am/message/message.hpp"
 #include "am/message/token.hpp"
-#include "rdma/transport.hpp"
+#include "rdma/transport/transport.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -18,7 +18,7 @@
 #include "firehose/base/kept_descriptor.hpp"
 #include "firehose/base/status.hpp"
 #include "firehose/base/thread.hpp"
-#include "rdma/transport.hpp"
+#include "rdma/transport/transport.hpp"
 
 #include <array>
 #include <cstdint>

@@ -5,7 +5,7 @@
 #include <hydrant/gasnet/am.h>
 
 #include "am/message/message.hpp"
-#include "rdma/transport.hpp"
+#include "rdma/transport/transport.hpp"
 
 #include <array>
 #include <cstddef>

@@ -10,8 +10,8 @@
 #include "firehose/base/machine/memory_file.hpp"
 #include "firehose/base/thread.hpp"
 #include "firehose/base/uncancelled.hpp"
-#include "rdma/guarded_memory.hpp"
-#include "rdma/shared_files.hpp"
+#include "rdma/transport/guarded_memory.hpp"
+#include "rdma/transport/shared_files.hpp"
 
 #include <cerrno>
 #include <cstring>

@@ -1,12 +1,12 @@
 // Handles SIGSEGV and SIGBUS for faults near segments. attach_segments() installs the handler; it looks the
-// address up in rdma/guarded_memory.hpp and then calls the previous handler.
+// address up in rdma/transport/guarded_memory.hpp and then calls the previous handler.
 #include "am/segment/memory_faults.hpp"
 
 #include "am/job/exit.hpp"
 #include "am/job/job.hpp"
 #include "firehose/base/quiet_write.hpp"
 #include "firehose/base/thread.hpp"
-#include "rdma/guarded_memory.hpp"
+#include "rdma/transport/guarded_memory.hpp"
 
 #include <atomic>
 #include <cerrno>

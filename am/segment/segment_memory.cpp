@@ -10,7 +10,7 @@
 #include "firehose/base/machine/memory_file.hpp"
 #include "firehose/base/uncancelled.hpp"
 #include "rdma/config/job_knobs.hpp"
-#include "rdma/guarded_memory.hpp"
+#include "rdma/transport/guarded_memory.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,5 +1,5 @@
 // Allocates the segments of a node: one memory file with a slice for each rank. Each rank of the node
-// maps every slice, between guard areas of its own (rdma/guarded_memory.hpp).
+// maps every slice, between guard areas of its own (rdma/transport/guarded_memory.hpp).
 //
 // The file is reserved, not committed: any rank's first access to a page allocates it. With
 // HYDRANT_SEGMENT_COMMIT=y all pages are allocated at once.

@@ -7,7 +7,7 @@
 #include "firehose/base/machine/cgroup_memory.hpp"
 #include "firehose/base/machine/machine_limits.hpp"
 #include "firehose/base/machine/small_file.hpp"
-#include "rdma/guarded_memory.hpp"
+#include "rdma/transport/guarded_memory.hpp"
 
 #include <algorithm>
 #include <cctype>

@@ -18,7 +18,7 @@
 #include "firehose/base/thread.hpp"
 #include "firehose/base/uncancelled.hpp"
 #include "rdma/exit/fd_passing.hpp"
-#include "rdma/shared_files.hpp"
+#include "rdma/transport/shared_files.hpp"
 
 #include <algorithm>
 #include <array>

@@ -7,7 +7,7 @@
 #include "firehose/base/log.hpp"
 #include "firehose/base/memory_range.hpp"
 #include "firehose/base/registrar.hpp"
-#include "rdma/node_registrar.hpp"
+#include "rdma/transport/node_registrar.hpp"
 
 #include <gasnet_config.h>
 #include <memory>

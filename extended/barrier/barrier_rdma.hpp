@@ -48,7 +48,7 @@
 #include "extended/barrier/barrier_engine.hpp"
 #include "extended/barrier/barrier_shared_state.hpp"
 #include "firehose/base/status.hpp"
-#include "rdma/transport.hpp"
+#include "rdma/transport/transport.hpp"
 
 #include <atomic>
 #include <cstdint>

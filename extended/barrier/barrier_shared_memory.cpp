@@ -11,7 +11,7 @@
 #include "firehose/base/uncancelled.hpp"
 #include "rdma/config/job_knobs.hpp"
 #include "rdma/exit/fd_passing.hpp"
-#include "rdma/guarded_memory.hpp"
+#include "rdma/transport/guarded_memory.hpp"
 
 #include <cerrno>
 #include <span>

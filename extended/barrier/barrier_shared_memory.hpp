@@ -9,7 +9,7 @@
 // each rank counts as its own node.
 //
 // The shared states of a job live until its processes end, like the transport with which they are registered.
-// They lie between guards (rdma/guarded_memory.hpp).
+// They lie between guards (rdma/transport/guarded_memory.hpp).
 #pragma once
 
 #include "am/job/exit.hpp"
@@ -17,7 +17,7 @@
 #include "extended/send_failures.hpp"
 #include "firehose/base/registrar.hpp"
 #include "firehose/base/status.hpp"
-#include "rdma/transport.hpp"
+#include "rdma/transport/transport.hpp"
 
 #include <cstddef>
 #include <cstdint>

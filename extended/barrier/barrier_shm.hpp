@@ -16,7 +16,7 @@
 #pragma once
 
 #include "extended/barrier/barrier_engine.hpp"
-#include "rdma/transport.hpp"
+#include "rdma/transport/transport.hpp"
 
 #include <array>
 #include <atomic>

@@ -13,7 +13,7 @@
 #include "am/progress/progress.hpp"
 #include "extended/barrier/barrier_engine.hpp"
 #include "extended/barrier/barrier_shm.hpp"
-#include "rdma/transport.hpp"
+#include "rdma/transport/transport.hpp"
 
 #include <atomic>
 #include <cstdint>

@@ -18,7 +18,7 @@
 #include "firehose/base/thread.hpp"
 #include "firehose/remote/remote_wire.hpp"
 #include "rdma/config/job_knobs.hpp"
-#include "rdma/node_registrar.hpp"
+#include "rdma/transport/node_registrar.hpp"
 
 #include <atomic>
 #include <cerrno>

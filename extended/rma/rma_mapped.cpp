@@ -8,7 +8,7 @@
 #include "extended/rma/copy.hpp"
 #include "extended/rma/rma_path.hpp"
 #include "extended/rma/rma_thread.hpp"
-#include "rdma/node_registrar.hpp"
+#include "rdma/transport/node_registrar.hpp"
 
 namespace hydrant {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "extended/rma/rma.hpp"
 #include "extended/rma/rma_path.hpp"
-#include "rdma/transport.hpp"
+#include "rdma/transport/transport.hpp"
 
 namespace hydrant {
 

@@ -33,7 +33,7 @@
 #include "rdma/ibv/transfer/receiving.hpp"
 #include "rdma/ibv/transfer/striping.hpp"
 #include "rdma/ibv/wire/ibv_group_address.hpp"
-#include "rdma/network_transport.hpp"
+#include "rdma/transport/network_transport.hpp"
 
 #include <atomic>
 #include <cstddef>

@@ -1,7 +1,8 @@
 // Opens the verbs transport with the options that the knobs set. make_transport.cpp calls it; a library
 // built without verbs has rdma/make_no_verbs_transport.cpp instead.
+#include "rdma/ibv/make_verbs_transport.hpp"
+
 #include "rdma/ibv/ibv_transport.hpp"
-#include "rdma/make_transport.hpp"
 
 #include <utility>
 

@@ -7,7 +7,7 @@
 #include "firehose/base/status.hpp"
 #include "rdma/bootstrap/bootstrap.hpp"
 #include "rdma/injected/injected_settings.hpp"
-#include "rdma/transport.hpp"
+#include "rdma/transport/transport.hpp"
 
 #include <cstdint>
 #include <memory>

@@ -1,7 +1,7 @@
 // Starts operations between pinned memory, and checks their keys at both ends before data moves, as an
 // adapter does.
 #include "rdma/injected/injected_transport.hpp"
-#include "rdma/spin_lock.hpp"
+#include "rdma/transport/spin_lock.hpp"
 
 #include <cstring>
 #include <new>

@@ -4,7 +4,7 @@
 // Threads: one at a time. No allocation after open().
 #pragma once
 
-#include "rdma/transport.hpp"
+#include "rdma/transport/transport.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -26,7 +26,7 @@
 #include "rdma/injected/injected_pins.hpp"
 #include "rdma/injected/injected_settings.hpp"
 #include "rdma/injected/injected_stream.hpp"
-#include "rdma/transport.hpp"
+#include "rdma/transport/transport.hpp"
 
 #include <atomic>
 #include <cstddef>

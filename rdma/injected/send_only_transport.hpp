@@ -5,7 +5,7 @@
 // Threads, errors: as the inner transport. Cost: one more virtual call per call.
 #pragma once
 
-#include "rdma/transport.hpp"
+#include "rdma/transport/transport.hpp"
 
 #include <memory>
 #include <utility>

@@ -5,8 +5,8 @@
 
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/uncancelled.hpp"
-#include "rdma/guarded_memory.hpp"
 #include "rdma/shm/memory/peer_file.hpp"
+#include "rdma/transport/guarded_memory.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "rdma/shm/memory/node_memory.hpp"
-#include "rdma/spin_lock.hpp"
+#include "rdma/transport/spin_lock.hpp"
 
 #include <cstdint>
 

@@ -1,9 +1,10 @@
 // Opens the transport of a node: its first rank creates the shared memory and passes it to the others.
 // make_transport.cpp calls it.
+#include "rdma/shm/make_node_transport.hpp"
+
 #include "firehose/base/thread.hpp"
 #include "firehose/base/uncancelled.hpp"
 #include "rdma/exit/fd_passing.hpp"
-#include "rdma/make_transport.hpp"
 #include "rdma/shm/shm_transport.hpp"
 
 #include <new>

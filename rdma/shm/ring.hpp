@@ -12,7 +12,7 @@
 
 #include "rdma/shm/doorbell.hpp"
 #include "rdma/shm/memory/node_layout.hpp"
-#include "rdma/spin_lock.hpp"
+#include "rdma/transport/spin_lock.hpp"
 
 #include <algorithm>
 #include <cstddef>

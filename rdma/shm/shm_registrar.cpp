@@ -6,8 +6,8 @@
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/machine/machine_limits.hpp"
 #include "rdma/exit/process_exit.hpp"
-#include "rdma/node_registrar.hpp"
-#include "rdma/shared_files.hpp"
+#include "rdma/transport/node_registrar.hpp"
+#include "rdma/transport/shared_files.hpp"
 
 #include <cerrno>
 #include <fcntl.h>

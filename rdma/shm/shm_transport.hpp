@@ -16,7 +16,7 @@
 #include "rdma/shm/memory/node_memory.hpp"
 #include "rdma/shm/memory/peer_memory.hpp"
 #include "rdma/shm/ring.hpp"
-#include "rdma/transport.hpp"
+#include "rdma/transport/transport.hpp"
 
 #include <atomic>
 #include <cstddef>

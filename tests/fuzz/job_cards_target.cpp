@@ -11,8 +11,8 @@
 #include "firehose/base/thread.hpp"
 #include "rdma/exit/node_exit_channel.hpp"
 #include "rdma/exit/process_exit.hpp"
-#include "rdma/guarded_memory.hpp"
-#include "rdma/shared_files.hpp"
+#include "rdma/transport/guarded_memory.hpp"
+#include "rdma/transport/shared_files.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 #include "tests/unit/extended/barrier/barrier_memory_transport.hpp"
 

@@ -7,8 +7,8 @@
 #include <hydrant/remote_pin.h>
 
 #include "firehose/watch/mutant.hpp"
-#include "rdma/node_registrar.hpp"
 #include "rdma/shm/shm_registrar.hpp"
+#include "rdma/transport/node_registrar.hpp"
 #include "tests/support/child_server.hpp"
 #include "tests/support/registrar_functions.hpp"
 #include "tests/support/threads.hpp"

@@ -1,7 +1,7 @@
-// Looks at memory between guards (rdma/guarded_memory.hpp) without touching it.
+// Looks at memory between guards (rdma/transport/guarded_memory.hpp) without touching it.
 #pragma once
 
-#include "rdma/guarded_memory.hpp"
+#include "rdma/transport/guarded_memory.hpp"
 #include "tests/support/sizes.hpp"
 
 #include <gtest/gtest.h>

@@ -6,7 +6,7 @@
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
 #include "rdma/config/job_knobs.hpp"
-#include "rdma/guarded_memory.hpp"
+#include "rdma/transport/guarded_memory.hpp"
 
 #include <bit>
 #include <cerrno>

@@ -19,7 +19,7 @@
 #include "extended/collective/node/team_lines.hpp"
 #include "extended/collective/reduction.hpp"
 #include "extended/event/event.hpp"
-#include "rdma/transport.hpp"
+#include "rdma/transport/transport.hpp"
 
 #include <atomic>
 #include <cstddef>

@@ -10,7 +10,7 @@
 #include "extended/rma/completion_counter.hpp"
 #include "extended/rma/rma.hpp"
 #include "firehose/base/status.hpp"
-#include "rdma/transport.hpp"
+#include "rdma/transport/transport.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -6,7 +6,7 @@
 #include "firehose/base/status.hpp"
 #include "rdma/ibv/queue/spin_guard.hpp"
 #include "rdma/ibv/registrar/verbs_memory.hpp"
-#include "rdma/transport.hpp"
+#include "rdma/transport/transport.hpp"
 
 #include <array>
 #include <cstdint>

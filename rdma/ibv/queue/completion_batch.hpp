@@ -4,7 +4,7 @@
 // Invariant: at most kCapacity entries; notify() empties the batch before it calls the first completion.
 #pragma once
 
-#include "rdma/transport.hpp"
+#include "rdma/transport/transport.hpp"
 
 #include <cstdint>
 #include <utility>

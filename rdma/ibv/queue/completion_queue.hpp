@@ -11,7 +11,7 @@
 #include "firehose/base/uncancelled.hpp"
 #include "rdma/ibv/device/ibv_port.hpp"
 #include "rdma/ibv/device/verbs_objects.hpp"
-#include "rdma/spin_lock.hpp"
+#include "rdma/transport/spin_lock.hpp"
 
 #include <cstdint>
 

@@ -12,7 +12,7 @@
 
 #include "firehose/base/status.hpp"
 #include "rdma/ibv/wire/ibv_wire.hpp"
-#include "rdma/transport.hpp"
+#include "rdma/transport/transport.hpp"
 
 #include <array>
 #include <atomic>

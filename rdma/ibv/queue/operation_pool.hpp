@@ -11,8 +11,8 @@
 #include "firehose/base/status.hpp"
 #include "rdma/ibv/device/ibv_port.hpp"
 #include "rdma/ibv/queue/completion_batch.hpp"
-#include "rdma/spin_lock.hpp"
-#include "rdma/transport.hpp"
+#include "rdma/transport/spin_lock.hpp"
+#include "rdma/transport/transport.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -12,7 +12,7 @@
 #include "rdma/ibv/device/verbs_objects.hpp"
 #include "rdma/ibv/queue/operation_pool.hpp"
 #include "rdma/ibv/queue/stall_detector.hpp"
-#include "rdma/transport.hpp"
+#include "rdma/transport/transport.hpp"
 
 #include <atomic>
 #include <cstddef>

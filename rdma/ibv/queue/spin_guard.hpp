@@ -1,7 +1,7 @@
 // Holds a SpinLock for a scope. In single-threaded mode it takes no lock.
 #pragma once
 
-#include "rdma/spin_lock.hpp"
+#include "rdma/transport/spin_lock.hpp"
 
 namespace hydrant::ibv {
 

@@ -3,7 +3,7 @@
 
 #include "firehose/base/status.hpp"
 #include "rdma/ibv/device/ibv_port.hpp"
-#include "rdma/transport.hpp"
+#include "rdma/transport/transport.hpp"
 
 #include <cstddef>
 #include <cstdint>

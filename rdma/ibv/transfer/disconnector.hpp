@@ -14,7 +14,7 @@
 #include "rdma/ibv/transfer/peer_table.hpp"
 #include "rdma/ibv/transfer/poster.hpp"
 #include "rdma/ibv/transfer/striping.hpp"
-#include "rdma/transport.hpp"
+#include "rdma/transport/transport.hpp"
 
 #include <cstdint>
 

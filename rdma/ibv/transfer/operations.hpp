@@ -16,7 +16,7 @@
 #include "rdma/ibv/transfer/peer.hpp"
 #include "rdma/ibv/transfer/poster.hpp"
 #include "rdma/ibv/transfer/striping.hpp"
-#include "rdma/transport.hpp"
+#include "rdma/transport/transport.hpp"
 
 #include <algorithm>
 #include <cstddef>

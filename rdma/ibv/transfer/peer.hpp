@@ -14,8 +14,8 @@
 #include "rdma/ibv/transfer/peer_rails.hpp"
 #include "rdma/ibv/transfer/peer_state.hpp"
 #include "rdma/ibv/wire/ibv_wire.hpp"
-#include "rdma/spin_lock.hpp"
-#include "rdma/transport.hpp"
+#include "rdma/transport/spin_lock.hpp"
+#include "rdma/transport/transport.hpp"
 
 #include <array>
 #include <cstdint>

@@ -16,7 +16,7 @@
 #include "rdma/ibv/transfer/disconnector.hpp"
 #include "rdma/ibv/transfer/peer.hpp"
 #include "rdma/ibv/transfer/peer_table.hpp"
-#include "rdma/transport.hpp"
+#include "rdma/transport/transport.hpp"
 
 #include <array>
 #include <cstdint>

@@ -5,7 +5,7 @@
 // or kMaxBytes.
 #pragma once
 
-#include "rdma/transport.hpp"
+#include "rdma/transport/transport.hpp"
 
 #include <cstddef>
 #include <cstdint>

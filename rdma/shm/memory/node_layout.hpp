@@ -8,7 +8,7 @@
 // All parts but the first two are reserved by their writer on first use: most of the file is a hole.
 #pragma once
 
-#include "rdma/transport.hpp"
+#include "rdma/transport/transport.hpp"
 
 #include <atomic>
 #include <cstddef>

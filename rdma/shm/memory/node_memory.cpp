@@ -5,8 +5,8 @@
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/machine/memory_file.hpp"
 #include "firehose/base/uncancelled.hpp"
-#include "rdma/guarded_memory.hpp"
 #include "rdma/shm/global_membarrier.hpp"
+#include "rdma/transport/guarded_memory.hpp"
 
 #include <cerrno>
 #include <fcntl.h>

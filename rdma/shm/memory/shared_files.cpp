@@ -1,6 +1,7 @@
-// Implements rdma/shared_files.hpp: the table of this process's memory files, and queries to libhydrant_alloc
-// for its shared arenas. am/segment/segments.cpp announces segments here; the shm registrar looks memory up.
-#include "rdma/shared_files.hpp"
+// Implements rdma/transport/shared_files.hpp: the table of this process's memory files, and queries to
+// libhydrant_alloc for its shared arenas. am/segment/segments.cpp announces segments here; the shm registrar
+// looks memory up.
+#include "rdma/transport/shared_files.hpp"
 
 #include <hydrant/alloc.h>
 

@@ -3,8 +3,8 @@
 
 #include "am/segment/neighbourhood.hpp"
 #include "am/segment/shared_segments.hpp"
-#include "rdma/guarded_memory.hpp"
-#include "rdma/shared_files.hpp"
+#include "rdma/transport/guarded_memory.hpp"
+#include "rdma/transport/shared_files.hpp"
 #include "tests/support/fake_bootstrap.hpp"
 #include "tests/unit/am/job_fixture.hpp"
 

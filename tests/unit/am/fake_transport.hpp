@@ -3,7 +3,7 @@
 #pragma once
 
 #include "am/message/deliver.hpp"
-#include "rdma/transport.hpp"
+#include "rdma/transport/transport.hpp"
 
 #include <cstring>
 #include <deque>

@@ -1,7 +1,7 @@
 // The text printed for faults in memory that ranks share, and the handler that runs afterwards.
 #include "am/segment/memory_faults.hpp"
 
-#include "rdma/guarded_memory.hpp"
+#include "rdma/transport/guarded_memory.hpp"
 #include "tests/support/patience.hpp"
 
 #include <gtest/gtest.h>

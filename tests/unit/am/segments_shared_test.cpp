@@ -1,8 +1,8 @@
 // A segment is shared memory, so the node's registrar can pin it.
 #include <gasnetex.h>
 
-#include "rdma/node_registrar.hpp"
-#include "rdma/shared_files.hpp"
+#include "rdma/transport/node_registrar.hpp"
+#include "rdma/transport/shared_files.hpp"
 #include "tests/support/child_process.hpp"
 
 #include <gtest/gtest.h>

@@ -1,10 +1,10 @@
 // Memory between guards: what is inaccessible, and what is known of an address.
-#include "rdma/guarded_memory.hpp"
+#include "rdma/transport/guarded_memory.hpp"
 
 #include "firehose/base/machine/machine_limits.hpp"
-#include "rdma/node_registrar.hpp"
-#include "rdma/shared_files.hpp"
 #include "rdma/shm/memory/node_memory.hpp"
+#include "rdma/transport/node_registrar.hpp"
+#include "rdma/transport/shared_files.hpp"
 #include "tests/support/child_process.hpp"
 #include "tests/support/guards.hpp"
 #include "tests/support/sizes.hpp"

@@ -1,5 +1,5 @@
 // Which memory of the process others can map: what is announced, and the arenas.
-#include "rdma/shared_files.hpp"
+#include "rdma/transport/shared_files.hpp"
 
 #include <hydrant/alloc.h>
 

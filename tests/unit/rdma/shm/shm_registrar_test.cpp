@@ -3,7 +3,7 @@
 
 #include <hydrant/alloc.h>
 
-#include "rdma/shared_files.hpp"
+#include "rdma/transport/shared_files.hpp"
 #include "tests/support/child_process.hpp"
 #include "tests/support/child_server.hpp"
 #include "tests/unit/rdma/shm/shared_memory.hpp"

@@ -1,7 +1,7 @@
 // Reserves memory between guard pages, and finds which reservation an address belongs to. Segments, windows,
 // the node's memory and that of barriers are reserved here; am/segment/memory_faults.cpp explains faults
 // with it.
-#include "rdma/guarded_memory.hpp"
+#include "rdma/transport/guarded_memory.hpp"
 
 #include "firehose/base/config/job_rank.hpp"
 #include "firehose/base/errno_text.hpp"

@@ -1,6 +1,6 @@
 // Supplies the default methods of Transport: one-sided operations are unsupported, and lists are posted one
 // by one. A transport overrides what its network can do.
-#include "rdma/transport.hpp"
+#include "rdma/transport/transport.hpp"
 
 #include "firehose/base/thread.hpp"
 #include "firehose/base/uncancelled.hpp"

@@ -2,7 +2,7 @@
 // needs of the transport to other nodes.
 #pragma once
 
-#include "rdma/transport.hpp"
+#include "rdma/transport/transport.hpp"
 
 namespace hydrant {
 
