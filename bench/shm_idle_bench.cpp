@@ -3,7 +3,7 @@
 // spinning process); a bell; and a round trip of two processes that sleep after every message.
 //
 //   shm_idle_bench          one JSON object on standard output, ns; medians of 9
-#include "rdma/shm/global_membarrier.hpp"
+#include "rdma/shm/memory/global_membarrier.hpp"
 #include "rdma/shm/shm_transport.hpp"
 
 #include <algorithm>

@@ -18,7 +18,7 @@
 
 #include "firehose/base/status.hpp"
 #include "firehose/base/thread.hpp"
-#include "rdma/shm/shm_key.hpp"
+#include "rdma/shm/memory/shm_key.hpp"
 
 #include <compare>
 #include <cstddef>

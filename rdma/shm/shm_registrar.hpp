@@ -18,7 +18,7 @@
 
 #include "firehose/base/registrar.hpp"
 #include "rdma/shm/attachment_cache.hpp"
-#include "rdma/shm/shm_key.hpp"
+#include "rdma/shm/memory/shm_key.hpp"
 
 #include <atomic>
 #include <cstddef>

@@ -5,7 +5,7 @@
 // instructions. The reader then checks the ring once more: either it sees the message, or the sender sees the
 // idle state.
 #include "firehose/base/machine/membarrier.hpp"
-#include "rdma/shm/global_membarrier.hpp"
+#include "rdma/shm/memory/global_membarrier.hpp"
 #include "rdma/shm/shm_transport.hpp"
 
 #include <algorithm>

@@ -3,7 +3,7 @@
 #include "rdma/shm/shm_transport.hpp"
 
 #include "firehose/base/log.hpp"
-#include "rdma/shm/global_membarrier.hpp"
+#include "rdma/shm/memory/global_membarrier.hpp"
 
 #include <bit>
 #include <cstring>

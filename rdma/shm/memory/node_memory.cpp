@@ -5,7 +5,7 @@
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/machine/memory_file.hpp"
 #include "firehose/base/uncancelled.hpp"
-#include "rdma/shm/global_membarrier.hpp"
+#include "rdma/shm/memory/global_membarrier.hpp"
 #include "rdma/transport/guarded_memory.hpp"
 
 #include <cerrno>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "firehose/base/status.hpp"
-#include "rdma/shm/shm_key.hpp"
+#include "rdma/shm/memory/shm_key.hpp"
 
 #include <cstdint>
 

@@ -8,7 +8,7 @@
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/thread.hpp"
 #include "firehose/base/uncancelled.hpp"
-#include "rdma/shm/shm_key.hpp"
+#include "rdma/shm/memory/shm_key.hpp"
 
 #include <atomic>
 #include <cerrno>

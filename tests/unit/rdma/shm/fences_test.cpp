@@ -1,6 +1,6 @@
 // Which side pays for the order of a store and a load: a successful run does not show it, since a processor
 // reorders them once in a million times. Also interleavings at the moment of a check.
-#include "rdma/shm/global_membarrier.hpp"
+#include "rdma/shm/memory/global_membarrier.hpp"
 #include "tests/unit/rdma/shm/node_world.hpp"
 
 #include <cerrno>

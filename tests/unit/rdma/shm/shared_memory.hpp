@@ -3,7 +3,7 @@
 
 #include "rdma/exit/process_exit.hpp"
 #include "rdma/shm/attachment_cache.hpp"
-#include "rdma/shm/shm_key.hpp"
+#include "rdma/shm/memory/shm_key.hpp"
 #include "rdma/shm/shm_registrar.hpp"
 #include "tests/support/sizes.hpp"
 

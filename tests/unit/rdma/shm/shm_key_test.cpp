@@ -1,5 +1,5 @@
 // The blob of a key of shared memory: its layout, and what is not one.
-#include "rdma/shm/shm_key.hpp"
+#include "rdma/shm/memory/shm_key.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Registers the process for global membarrier(2), and executes the barrier. The transport registers at its
 // start; shm_sleep.cpp executes the barrier when the reader of a ring becomes idle.
-#include "rdma/shm/global_membarrier.hpp"
+#include "rdma/shm/memory/global_membarrier.hpp"
 
 #include "firehose/base/config/knobs.hpp"
 #include "firehose/base/machine/membarrier.hpp"

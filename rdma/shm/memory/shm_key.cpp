@@ -1,6 +1,6 @@
 // Encodes the keys of the shared-memory registrar, and checks those that peers send. shm_registrar.cpp
 // exports and imports keys with it.
-#include "rdma/shm/shm_key.hpp"
+#include "rdma/shm/memory/shm_key.hpp"
 
 #include "firehose/base/little_endian.hpp"
 
