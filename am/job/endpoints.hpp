@@ -9,8 +9,8 @@
 
 #include <hydrant/gasnet/objects.h>
 
-#include "am/message/handler_table.hpp"
-#include "am/message/message.hpp"
+#include "am/job/handler_table.hpp"
+#include "am/wire/message.hpp"
 #include "firehose/base/memory_range.hpp"
 #include "firehose/base/status.hpp"
 

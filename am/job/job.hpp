@@ -9,8 +9,8 @@
 #include <hydrant/gasnet/objects.h>
 #include <hydrant/gasnet/system.h>
 
-#include "am/message/handler_table.hpp"
-#include "am/progress/progress.hpp"
+#include "am/job/handler_table.hpp"
+#include "am/job/progress_table.hpp"
 #include "firehose/base/thread.hpp"
 #include "rdma/bootstrap/bootstrap.hpp"
 #include "rdma/transport/transport.hpp"

@@ -3,7 +3,7 @@
 
 #include <hydrant/gasnet/am.h>
 
-#include "am/message/message.hpp"
+#include "am/wire/message.hpp"
 #include "rdma/transport/transport.hpp"
 
 namespace hydrant {

@@ -4,8 +4,8 @@
 #include <hydrant/gasnet/am.h>
 #include <hydrant/gasnet/events.h>
 
-#include "am/message/message.hpp"
 #include "am/message/token.hpp"
+#include "am/wire/message.hpp"
 #include "rdma/transport/transport.hpp"
 
 #include <cstddef>

@@ -14,7 +14,7 @@
 // Cost: arming wakes the class's thread; an event costs two changes of threads.
 #pragma once
 
-#include "am/progress/progress.hpp"
+#include "am/job/progress_table.hpp"
 #include "firehose/base/kept_descriptor.hpp"
 #include "firehose/base/status.hpp"
 #include "firehose/base/thread.hpp"

@@ -9,8 +9,8 @@ namespace hydrant {
 
 // Makes all progress that is possible now and returns the number of events. Not in handlers.
 uint32_t poll_all() noexcept;
-// Polls only the network. Work of the progress table (progress.hpp) waits until any thread calls
-// poll_all().
+// Polls only the network. Work of the progress table (am/job/progress_table.hpp) waits until any thread
+// calls poll_all().
 uint32_t poll_network() noexcept;
 // Polls replies only, which is legal in handlers.
 uint32_t poll_replies() noexcept;

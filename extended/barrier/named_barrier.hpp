@@ -7,7 +7,7 @@
 // poll.
 #pragma once
 
-#include "am/progress/progress.hpp"
+#include "am/job/progress_table.hpp"
 #include "extended/barrier/barrier_engine.hpp"
 
 #include <atomic>

@@ -10,7 +10,7 @@
 // Threads: any thread, any call; no call waits or runs handlers.
 #pragma once
 
-#include "am/progress/progress.hpp"
+#include "am/job/progress_table.hpp"
 #include "extended/barrier/barrier_engine.hpp"
 #include "extended/barrier/barrier_shm.hpp"
 #include "rdma/transport/transport.hpp"

@@ -6,7 +6,7 @@
 
 #include <hydrant/gasnet/am.h>
 
-#include "am/message/message.hpp"
+#include "am/wire/message.hpp"
 #include "extended/rma/rma_thread.hpp"
 #include "extended/vis/vis_transfer.hpp"
 

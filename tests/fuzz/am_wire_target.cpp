@@ -4,7 +4,7 @@
 
 #include "am/job/job.hpp"
 #include "am/message/deliver.hpp"
-#include "am/message/message.hpp"
+#include "am/wire/message.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 #include "tests/unit/am/fake_transport.hpp"
 

@@ -1,5 +1,5 @@
 // The rules of registration.
-#include "am/message/handler_table.hpp"
+#include "am/job/handler_table.hpp"
 
 #include <gtest/gtest.h>
 

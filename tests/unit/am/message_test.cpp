@@ -1,5 +1,5 @@
 // The layout of messages: tags and heads of every category and number of arguments.
-#include "am/message/message.hpp"
+#include "am/wire/message.hpp"
 
 #include <gtest/gtest.h>
 

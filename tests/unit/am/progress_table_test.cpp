@@ -1,5 +1,5 @@
 // The table of progress functions.
-#include "am/progress/progress.hpp"
+#include "am/job/progress_table.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
 // Registers Active Message handlers. gex_EP_RegisterHandlers(), gasnet_attach() and extended/ call it;
 // deliver.cpp reads the table.
-#include "am/message/handler_table.hpp"
+#include "am/job/handler_table.hpp"
 
-#include "am/message/message.hpp"
+#include "am/wire/message.hpp"
 
 #include <bitset>
 

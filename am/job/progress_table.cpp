@@ -1,5 +1,5 @@
 // Registers progress functions. Barriers and extended/ register here; poll_all() (waiting.cpp) runs them.
-#include "am/progress/progress.hpp"
+#include "am/job/progress_table.hpp"
 
 #include "firehose/base/log.hpp"
 
