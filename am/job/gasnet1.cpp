@@ -2,11 +2,11 @@
 // segments.
 #include <gasnet.h>
 
+#include "am/call/in_call.hpp"
+#include "am/call/thread_state.hpp"
+#include "am/handler/token.hpp"
 #include "am/job/job.hpp"
 #include "am/message/send.hpp"
-#include "am/message/token.hpp"
-#include "am/progress/in_call.hpp"
-#include "am/progress/thread_state.hpp"
 #include "am/segment/segments.hpp"
 #include "firehose/base/cancellation.hpp"
 

@@ -5,12 +5,12 @@
 
 #include <hydrant/gasnet/timers.h>
 
+#include "am/call/in_call.hpp"
 #include "am/job/exit.hpp"
 #include "am/job/job_environment.hpp"
 #include "am/job/one_node.hpp"
 #include "am/job/shared_environment.hpp"
 #include "am/job/start_extended.hpp"
-#include "am/progress/in_call.hpp"
 #include "am/progress/progress_thread.hpp"
 #include "am/progress/waiting.hpp"
 #include "am/segment/neighbourhood.hpp"

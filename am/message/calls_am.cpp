@@ -2,14 +2,14 @@
 // (am/message/send.cpp). Most Shorts skip that and go straight to Transport::post().
 #include <hydrant/gasnet/am_calls.h>
 
+#include "am/call/hsl.hpp"
+#include "am/call/in_call.hpp"
+#include "am/call/thread_state.hpp"
+#include "am/handler/token.hpp"
 #include "am/job/endpoints.hpp"
 #include "am/job/job.hpp"
 #include "am/job/resolve.hpp"
 #include "am/message/send.hpp"
-#include "am/message/token.hpp"
-#include "am/progress/hsl.hpp"
-#include "am/progress/in_call.hpp"
-#include "am/progress/thread_state.hpp"
 #include "am/progress/waiting.hpp"
 #include "am/segment/segment_check.hpp"
 #include "firehose/base/trace/tracer.hpp"

@@ -2,12 +2,12 @@
 // call them; the limits come from send.cpp.
 #include <hydrant/gasnet/am.h>
 
+#include "am/call/in_call.hpp"
+#include "am/call/thread_state.hpp"
+#include "am/handler/token.hpp"
 #include "am/job/endpoints.hpp"
 #include "am/job/job.hpp"
 #include "am/message/send.hpp"
-#include "am/message/token.hpp"
-#include "am/progress/in_call.hpp"
-#include "am/progress/thread_state.hpp"
 
 #include <algorithm>
 

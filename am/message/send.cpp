@@ -3,10 +3,10 @@
 // to this rank go straight to run_handler() (deliver.cpp).
 #include "am/message/send.hpp"
 
+#include "am/call/thread_state.hpp"
+#include "am/handler/deliver.hpp"
 #include "am/job/exit.hpp"
 #include "am/job/job.hpp"
-#include "am/message/deliver.hpp"
-#include "am/progress/thread_state.hpp"
 #include "am/progress/unfinished.hpp"
 #include "am/progress/waiting.hpp"
 #include "am/segment/segment_check.hpp"

@@ -4,7 +4,7 @@
 #include <hydrant/gasnet/am.h>
 #include <hydrant/gasnet/events.h>
 
-#include "am/message/token.hpp"
+#include "am/handler/token.hpp"
 #include "am/wire/message.hpp"
 #include "rdma/transport/transport.hpp"
 

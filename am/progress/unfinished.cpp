@@ -1,7 +1,7 @@
 // Keeps the list of operations that polls continue; poll_all() (waiting.cpp) runs them.
 #include "am/progress/unfinished.hpp"
 
-#include "am/progress/thread_state.hpp"
+#include "am/call/thread_state.hpp"
 
 namespace hydrant {
 

@@ -1,12 +1,12 @@
 // The C functions of hydrant/waiting.h, over waiting.cpp and event_descriptors.cpp.
 #include <hydrant/waiting.h>
 
+#include "am/call/hsl.hpp"
+#include "am/call/in_call.hpp"
+#include "am/call/thread_state.hpp"
 #include "am/job/exit.hpp"
 #include "am/job/job.hpp"
 #include "am/progress/event_descriptors.hpp"
-#include "am/progress/hsl.hpp"
-#include "am/progress/in_call.hpp"
-#include "am/progress/thread_state.hpp"
 #include "am/progress/unfinished.hpp"
 #include "am/progress/waiting.hpp"
 #include "firehose/base/uncancelled.hpp"

@@ -2,10 +2,10 @@
 // segments.cpp, the memory of created segments to created_memory.cpp.
 #include <hydrant/gasnet/system.h>
 
+#include "am/call/in_call.hpp"
 #include "am/job/endpoints.hpp"
 #include "am/job/job.hpp"
 #include "am/job/resolve.hpp"
-#include "am/progress/in_call.hpp"
 #include "am/segment/created_memory.hpp"
 #include "am/segment/neighbourhood.hpp"
 #include "am/segment/segment_size.hpp"

@@ -1,6 +1,6 @@
 // The C functions of gasnet_mk.h. Host memory is the only kind, so there is no object of a kind.
+#include "am/call/in_call.hpp"
 #include "am/job/job.hpp"
-#include "am/progress/in_call.hpp"
 
 #include <gasnet_mk.h>
 

@@ -1,10 +1,10 @@
 // Implements the C functions of gasnet_ratomic.h that are not inlined: checks the arguments, and executes
 // operations on memory that is mapped here, or sends them to the owner (atomic_messages.cpp) or to its
 // adapter (adapter_atomics.cpp).
+#include "am/call/hsl.hpp"
+#include "am/call/in_call.hpp"
+#include "am/call/thread_state.hpp"
 #include "am/job/job.hpp"
-#include "am/progress/hsl.hpp"
-#include "am/progress/in_call.hpp"
-#include "am/progress/thread_state.hpp"
 #include "am/progress/waiting.hpp"
 #include "am/segment/neighbourhood.hpp"
 #include "am/segment/segment_check.hpp"

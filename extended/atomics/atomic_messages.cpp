@@ -2,10 +2,10 @@
 // atomic_calls.cpp sends.
 #include "extended/atomics/atomic_messages.hpp"
 
+#include "am/handler/token.hpp"
 #include "am/job/endpoints.hpp"
 #include "am/job/job.hpp"
 #include "am/message/send.hpp"
-#include "am/message/token.hpp"
 #include "am/segment/segment_check.hpp"
 #include "extended/atomics/atomic_ops.hpp"
 #include "extended/handlers.hpp"

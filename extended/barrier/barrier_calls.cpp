@@ -2,10 +2,10 @@
 // (named_barrier.cpp, team_barrier.cpp) and waits for it (wait.cpp).
 #include <hydrant/gasnet/barrier.h>
 
+#include "am/call/hsl.hpp"
+#include "am/call/in_call.hpp"
+#include "am/call/thread_state.hpp"
 #include "am/job/job.hpp"
-#include "am/progress/hsl.hpp"
-#include "am/progress/in_call.hpp"
-#include "am/progress/thread_state.hpp"
 #include "extended/barrier/barriers.hpp"
 #include "extended/collective/check_collective.hpp"
 #include "extended/collective/collectives.hpp"

@@ -2,10 +2,10 @@
 // Messages. Called at job start (start.cpp).
 #include "extended/barrier/barriers.hpp"
 
+#include "am/handler/token.hpp"
 #include "am/job/exit.hpp"
 #include "am/job/job.hpp"
 #include "am/message/send.hpp"
-#include "am/message/token.hpp"
 #include "extended/barrier/barrier_messages.hpp"
 #include "extended/barrier/barrier_rdma.hpp"
 #include "extended/barrier/barrier_shared_memory.hpp"

@@ -2,11 +2,11 @@
 // Messages. Called at job start (rma_transfer.cpp) and by polls; rma_pinned.cpp uses the result.
 #include "extended/binding/firehose_binding.hpp"
 
+#include "am/call/thread_state.hpp"
+#include "am/handler/token.hpp"
 #include "am/job/exit.hpp"
 #include "am/job/job.hpp"
 #include "am/message/send.hpp"
-#include "am/message/token.hpp"
-#include "am/progress/thread_state.hpp"
 #include "am/progress/waiting.hpp"
 #include "extended/binding/registrar_adapter.hpp"
 #include "extended/handlers.hpp"

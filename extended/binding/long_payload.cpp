@@ -2,9 +2,9 @@
 // Job::put_long.
 #include "extended/binding/long_payload.hpp"
 
+#include "am/call/thread_state.hpp"
 #include "am/job/exit.hpp"
 #include "am/job/job.hpp"
-#include "am/progress/thread_state.hpp"
 #include "am/progress/waiting.hpp"
 #include "extended/binding/firehose_binding.hpp"
 #include "extended/rma/bounce_pool.hpp"

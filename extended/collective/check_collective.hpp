@@ -3,7 +3,7 @@
 
 #include <hydrant/gasnet/objects.h>
 
-#include "am/progress/thread_state.hpp"
+#include "am/call/thread_state.hpp"
 #include "extended/collective/operation.hpp"
 #include "extended/collective/reduction.hpp"
 

@@ -3,8 +3,8 @@
 #include <hydrant/gasnet/coll1.h>
 #include <hydrant/gasnet/events.h>
 
+#include "am/call/in_call.hpp"
 #include "am/job/job.hpp"
-#include "am/progress/in_call.hpp"
 #include "extended/collective/algorithms.hpp"
 #include "extended/collective/check_collective.hpp"
 #include "extended/collective/operations.hpp"

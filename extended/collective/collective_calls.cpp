@@ -2,10 +2,10 @@
 // operation (operations.cpp). Barriers of the primordial team are in extended/barrier.
 #include <hydrant/coll.h>
 
+#include "am/call/hsl.hpp"
+#include "am/call/in_call.hpp"
+#include "am/call/thread_state.hpp"
 #include "am/job/job.hpp"
-#include "am/progress/hsl.hpp"
-#include "am/progress/in_call.hpp"
-#include "am/progress/thread_state.hpp"
 #include "extended/collective/algorithms.hpp"
 #include "extended/collective/check_collective.hpp"
 #include "extended/collective/collective_messages.hpp"

@@ -2,10 +2,10 @@
 // what arrives into the inboxes (inbox.cpp).
 #include "extended/collective/collective_messages.hpp"
 
+#include "am/handler/token.hpp"
 #include "am/job/exit.hpp"
 #include "am/job/job.hpp"
 #include "am/message/send.hpp"
-#include "am/message/token.hpp"
 #include "extended/handlers.hpp"
 #include "extended/send_failures.hpp"
 #include "firehose/base/thread.hpp"

@@ -2,7 +2,7 @@
 // collective_calls.cpp finds the operation of a call.
 #include "extended/collective/reduction.hpp"
 
-#include "am/progress/thread_state.hpp"
+#include "am/call/thread_state.hpp"
 #include "firehose/base/uncancelled.hpp"
 
 #include <bit>

@@ -2,9 +2,9 @@
 // completed by their is_done() functions.
 #include <hydrant/gasnet/events.h>
 
+#include "am/call/in_call.hpp"
+#include "am/call/thread_state.hpp"
 #include "am/job/job.hpp"
-#include "am/progress/in_call.hpp"
-#include "am/progress/thread_state.hpp"
 #include "extended/event/event.hpp"
 #include "extended/event/wait.hpp"
 #include "extended/rma/rma_events.hpp"

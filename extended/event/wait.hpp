@@ -6,7 +6,7 @@
 // No wait is silent: after HYDRANT_WAIT_WARN it logs once what is missing, and continues.
 #pragma once
 
-#include "am/progress/thread_state.hpp"
+#include "am/call/thread_state.hpp"
 #include "am/progress/waiting.hpp"
 #include "extended/event/event.hpp"
 

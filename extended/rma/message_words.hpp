@@ -1,8 +1,8 @@
 // The arguments of messages that carry puts and gets: a pointer or a length takes two.
 #pragma once
 
+#include "am/handler/token.hpp"
 #include "am/message/send.hpp"
-#include "am/message/token.hpp"
 #include "extended/rma/completion_counter.hpp"
 
 #include <array>

@@ -2,8 +2,8 @@
 // values with their own handles. They use rma_transfer.cpp and rma_events.cpp.
 #include <hydrant/gasnet/rma1.h>
 
+#include "am/call/in_call.hpp"
 #include "am/job/job.hpp"
-#include "am/progress/in_call.hpp"
 #include "extended/event/event.hpp"
 #include "extended/event/thread_local_pool.hpp"
 #include "extended/rma/rma.hpp"

@@ -2,9 +2,9 @@
 // (rma_events.cpp, rma_transfer.cpp). Step 1 of "Tour: a put" ends here.
 #include <hydrant/gasnet/rma.h>
 
+#include "am/call/in_call.hpp"
 #include "am/job/endpoints.hpp"
 #include "am/job/resolve.hpp"
-#include "am/progress/in_call.hpp"
 #include "am/segment/segment_check.hpp"
 #include "extended/binding/mapped_copy.hpp"
 #include "extended/event/event.hpp"

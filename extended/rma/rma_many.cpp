@@ -3,9 +3,9 @@
 // event.
 #include "extended/rma/rma_many.hpp"
 
+#include "am/call/in_call.hpp"
 #include "am/job/job.hpp"
 #include "am/job/resolve.hpp"
-#include "am/progress/in_call.hpp"
 #include "extended/binding/firehose_binding.hpp"
 #include "extended/binding/mapped_copy.hpp"
 #include "extended/event/event.hpp"

@@ -2,10 +2,10 @@
 // transfer() (rma_transfer.cpp) calls it as the fallback; it sends with am/message/send.cpp.
 #include "extended/rma/rma_messages.hpp"
 
+#include "am/handler/token.hpp"
 #include "am/job/exit.hpp"
 #include "am/job/job.hpp"
 #include "am/message/send.hpp"
-#include "am/message/token.hpp"
 #include "am/progress/waiting.hpp"
 #include "extended/binding/own_memory.hpp"
 #include "extended/handlers.hpp"

@@ -1,12 +1,12 @@
 // Starts all puts and gets: copies mapped memory at once, else takes the path of rma_path.cpp.
 // rma_events.cpp, rma_many.cpp, persistent.cpp and operation.cpp (collective) call it.
+#include "am/call/hsl.hpp"
+#include "am/call/thread_state.hpp"
 #include "am/job/endpoints.hpp"
 #include "am/job/exit.hpp"
 #include "am/job/job.hpp"
 #include "am/job/resolve.hpp"
 #include "am/message/send.hpp"
-#include "am/progress/hsl.hpp"
-#include "am/progress/thread_state.hpp"
 #include "am/progress/waiting.hpp"
 #include "am/segment/segment_check.hpp"
 #include "extended/binding/device_memory.hpp"

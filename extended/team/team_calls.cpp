@@ -2,10 +2,10 @@
 // they need to know by a collective operation of the parent team (operations.cpp).
 #include <hydrant/gasnet/objects.h>
 
+#include "am/call/hsl.hpp"
+#include "am/call/in_call.hpp"
+#include "am/call/thread_state.hpp"
 #include "am/job/job.hpp"
-#include "am/progress/hsl.hpp"
-#include "am/progress/in_call.hpp"
-#include "am/progress/thread_state.hpp"
 #include "extended/collective/check_collective.hpp"
 #include "extended/collective/hypercube.hpp"
 #include "extended/collective/operations.hpp"

@@ -2,11 +2,11 @@
 // its short way does not take.
 #include "extended/vis/check_vis.hpp"
 
+#include "am/call/hsl.hpp"
+#include "am/call/thread_state.hpp"
 #include "am/job/endpoints.hpp"
 #include "am/job/job.hpp"
 #include "am/job/resolve.hpp"
-#include "am/progress/hsl.hpp"
-#include "am/progress/thread_state.hpp"
 #include "am/segment/segment_check.hpp"
 #include "extended/binding/device_memory.hpp"
 

@@ -2,10 +2,10 @@
 // puts.
 #include "extended/vis/peer_completion.hpp"
 
+#include "am/handler/deliver.hpp"
+#include "am/handler/token.hpp"
 #include "am/job/job.hpp"
-#include "am/message/deliver.hpp"
 #include "am/message/send.hpp"
-#include "am/message/token.hpp"
 #include "am/progress/unfinished.hpp"
 #include "extended/handlers.hpp"
 #include "extended/rma/rma_thread.hpp"

@@ -1,8 +1,8 @@
 // The C functions of gasnet_vis.h: tries the short way, which copies mapped memory, else checks the arguments
 // and starts the transfer (vis_transfer.cpp).
+#include "am/call/in_call.hpp"
 #include "am/job/endpoints.hpp"
 #include "am/job/job.hpp"
-#include "am/progress/in_call.hpp"
 #include "extended/event/event.hpp"
 #include "extended/rma/rma_events.hpp"
 #include "extended/rma/rma_thread.hpp"

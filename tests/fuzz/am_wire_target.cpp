@@ -2,8 +2,8 @@
 // may read the whole payload.
 #include <hydrant/gasnet/am_calls.h>
 
+#include "am/handler/deliver.hpp"
 #include "am/job/job.hpp"
-#include "am/message/deliver.hpp"
 #include "am/wire/message.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 #include "tests/unit/am/fake_transport.hpp"

@@ -4,9 +4,9 @@
 // segment; and, for a network between pinned memory, its piece and the network's prepared request.
 // Firehoses may change between two starts, so each start looks them up in the cache, usually with a
 // hit. Strided operations are made by extended/vis/strided_operation.cpp.
+#include "am/call/in_call.hpp"
+#include "am/call/thread_state.hpp"
 #include "am/job/job.hpp"
-#include "am/progress/in_call.hpp"
-#include "am/progress/thread_state.hpp"
 #include "am/progress/waiting.hpp"
 #include "extended/binding/firehose_binding.hpp"
 #include "extended/rma/copy.hpp"

@@ -2,7 +2,7 @@
 // ability of a transport. It delivers messages as a receiver would get them.
 #pragma once
 
-#include "am/message/deliver.hpp"
+#include "am/handler/deliver.hpp"
 #include "rdma/transport/transport.hpp"
 
 #include <cstring>

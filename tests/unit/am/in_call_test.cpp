@@ -1,6 +1,6 @@
 // Calls of clients with GASNET_DEBUG that the rules for threads, negotiated payload or handlers forbid: each
 // ends the job and is named. Calls that the rules allow pass.
-#include "am/progress/in_call.hpp"
+#include "am/call/in_call.hpp"
 
 #include <gasnet.h>
 #include <hydrant/coll.h>

@@ -4,8 +4,8 @@
 
 #include <hydrant/gasnet/am_calls.h>
 
+#include "am/call/thread_state.hpp"
 #include "am/job/job.hpp"
-#include "am/progress/thread_state.hpp"
 #include "tests/unit/am/fake_transport.hpp"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // The list of operations that polls continue.
 #include "am/progress/unfinished.hpp"
 
-#include "am/progress/thread_state.hpp"
+#include "am/call/thread_state.hpp"
 
 #include <gtest/gtest.h>
 

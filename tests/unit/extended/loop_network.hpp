@@ -3,7 +3,7 @@
 // earliest in a poll. Calls and completions fail when a test demands it.
 #pragma once
 
-#include "am/message/deliver.hpp"
+#include "am/handler/deliver.hpp"
 #include "tests/unit/am/fake_transport.hpp"
 
 #include <algorithm>

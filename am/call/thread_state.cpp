@@ -1,6 +1,6 @@
 // Allocates each thread's buffers for messages to this rank, and counts its handler depth. send.cpp,
 // negotiated.cpp and deliver.cpp use it.
-#include "am/progress/thread_state.hpp"
+#include "am/call/thread_state.hpp"
 
 #include <new>
 

@@ -1,11 +1,11 @@
 // Implements handler-safe locks: one word with a futex, and usage checks for debug clients. Clients call it
 // through hydrant/gasnet/hsl.h; send calls use check_no_locks().
-#include "am/progress/hsl.hpp"
+#include "am/call/hsl.hpp"
 
 #include <hydrant/gasnet/hsl.h>
 
+#include "am/call/thread_state.hpp"
 #include "am/job/job.hpp"
-#include "am/progress/thread_state.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/thread.hpp"
 

@@ -1,10 +1,10 @@
 // Checks of calls for debug clients, and events of the trace. Called through InCall, at entry and exit of
 // every public call, and by deliver.cpp when a handler returns.
-#include "am/progress/in_call.hpp"
+#include "am/call/in_call.hpp"
 
 #include <hydrant/gasnet/objects.h>
 
-#include "am/progress/thread_state.hpp"
+#include "am/call/thread_state.hpp"
 #include "am/trace/trace_points.hpp"
 #include "firehose/base/machine/small_file.hpp"
 

@@ -1,15 +1,15 @@
 // Dispatches received Active Messages: checks the message, finds arguments and payload, and calls the
 // handler (call_handler.hpp). Called by the transport during poll_all(), and by send.cpp for messages
 // to this rank.
-#include "am/message/deliver.hpp"
+#include "am/handler/deliver.hpp"
 
+#include "am/call/hsl.hpp"
+#include "am/call/in_call.hpp"
+#include "am/call/thread_state.hpp"
+#include "am/handler/call_handler.hpp"
+#include "am/handler/token.hpp"
 #include "am/job/endpoints.hpp"
 #include "am/job/job.hpp"
-#include "am/message/call_handler.hpp"
-#include "am/message/token.hpp"
-#include "am/progress/hsl.hpp"
-#include "am/progress/in_call.hpp"
-#include "am/progress/thread_state.hpp"
 #include "am/trace/trace_points.hpp"
 #include "firehose/base/cancellation.hpp"
 
