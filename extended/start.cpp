@@ -1,4 +1,4 @@
-// Starts and ends the extended API. am/job/job.cpp and am/job/exit.cpp call these functions.
+// Starts and ends the extended API. am/start_job.cpp and am/exit/exit.cpp call these functions.
 #include "am/job/start_extended.hpp"
 #include "extended/atomics/atomic_messages.hpp"
 #include "extended/barrier/barriers.hpp"

@@ -1,5 +1,5 @@
 // Chooses the job's transports by HYDRANT_TRANSPORT and the placement of its ranks, and opens them. wire_up()
-// (am/job/job.cpp) calls it; two transports become one in composite_transport.cpp.
+// (am/start_job.cpp) calls it; two transports become one in composite_transport.cpp.
 #include "rdma/make_transport.hpp"
 
 #include "rdma/bootstrap/locked_bootstrap.hpp"

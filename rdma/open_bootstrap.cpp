@@ -1,5 +1,5 @@
 // Chooses how this process joins its job: by HYDRANT_BOOTSTRAP, or by what the environment shows of
-// hydrant-run, GASNET_PSHM_NODES and launchers. am/job/job.cpp calls open_bootstrap().
+// hydrant-run, GASNET_PSHM_NODES and launchers. am/start_job.cpp calls open_bootstrap().
 #include "rdma/open_bootstrap.hpp"
 
 #include "firehose/base/log.hpp"

@@ -103,12 +103,6 @@ inline bool is_wired() noexcept {
   return job().state.load(std::memory_order_acquire) != JobState::kNew;
 }
 
-// Connects the process: rank, size, transport, control thread. Errors: as open_bootstrap(); kBadArg for
-// headers of another layout; kNotInit if called before.
-Status start_job(int* argc, char*** argv, const hydrant_client_info& info) noexcept;
-// Creates the client's objects. kResource if there is a client already.
-Status make_client(const char* name, gex_Flags_t flags) noexcept;
-
 // Reports an error that the program cannot handle, on standard error with the rank, and ends the
 // process and the job.
 [[noreturn, gnu::format(printf, 1, 2)]] void fatal(const char* format, ...) noexcept;

@@ -1,12 +1,11 @@
 // Connects the job with the tools library: rank and environment for am/tools, debugging signals, and
-// the display of settings at start. Called by start_job() (job.cpp).
+// the display of settings at start. Called by start_job() (am/start_job.cpp).
 #include "am/job/job_environment.hpp"
 
 #include <hydrant/gasnet/debugging.h>
 #include <hydrant/gasnet/env.h>
 #include <hydrant/gasnet/system.h>
 
-#include "am/segment/segment_size.hpp"
 #include "am/tools/debugger.hpp"
 #include "am/tools/job_hooks.hpp"
 #include "am/tools/settings.hpp"
@@ -65,7 +64,7 @@ void prepare_debugging() noexcept {
   }
 }
 
-void print_environment() noexcept {
+void print_environment(uintptr_t max_segment) noexcept {
   if (displays() == 0) return;
   show_knob(knob_info(Knob::kLog));
   const char* const request = launch::removed_job_request();
@@ -77,7 +76,7 @@ void print_environment() noexcept {
       show_knob(knob_info(knob));
   }
   const char* most = std::getenv("GASNET_MAX_SEGSIZE");
-  hydrant_tools_envint_display("GASNET_MAX_SEGSIZE", static_cast<int64_t>(max_local_segment()),
+  hydrant_tools_envint_display("GASNET_MAX_SEGSIZE", static_cast<int64_t>(max_segment),
                                most == nullptr || *most == '\0', 1);
   const char* uncaught = std::getenv("GASNET_NO_CATCH_SIGNAL");
   hydrant_tools_envstr_display("GASNET_NO_CATCH_SIGNAL", uncaught, uncaught == nullptr);

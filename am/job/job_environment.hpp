@@ -4,6 +4,8 @@
 
 #include "rdma/bootstrap/bootstrap.hpp"
 
+#include <cstdint>
+
 namespace hydrant {
 
 // Gives the tools this process's rank; from then on only rank 0 displays settings. Requires rank and size.
@@ -17,8 +19,8 @@ void register_trace_with_tools(const ToolsTrace* trace) noexcept;
 void prepare_debugging() noexcept;
 
 // With GASNET_VERBOSEENV, on rank 0: prints every setting of the job on standard error, one per line,
-// with its value and whether that is the default.
-void print_environment() noexcept;
+// with its value and whether that is the default. `max_segment`: the limit of a segment's bytes.
+void print_environment(uintptr_t max_segment) noexcept;
 
 // Warns about a job of one rank that neither a launcher nor a setting requested, and explains how to start
 // more ranks.

@@ -1,5 +1,5 @@
 // Refuses or restricts clients that were compiled for one node (GASNET_CONDUIT_SMP). Called by
-// wire_up() (job.cpp).
+// wire_up() (am/start_job.cpp).
 #include "am/job/one_node.hpp"
 
 #include "firehose/base/log.hpp"

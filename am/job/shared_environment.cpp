@@ -1,5 +1,5 @@
-// Distributes rank 0's environment through the job's store. Called by wire_up() (job.cpp); read by
-// gasnet_getenv() (system.cpp).
+// Distributes rank 0's environment through the job's store. Called by wire_up() (am/start_job.cpp);
+// read by gasnet_getenv() (am/system.cpp).
 #include "am/job/shared_environment.hpp"
 
 #include "firehose/base/config/config.hpp"

@@ -4,8 +4,8 @@
 #include "am/message/send.hpp"
 
 #include "am/call/thread_state.hpp"
+#include "am/exit/exit.hpp"
 #include "am/handler/deliver.hpp"
-#include "am/job/exit.hpp"
 #include "am/job/job.hpp"
 #include "am/progress/unfinished.hpp"
 #include "am/progress/waiting.hpp"

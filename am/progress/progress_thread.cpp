@@ -2,7 +2,7 @@
 // poll_all() and sleeps between events (waiting.cpp).
 #include "am/progress/progress_thread.hpp"
 
-#include "am/job/exit.hpp"
+#include "am/exit/exit.hpp"
 #include "am/job/job.hpp"
 #include "am/progress/waiting.hpp"
 #include "firehose/base/config/job_rank.hpp"

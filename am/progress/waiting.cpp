@@ -2,8 +2,8 @@
 // Backoff backs off, and sleeps go to Transport::sleep().
 #include "am/progress/waiting.hpp"
 
+#include "am/exit/exit.hpp"
 #include "am/handler/deliver.hpp"
-#include "am/job/exit.hpp"
 #include "am/job/job.hpp"
 #include "am/progress/short_slices.hpp"
 #include "am/progress/unfinished.hpp"

@@ -4,7 +4,7 @@
 #include "am/call/hsl.hpp"
 #include "am/call/in_call.hpp"
 #include "am/call/thread_state.hpp"
-#include "am/job/exit.hpp"
+#include "am/exit/exit.hpp"
 #include "am/job/job.hpp"
 #include "am/progress/event_descriptors.hpp"
 #include "am/progress/unfinished.hpp"

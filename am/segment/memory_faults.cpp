@@ -2,7 +2,7 @@
 // address up in rdma/transport/guarded_memory.hpp and then calls the previous handler.
 #include "am/segment/memory_faults.hpp"
 
-#include "am/job/exit.hpp"
+#include "am/exit/exit.hpp"
 #include "am/job/job.hpp"
 #include "firehose/base/quiet_write.hpp"
 #include "firehose/base/thread.hpp"

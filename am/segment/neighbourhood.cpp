@@ -1,5 +1,5 @@
 // Computes this rank's host and neighbourhood from the bootstrap's placement, and publishes them in the
-// job's store. Called during start-up by wire_up() (job.cpp) and by queries (system.cpp,
+// job's store. Called during start-up by wire_up() (am/start_job.cpp) and by queries (system.cpp,
 // calls_segment.cpp).
 #include "am/segment/neighbourhood.hpp"
 

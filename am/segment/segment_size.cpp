@@ -1,6 +1,6 @@
 // Limits of segment sizes: parses GASNET_MAX_SEGSIZE, reads the available memory from /proc and control
-// groups, and counts the limits of this process. Called at job start (job.cpp), by segments.cpp and by error
-// texts.
+// groups, and counts the limits of this process. Called at job start (am/start_job.cpp), by segments.cpp and
+// by error texts.
 #include "am/segment/segment_size.hpp"
 
 #include "firehose/base/config/config_grammar.hpp"

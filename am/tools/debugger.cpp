@@ -1,5 +1,5 @@
 // Freezes the process until a debugger clears a flag or SIGCONT arrives; installs signal handlers. Called at
-// start-up, on signals and before fatal exits (fatal.cpp, am/job/exit.cpp).
+// start-up, on signals and before fatal exits (fatal.cpp, am/exit/exit.cpp).
 #include "am/tools/debugger.hpp"
 
 #include <hydrant/gasnet/debugging.h>

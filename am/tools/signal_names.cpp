@@ -1,4 +1,4 @@
-// Names signals. debugger.cpp, am/job/exit.cpp, hydrant-info and clients call it.
+// Names signals. debugger.cpp, am/exit/exit.cpp, hydrant-info and clients call it.
 #include "am/tools/signal_names.hpp"
 
 #include <hydrant/gasnet/debugging.h>

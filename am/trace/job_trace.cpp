@@ -401,8 +401,4 @@ void end_job_trace() noexcept {
   g_trace->has_ended.store(true, std::memory_order_release);
 }
 
-void flush_job_trace() noexcept {
-  if (g_trace != nullptr) (void)drain_traces();
-}
-
 }  // namespace hydrant

@@ -14,7 +14,5 @@ void start_job_trace() noexcept;
 void open_job_trace() noexcept;
 // Writes what is left, the statistics and the files' last lines. Once, at the end of the process.
 void end_job_trace() noexcept;
-// Writes the events up to now; before an end of the process that runs no end_job_trace().
-void flush_job_trace() noexcept;
 
 }  // namespace hydrant

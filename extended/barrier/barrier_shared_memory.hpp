@@ -12,7 +12,7 @@
 // They lie between guards (rdma/transport/guarded_memory.hpp).
 #pragma once
 
-#include "am/job/exit.hpp"
+#include "am/exit/exit.hpp"
 #include "extended/barrier/barrier_rdma.hpp"
 #include "extended/send_failures.hpp"
 #include "firehose/base/registrar.hpp"

@@ -2,8 +2,8 @@
 // Messages. Called at job start (start.cpp).
 #include "extended/barrier/barriers.hpp"
 
+#include "am/exit/exit.hpp"
 #include "am/handler/token.hpp"
-#include "am/job/exit.hpp"
 #include "am/job/job.hpp"
 #include "am/message/send.hpp"
 #include "extended/barrier/barrier_messages.hpp"

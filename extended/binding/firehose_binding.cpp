@@ -3,8 +3,8 @@
 #include "extended/binding/firehose_binding.hpp"
 
 #include "am/call/thread_state.hpp"
+#include "am/exit/exit.hpp"
 #include "am/handler/token.hpp"
-#include "am/job/exit.hpp"
 #include "am/job/job.hpp"
 #include "am/message/send.hpp"
 #include "am/progress/waiting.hpp"

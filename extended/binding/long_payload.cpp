@@ -3,7 +3,7 @@
 #include "extended/binding/long_payload.hpp"
 
 #include "am/call/thread_state.hpp"
-#include "am/job/exit.hpp"
+#include "am/exit/exit.hpp"
 #include "am/job/job.hpp"
 #include "am/progress/waiting.hpp"
 #include "extended/binding/firehose_binding.hpp"

@@ -2,8 +2,8 @@
 // what arrives into the inboxes (inbox.cpp).
 #include "extended/collective/collective_messages.hpp"
 
+#include "am/exit/exit.hpp"
 #include "am/handler/token.hpp"
-#include "am/job/exit.hpp"
 #include "am/job/job.hpp"
 #include "am/message/send.hpp"
 #include "extended/handlers.hpp"

@@ -2,7 +2,7 @@
 // rma_posted.cpp, rma_pinned.cpp, long_payload.cpp, operation.cpp (collective) and atomic_domain.cpp.
 #include "extended/rma/bounce_pool.hpp"
 
-#include "am/job/exit.hpp"
+#include "am/exit/exit.hpp"
 #include "am/job/job.hpp"
 #include "am/progress/waiting.hpp"
 #include "firehose/base/buffer_pool/buffer_pool.hpp"

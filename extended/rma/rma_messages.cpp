@@ -2,8 +2,8 @@
 // transfer() (rma_transfer.cpp) calls it as the fallback; it sends with am/message/send.cpp.
 #include "extended/rma/rma_messages.hpp"
 
+#include "am/exit/exit.hpp"
 #include "am/handler/token.hpp"
-#include "am/job/exit.hpp"
 #include "am/job/job.hpp"
 #include "am/message/send.hpp"
 #include "am/progress/waiting.hpp"

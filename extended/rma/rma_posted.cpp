@@ -2,7 +2,7 @@
 // bounce buffers, for transfer() (rma_transfer.cpp); and atomic operations of the adapter.
 #include "extended/rma/rma_posted.hpp"
 
-#include "am/job/exit.hpp"
+#include "am/exit/exit.hpp"
 #include "am/job/job.hpp"
 #include "am/progress/waiting.hpp"
 #include "extended/rma/bounce_pool.hpp"

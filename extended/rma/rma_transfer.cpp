@@ -2,8 +2,8 @@
 // rma_events.cpp, rma_many.cpp, persistent.cpp and operation.cpp (collective) call it.
 #include "am/call/hsl.hpp"
 #include "am/call/thread_state.hpp"
+#include "am/exit/exit.hpp"
 #include "am/job/endpoints.hpp"
-#include "am/job/exit.hpp"
 #include "am/job/job.hpp"
 #include "am/job/resolve.hpp"
 #include "am/message/send.hpp"

@@ -1,5 +1,5 @@
 // Runs a rank's control thread, which learns that the job ends, and ends this process if the program does
-// not. am/job/exit.cpp starts it and implements its Listener.
+// not. am/exit/exit.cpp starts it and implements its Listener.
 #include "rdma/exit/exit_watch.hpp"
 
 #include "firehose/base/errno_text.hpp"

@@ -3,7 +3,7 @@
 #include <hydrant/gasnet/debugging.h>
 #include <hydrant/gasnet/env.h>
 
-#include "am/job/exit.hpp"
+#include "am/exit/exit.hpp"
 #include "am/job/shared_environment.hpp"
 #include "am/tools/numbers.hpp"
 #include "firehose/base/log.hpp"

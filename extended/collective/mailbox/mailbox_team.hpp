@@ -11,7 +11,7 @@
 // Threads: any, but for start_mailboxes() and connect_mailboxes().
 #pragma once
 
-#include "am/job/exit.hpp"
+#include "am/exit/exit.hpp"
 #include "extended/collective/mailbox/mailbox_memory.hpp"
 #include "extended/collective/mailbox/mailbox_operations.hpp"
 #include "extended/collective/operation.hpp"

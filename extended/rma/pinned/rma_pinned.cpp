@@ -3,7 +3,7 @@
 // get_pinned().
 #include "extended/rma/pinned/rma_pinned.hpp"
 
-#include "am/job/exit.hpp"
+#include "am/exit/exit.hpp"
 #include "am/job/job.hpp"
 #include "am/progress/waiting.hpp"
 #include "extended/binding/firehose_binding.hpp"

@@ -1,7 +1,7 @@
 // Executes the target's part of a move: puts and gets whose data travels with it, and the pin of a small
 // segment as a whole. The remote pins call it as their `remote` function.
 #include "am/call/thread_state.hpp"
-#include "am/job/exit.hpp"
+#include "am/exit/exit.hpp"
 #include "am/job/job.hpp"
 #include "am/progress/waiting.hpp"
 #include "extended/binding/firehose_binding.hpp"

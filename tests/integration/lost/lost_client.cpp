@@ -4,7 +4,7 @@
 #include <gasnet.h>
 #include <gasnetex.h>
 
-#include "am/job/exit.hpp"
+#include "am/exit/exit.hpp"
 
 #include <cstring>
 #include <fstream>

@@ -1,7 +1,7 @@
 // Ends a process of a job, by gasnet_exit(), exit(3) or a fatal signal, or because another rank has ended the
 // job. It announces the end to the launcher through ExitWatch (rdma/exit/exit_watch.hpp), whose control
 // thread calls EndListener here.
-#include "am/job/exit.hpp"
+#include "am/exit/exit.hpp"
 
 #include "am/job/job.hpp"
 #include "am/job/start_extended.hpp"

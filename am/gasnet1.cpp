@@ -8,6 +8,7 @@
 #include "am/job/job.hpp"
 #include "am/message/send.hpp"
 #include "am/segment/segments.hpp"
+#include "am/start_job.hpp"
 #include "firehose/base/cancellation.hpp"
 
 #include <algorithm>

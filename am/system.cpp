@@ -3,11 +3,8 @@
 #include <hydrant/gasnet/am.h>
 #include <hydrant/gasnet/system.h>
 
-#include "am/call/in_call.hpp"
-#include "am/handler/token.hpp"
 #include "am/job/job.hpp"
 #include "am/job/shared_environment.hpp"
-#include "am/message/send.hpp"
 #include "am/progress/waiting.hpp"
 #include "am/segment/neighbourhood.hpp"
 #include "firehose/base/status.hpp"
