@@ -6,7 +6,7 @@
 // thread uses the object.
 #pragma once
 
-#include "firehose/base/machine/file_identity.hpp"
+#include "firehose/base/file_identity.hpp"
 #include "firehose/base/uncancelled.hpp"
 
 #include <unistd.h>

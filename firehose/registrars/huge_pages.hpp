@@ -7,7 +7,7 @@
 // part of 2 MiB. An understatement causes a refused pin (kNotReady), never a wrong one.
 #pragma once
 
-#include "firehose/base/machine/file_identity.hpp"
+#include "firehose/base/file_identity.hpp"
 #include "firehose/base/memory_range.hpp"
 
 #include <atomic>

@@ -1,7 +1,7 @@
 // Queries the kernel for the mappings of this process: by an ioctl (Linux 6.11), else from /proc/self/maps.
 #pragma once
 
-#include "firehose/base/machine/file_identity.hpp"
+#include "firehose/base/file_identity.hpp"
 #include "firehose/base/memory_range.hpp"
 
 namespace hydrant {

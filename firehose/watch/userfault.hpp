@@ -9,7 +9,7 @@
 // Threads: every function from any thread; read() from one at a time.
 #pragma once
 
-#include "firehose/base/machine/file_identity.hpp"
+#include "firehose/base/file_identity.hpp"
 #include "firehose/base/memory_range.hpp"
 
 #include <atomic>

@@ -1,7 +1,7 @@
 // Finds and opens a verbs device, and reads the few attributes of it that a registrar needs.
 #pragma once
 
-#include "firehose/base/machine/file_identity.hpp"
+#include "firehose/base/file_identity.hpp"
 #include "firehose/base/status.hpp"
 
 #include <cstddef>

@@ -12,7 +12,7 @@
 // this thread. Only the ring's own system calls run under it.
 #pragma once
 
-#include "firehose/base/machine/file_identity.hpp"
+#include "firehose/base/file_identity.hpp"
 #include "firehose/base/thread.hpp"
 
 #include <atomic>

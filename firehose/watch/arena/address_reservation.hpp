@@ -2,7 +2,7 @@
 // pages. Also the map from an address to its reservation.
 #pragma once
 
-#include "firehose/base/machine/file_identity.hpp"
+#include "firehose/base/file_identity.hpp"
 
 #include <atomic>
 #include <cstddef>

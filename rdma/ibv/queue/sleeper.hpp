@@ -7,8 +7,8 @@
 // Threads: any number may sleep. wake() is async-signal-safe.
 #pragma once
 
+#include "firehose/base/file_identity.hpp"
 #include "firehose/base/kept_descriptor.hpp"
-#include "firehose/base/machine/file_identity.hpp"
 #include "firehose/base/status.hpp"
 #include "firehose/base/thread.hpp"
 #include "rdma/ibv/device/ibv_port.hpp"
