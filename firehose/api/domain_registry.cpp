@@ -2,11 +2,11 @@
 // a miss with eviction" find_domain() turns the handle of a pin into its Domain.
 #include "firehose/api/domain_registry.hpp"
 
-#include "firehose/api/pin_handle.hpp"
 #include "firehose/base/cancellation.hpp"
 #include "firehose/base/fork_nesting.hpp"
 #include "firehose/cache/coherence/upkeep.hpp"
 #include "firehose/hit/fork_handlers.hpp"
+#include "firehose/pin/pin_handle.hpp"
 #include "firehose/watch/monitor.hpp"
 
 #include <cstddef>

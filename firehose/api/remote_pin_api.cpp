@@ -1,11 +1,11 @@
 // Implements the C functions of include/hydrant/remote_pin.h, and keeps the handles of the ends. Each
 // function checks and converts its arguments and makes one call: step 1 of "Tour: a remote miss".
 #include "firehose/api/domain_registry.hpp"
-#include "firehose/api/failure_texts.hpp"
-#include "firehose/api/pin_handle.hpp"
 #include "firehose/base/cancellation.hpp"
 #include "firehose/base/config/knobs.hpp"
 #include "firehose/base/log.hpp"
+#include "firehose/pin/failure_texts.hpp"
+#include "firehose/pin/pin_handle.hpp"
 #include "firehose/remote/initiator/remote_hit.hpp"
 #include "firehose/remote/remote_pin_service.hpp"
 

@@ -2,11 +2,11 @@
 // that waits for nothing.
 #include "firehose/cache/deferred_pins.hpp"
 
-#include "firehose/api/failure_texts.hpp"
-#include "firehose/api/pin_handle.hpp"
 #include "firehose/base/cancellation.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/uncancelled.hpp"
+#include "firehose/pin/failure_texts.hpp"
+#include "firehose/pin/pin_handle.hpp"
 
 #include <algorithm>
 #include <new>

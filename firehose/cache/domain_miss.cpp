@@ -3,12 +3,12 @@
 // the registrar.
 #include "firehose/cache/domain_miss.hpp"
 
-#include "firehose/api/failure_texts.hpp"
 #include "firehose/base/cancellation.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/trace/tracer.hpp"
 #include "firehose/cache/coherence/upkeep.hpp"
 #include "firehose/hit/find_and_hold.hpp"
+#include "firehose/pin/failure_texts.hpp"
 #include "firehose/watch/rule_clock.hpp"
 
 #include <algorithm>

@@ -1,9 +1,9 @@
 // Implements the client's calls on a domain and routes each to the operation that does the work. Partial pins
 // and queries about pins are done here.
-#include "firehose/api/failure_texts.hpp"
 #include "firehose/base/cancellation.hpp"
 #include "firehose/base/uncancelled.hpp"
 #include "firehose/cache/domain.hpp"
+#include "firehose/pin/failure_texts.hpp"
 
 #include <algorithm>
 

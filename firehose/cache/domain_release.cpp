@@ -2,10 +2,10 @@
 // that retires regions; the unpinner follows without it.
 #include "firehose/cache/domain_release.hpp"
 
-#include "firehose/api/failure_texts.hpp"
 #include "firehose/base/cancellation.hpp"
 #include "firehose/base/thread.hpp"
 #include "firehose/cache/coherence/upkeep.hpp"
+#include "firehose/pin/failure_texts.hpp"
 
 namespace hydrant {
 namespace {

@@ -7,9 +7,9 @@
 // argues the order of the loads and stores; bench/instruction_count checks the count, and that no shared
 // memory is written.
 #include "firehose/api/domain_registry.hpp"
-#include "firehose/api/failure_texts.hpp"
-#include "firehose/api/pin_handle.hpp"
 #include "firehose/hit/find_and_hold.hpp"
+#include "firehose/pin/failure_texts.hpp"
+#include "firehose/pin/pin_handle.hpp"
 
 namespace hydrant {
 namespace {

@@ -2,8 +2,8 @@
 // functions of remote_pin.h call it (firehose/api/remote_pin_api.cpp).
 #include "firehose/remote/remote_pin_service.hpp"
 
-#include "firehose/api/failure_texts.hpp"
 #include "firehose/base/cancellation.hpp"
+#include "firehose/pin/failure_texts.hpp"
 
 #include <algorithm>
 #include <cstring>

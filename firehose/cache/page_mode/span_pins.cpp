@@ -2,8 +2,8 @@
 // eviction".
 #include "firehose/cache/page_mode/span_pins.hpp"
 
-#include "firehose/api/failure_texts.hpp"
 #include "firehose/base/cancellation.hpp"
+#include "firehose/pin/failure_texts.hpp"
 
 #include <algorithm>
 #include <cstdlib>

@@ -3,9 +3,9 @@
 #include "firehose/remote/initiator/peer_cache.hpp"
 
 #include "firehose/api/domain_registry.hpp"
-#include "firehose/api/failure_texts.hpp"
-#include "firehose/api/pin_handle.hpp"
 #include "firehose/base/log.hpp"
+#include "firehose/pin/failure_texts.hpp"
+#include "firehose/pin/pin_handle.hpp"
 
 #include <algorithm>
 #include <cstdio>

@@ -1,7 +1,7 @@
 // Handles a peer's replies, its part of poll(), and the end of all requests when the peer has exited.
 // RemotePinService calls these; requests begin in peer_cache.cpp.
-#include "firehose/api/failure_texts.hpp"
-#include "firehose/api/pin_handle.hpp"
+#include "firehose/pin/failure_texts.hpp"
+#include "firehose/pin/pin_handle.hpp"
 #include "firehose/remote/initiator/peer_cache.hpp"
 #include "firehose/watch/rule_clock.hpp"
 

@@ -1,6 +1,6 @@
 // Requests a room notice from the target after it has declined a move for now, and passes the notice on to
 // the client (decision 0033). The target's side is target/remote_room.cpp.
-#include "firehose/api/failure_texts.hpp"
+#include "firehose/pin/failure_texts.hpp"
 #include "firehose/remote/initiator/peer_cache.hpp"
 #include "firehose/watch/mutant.hpp"
 

@@ -4,8 +4,8 @@
 
 #include <hydrant/remote_pin.h>
 
-#include "firehose/api/pin_handle.hpp"
 #include "firehose/hit/find_and_hold.hpp"
+#include "firehose/pin/pin_handle.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "firehose/api/ticket_set.hpp"
+#include "firehose/pin/ticket_set.hpp"
 
 #include "tests/support/test_seed.hpp"
 

@@ -1,12 +1,12 @@
 // Issues and redeems the tickets by which builds with HYDRANT_TICKETS detect a second release of a pin; in
 // other builds the functions do nothing. hydrant_pin() and hydrant_release() (hit_path.cpp) call them.
-#include "firehose/api/pin_handle.hpp"
+#include "firehose/pin/pin_handle.hpp"
 
 #include "firehose/base/thread.hpp"
 
 #if HYDRANT_TICKETS
-#include "firehose/api/ticket_set.hpp"
 #include "firehose/base/cancellation.hpp"
+#include "firehose/pin/ticket_set.hpp"
 #endif
 
 namespace hydrant {

@@ -1,8 +1,6 @@
 // Writes the error texts of failures that several places detect. The C functions, misses, releases and remote
 // pins return these statuses.
-#include "firehose/api/failure_texts.hpp"
-
-#include "firehose/cache/index/access_classes.hpp"
+#include "firehose/pin/failure_texts.hpp"
 
 namespace hydrant {
 
