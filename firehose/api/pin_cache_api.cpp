@@ -2,9 +2,9 @@
 // converts its arguments and makes one call.
 #include "firehose/api/domain_log.hpp"
 #include "firehose/api/domain_options.hpp"
-#include "firehose/api/domain_registry.hpp"
 #include "firehose/base/cancellation.hpp"
 #include "firehose/base/machine/stay_loaded.hpp"
+#include "firehose/cache/domain_registry.hpp"
 #include "firehose/hit/asymmetric_fence.hpp"
 #include "firehose/pin/failure_texts.hpp"
 #include "firehose/pin/pin_handle.hpp"

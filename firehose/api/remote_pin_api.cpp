@@ -1,9 +1,9 @@
 // Implements the C functions of include/hydrant/remote_pin.h, and keeps the handles of the ends. Each
 // function checks and converts its arguments and makes one call: step 1 of "Tour: a remote miss".
-#include "firehose/api/domain_registry.hpp"
 #include "firehose/base/cancellation.hpp"
 #include "firehose/base/config/knobs.hpp"
 #include "firehose/base/log.hpp"
+#include "firehose/cache/domain_registry.hpp"
 #include "firehose/pin/failure_texts.hpp"
 #include "firehose/pin/pin_handle.hpp"
 #include "firehose/remote/initiator/remote_hit.hpp"

@@ -14,7 +14,7 @@ namespace hydrant {
 
 class Invalidator;
 
-class ThreadStates {
+class ThreadStates final : public DomainThreads {
  public:
   struct Parts {
     const DomainConfig& config;
@@ -34,8 +34,7 @@ class ThreadStates {
   void remember(ThreadDomain& thread, uintptr_t addr, const RegionSlot* slot) const noexcept {
     thread.remember(addr, slot, &parts_.store.slot(kNoRegion), parts_.config.thread_table_bytes);
   }
-  // Adds a thread's holds and counters to the domain's and forgets it. Under registry_mutex().
-  void detach(ThreadDomain& state) noexcept;
+  void detach(ThreadDomain& state) noexcept override;
   // The domain ends: the threads free their states later. Under registry_mutex().
   void detach_all() noexcept;
 

@@ -3,7 +3,6 @@
 #include "firehose/hit/thread_state.hpp"
 
 #include "firehose/base/cancellation.hpp"
-#include "firehose/cache/thread_states.hpp"
 #include "firehose/hit/gate.hpp"
 
 #include <algorithm>

@@ -14,7 +14,18 @@
 
 namespace hydrant {
 
-class ThreadStates;
+struct ThreadDomain;
+
+// The threads that use a domain, for the end of a thread.
+class DomainThreads {
+ public:
+  // Adds a thread's holds and counters to the domain's and forgets it. Under registry_mutex().
+  virtual void detach(ThreadDomain& state) noexcept = 0;
+
+ protected:
+  ~DomainThreads() = default;
+};
+
 constexpr uint32_t kMaxClientDomains = 64;
 // Includes the domains for the memory of peers, one each (peer_cache.hpp), in the places behind the clients'.
 constexpr uint32_t kMaxDomains = 2048;
@@ -36,7 +47,7 @@ struct ThreadCounters {
 // Thread safety: fields are the owner's, except that counts, hits and counters may be read by any thread that
 // holds the domain's mutex, and the links are guarded by that mutex.
 struct ThreadDomain {
-  ThreadStates* owner = nullptr;  // the domain's list of threads
+  DomainThreads* owner = nullptr;
   Thread* thread = nullptr;
   uint64_t handle = 0;
   ThreadDomain* next = nullptr;      // in HoldCounts, or in Thread::ended

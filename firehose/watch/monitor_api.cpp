@@ -1,7 +1,7 @@
 // Exports the monitor to other libraries through the table of include/hydrant/monitor.h.
 #include "firehose/base/cancellation.hpp"
 #include "firehose/base/machine/stay_loaded.hpp"
-#include "firehose/hit/fork_handlers.hpp"
+#include "firehose/watch/fork_handlers.hpp"
 #include "firehose/watch/monitor.hpp"
 
 #include <dlfcn.h>

@@ -2,8 +2,8 @@
 // another's move. PeerCache::pin() is step 2 of "Tour: a remote miss".
 #include "firehose/remote/initiator/peer_cache.hpp"
 
-#include "firehose/api/domain_registry.hpp"
 #include "firehose/base/log.hpp"
+#include "firehose/cache/domain_registry.hpp"
 #include "firehose/pin/failure_texts.hpp"
 #include "firehose/pin/pin_handle.hpp"
 

@@ -2,7 +2,7 @@
 // nothing: each of their answers has its effect.
 #include <hydrant/pin_cache.h>
 
-#include "firehose/api/domain_registry.hpp"
+#include "firehose/cache/domain_registry.hpp"
 #include "tests/fakes/fake_registrar.hpp"
 #include "tests/support/recording_registrar.hpp"
 #include "tests/support/sizes.hpp"

@@ -2,7 +2,7 @@
 // may be exported, whether more may fit, and which idle exports make room.
 #include <hydrant/pin_cache.h>
 
-#include "firehose/api/domain_registry.hpp"
+#include "firehose/cache/domain_registry.hpp"
 #include "tests/unit/firehose/pin_cache_test_util.hpp"
 
 #include <gmock/gmock.h>

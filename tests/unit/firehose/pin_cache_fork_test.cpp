@@ -2,8 +2,8 @@
 // not keep the parent's pins alive; the parent notices nothing.
 #include <hydrant/pin_cache.h>
 
-#include "firehose/api/domain_registry.hpp"
 #include "firehose/cache/domain.hpp"
+#include "firehose/cache/domain_registry.hpp"
 #include "tests/support/child_process.hpp"
 #include "tests/support/patience.hpp"
 #include "tests/support/threads.hpp"

@@ -2,7 +2,7 @@
 // detects it later from the sum of the holds, logs it, and loses neither budget nor slots.
 #include <hydrant/pin_cache.h>
 
-#include "firehose/api/domain_registry.hpp"
+#include "firehose/cache/domain_registry.hpp"
 #include "tests/unit/firehose/pin_cache_test_util.hpp"
 
 #include <gmock/gmock.h>

@@ -2,7 +2,7 @@
 // middle holds and charges nothing, for lack of budget, of spans or of memory.
 #include <hydrant/pin_cache.h>
 
-#include "firehose/api/domain_registry.hpp"
+#include "firehose/cache/domain_registry.hpp"
 #include "tests/unit/firehose/pin_cache_test_util.hpp"
 
 #include <gmock/gmock.h>

@@ -6,7 +6,7 @@
 // takes no lock. All else is in slow functions of their own. docs/pin_cache.md counts the instructions and
 // argues the order of the loads and stores; bench/instruction_count checks the count, and that no shared
 // memory is written.
-#include "firehose/api/domain_registry.hpp"
+#include "firehose/cache/domain_registry.hpp"
 #include "firehose/hit/find_and_hold.hpp"
 #include "firehose/pin/failure_texts.hpp"
 #include "firehose/pin/pin_handle.hpp"

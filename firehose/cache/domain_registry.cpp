@@ -1,12 +1,12 @@
 // Stores the domains of the process by handle, and runs the fork handlers of all of them. In step 1 of "Tour:
 // a miss with eviction" find_domain() turns the handle of a pin into its Domain.
-#include "firehose/api/domain_registry.hpp"
+#include "firehose/cache/domain_registry.hpp"
 
 #include "firehose/base/cancellation.hpp"
 #include "firehose/base/fork_nesting.hpp"
 #include "firehose/cache/coherence/upkeep.hpp"
-#include "firehose/hit/fork_handlers.hpp"
 #include "firehose/pin/pin_handle.hpp"
+#include "firehose/watch/fork_handlers.hpp"
 #include "firehose/watch/monitor.hpp"
 
 #include <cstddef>
