@@ -7,7 +7,7 @@
 #pragma once
 
 #include "firehose/cache/deferred_queue.hpp"
-#include "firehose/cache/page_mode/span_pins.hpp"
+#include "firehose/cache/span_pins.hpp"
 
 namespace hydrant {
 

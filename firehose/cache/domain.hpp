@@ -2,7 +2,7 @@
 // the operations over them, and routes each call to one of those.
 //
 // Where to read on: a hit in hit_path.cpp and hold.hpp; a miss, top to bottom, in domain_miss.cpp; release,
-// invalidation and flush in domain_release.cpp; several regions at once in page_mode/span_pins.cpp;
+// invalidation and flush in domain_release.cpp; several regions at once in span_pins.cpp;
 // deferred pins in deferred_pins.cpp; remote pins in domain_exports.cpp (target) and domain_peer_regions.cpp
 // (initiator); set-up, fork and end in domain.cpp. States and invariants of regions: region_info.hpp and
 // docs/pin_cache.md.

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "firehose/cache/cache_parts.hpp"
-#include "firehose/cache/page_mode/span_pins.hpp"
+#include "firehose/cache/span_pins.hpp"
 
 namespace hydrant {
 

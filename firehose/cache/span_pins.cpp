@@ -1,6 +1,6 @@
 // Pins several buckets at once, all of them or none. Each bucket is pinned as in "Tour: a miss with
 // eviction".
-#include "firehose/cache/page_mode/span_pins.hpp"
+#include "firehose/cache/span_pins.hpp"
 
 #include "firehose/base/cancellation.hpp"
 #include "firehose/pin/failure_texts.hpp"
