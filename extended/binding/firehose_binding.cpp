@@ -16,7 +16,7 @@
 #include "firehose/base/log.hpp"
 #include "firehose/base/start_gate.hpp"
 #include "firehose/base/thread.hpp"
-#include "firehose/remote/remote_wire.hpp"
+#include "firehose/remote/channel/remote_wire.hpp"
 #include "rdma/config/job_knobs.hpp"
 #include "rdma/transport/node_registrar.hpp"
 

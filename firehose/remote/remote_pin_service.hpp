@@ -10,9 +10,9 @@
 #include "firehose/base/mapped_array.hpp"
 #include "firehose/base/thread.hpp"
 #include "firehose/cache/domain.hpp"
+#include "firehose/remote/channel/remote_channel.hpp"
 #include "firehose/remote/initiator/peer_cache.hpp"
 #include "firehose/remote/initiator/remote_completions.hpp"
-#include "firehose/remote/remote_channel.hpp"
 #include "firehose/remote/target/remote_target.hpp"
 
 #include <atomic>

@@ -1,7 +1,7 @@
 // Steps of the random remote-pin clients (remote_client.hpp), and the checks after them.
 #include "tests/fuzz/remote_client.hpp"
 
-#include "firehose/remote/remote_wire.hpp"
+#include "firehose/remote/channel/remote_wire.hpp"
 
 #include <sstream>
 

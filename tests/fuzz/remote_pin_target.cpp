@@ -1,5 +1,5 @@
 // Fuzz target: remote pins between three ends, with forged messages of all kinds.
-#include "firehose/remote/remote_wire.hpp"
+#include "firehose/remote/channel/remote_wire.hpp"
 #include "tests/fuzz/remote_client.hpp"
 
 namespace hydrant::fuzz {

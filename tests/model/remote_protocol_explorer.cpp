@@ -2,7 +2,7 @@
 #include "tests/model/remote_protocol_explorer.hpp"
 
 #include "firehose/base/thread.hpp"
-#include "firehose/remote/remote_wire.hpp"
+#include "firehose/remote/channel/remote_wire.hpp"
 #include "firehose/watch/rule_clock.hpp"
 
 #include <algorithm>

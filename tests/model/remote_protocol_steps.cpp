@@ -1,6 +1,6 @@
 // The steps of an execution: calls of the ends, deliveries, and the messages that follow.
 #include "firehose/base/thread.hpp"
-#include "firehose/remote/remote_wire.hpp"
+#include "firehose/remote/channel/remote_wire.hpp"
 #include "firehose/watch/rule_clock.hpp"
 #include "tests/model/remote_protocol_explorer.hpp"
 

@@ -13,12 +13,12 @@
 
 #include "firehose/base/thread.hpp"
 #include "firehose/cache/domain.hpp"
+#include "firehose/remote/channel/remote_channel.hpp"
+#include "firehose/remote/channel/remote_wire.hpp"
 #include "firehose/remote/initiator/peer_limit.hpp"
 #include "firehose/remote/initiator/released_ids.hpp"
 #include "firehose/remote/initiator/remote_completions.hpp"
 #include "firehose/remote/initiator/remote_request.hpp"
-#include "firehose/remote/remote_channel.hpp"
-#include "firehose/remote/remote_wire.hpp"
 
 #include <atomic>
 #include <cstdint>

@@ -2,7 +2,7 @@
 // after a reply.
 #include "firehose/remote/initiator/peer_limit.hpp"
 
-#include "firehose/remote/remote_wire.hpp"
+#include "firehose/remote/channel/remote_wire.hpp"
 
 namespace hydrant {
 

@@ -2,7 +2,7 @@
 // it.
 #include "firehose/remote/initiator/released_ids.hpp"
 
-#include "firehose/remote/remote_wire.hpp"
+#include "firehose/remote/channel/remote_wire.hpp"
 
 #include <algorithm>
 

@@ -7,8 +7,8 @@
 #pragma once
 
 #include "firehose/base/thread.hpp"
+#include "firehose/remote/channel/remote_channel.hpp"
 #include "firehose/remote/initiator/remote_request.hpp"
-#include "firehose/remote/remote_channel.hpp"
 
 #include <cstddef>
 

@@ -4,7 +4,7 @@
 #include <hydrant/remote_pin.h>
 
 #include "firehose/cache/domain.hpp"
-#include "firehose/remote/remote_wire.hpp"
+#include "firehose/remote/channel/remote_wire.hpp"
 
 #include <atomic>
 #include <cstdint>

@@ -16,8 +16,8 @@
 #include "firehose/base/mapped_array.hpp"
 #include "firehose/base/thread.hpp"
 #include "firehose/cache/domain.hpp"
-#include "firehose/remote/remote_channel.hpp"
-#include "firehose/remote/remote_wire.hpp"
+#include "firehose/remote/channel/remote_channel.hpp"
+#include "firehose/remote/channel/remote_wire.hpp"
 #include "firehose/remote/target/export_table.hpp"
 #include "firehose/remote/target/lease_table.hpp"
 

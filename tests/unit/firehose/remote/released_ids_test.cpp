@@ -1,8 +1,8 @@
 // The ids of released firehoses on their way to a peer, against a set; and the peer's limit.
 #include "firehose/remote/initiator/released_ids.hpp"
 
+#include "firehose/remote/channel/remote_wire.hpp"
 #include "firehose/remote/initiator/peer_limit.hpp"
-#include "firehose/remote/remote_wire.hpp"
 #include "tests/support/sizes.hpp"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // Remote pins: peers that accept no messages, that send false sizes, and callbacks that pin again while the
 // end is being destroyed.
-#include "firehose/remote/remote_wire.hpp"
+#include "firehose/remote/channel/remote_wire.hpp"
 #include "tests/support/remote_pin_cluster.hpp"
 
 #include <gtest/gtest.h>

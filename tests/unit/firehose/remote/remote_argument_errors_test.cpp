@@ -1,5 +1,5 @@
 // Arguments that the interface of remote pins refuses, with texts that name the request and the limit.
-#include "firehose/remote/remote_wire.hpp"
+#include "firehose/remote/channel/remote_wire.hpp"
 #include "tests/support/remote_pin_cluster.hpp"
 
 #include <gtest/gtest.h>

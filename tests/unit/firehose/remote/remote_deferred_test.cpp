@@ -1,6 +1,6 @@
 // Memory passed to the target's function stays registered until the function has returned and the reply was
 // made, also if the peer sends false data or leaves.
-#include "firehose/remote/remote_wire.hpp"
+#include "firehose/remote/channel/remote_wire.hpp"
 #include "tests/support/remote_pin_cluster.hpp"
 
 #include <gtest/gtest.h>

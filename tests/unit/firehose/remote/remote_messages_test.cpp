@@ -1,5 +1,5 @@
 // Messages that no end of this protocol sends: truncated, with flipped bits, random, and false ones.
-#include "firehose/remote/remote_wire.hpp"
+#include "firehose/remote/channel/remote_wire.hpp"
 #include "tests/support/remote_pin_cluster.hpp"
 
 #include <gtest/gtest.h>

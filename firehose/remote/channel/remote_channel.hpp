@@ -11,7 +11,7 @@
 
 #include "firehose/base/mapped_array.hpp"
 #include "firehose/cache/domain.hpp"
-#include "firehose/remote/remote_wire.hpp"
+#include "firehose/remote/channel/remote_wire.hpp"
 
 #include <atomic>
 #include <bit>

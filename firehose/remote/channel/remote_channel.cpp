@@ -1,6 +1,6 @@
 // Sends the messages of one end through the client's messenger, and explains ranks that are no peers. Both
 // sides call it.
-#include "firehose/remote/remote_channel.hpp"
+#include "firehose/remote/channel/remote_channel.hpp"
 
 #include "firehose/base/registrar.hpp"
 
