@@ -6,7 +6,7 @@
 #include "firehose/base/log.hpp"
 #include "firehose/base/machine/machine_limits.hpp"
 #include "firehose/registrars/c_registrar.hpp"
-#include "firehose/registrars/memlock.hpp"
+#include "firehose/registrars/charge/memlock.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -4,7 +4,7 @@
 
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/uncancelled.hpp"
-#include "firehose/registrars/memlock.hpp"
+#include "firehose/registrars/charge/memlock.hpp"
 
 #include <cerrno>
 #include <sys/mman.h>

@@ -9,8 +9,8 @@
 #include "firehose/base/signals_blocked.hpp"
 #include "firehose/base/thread.hpp"
 #include "firehose/base/uncancelled.hpp"
+#include "firehose/registrars/charge/memlock.hpp"
 #include "firehose/registrars/locked_ranges.hpp"
-#include "firehose/registrars/memlock.hpp"
 #include "firehose/registrars/mlock_errors.hpp"
 #include "firehose/registrars/page_pin_counts.hpp"
 

@@ -2,7 +2,7 @@
 #include "firehose/registrars/uring/uring_probe.hpp"
 
 #include "firehose/base/errno_text.hpp"
-#include "firehose/registrars/memlock.hpp"
+#include "firehose/registrars/charge/memlock.hpp"
 #include "firehose/registrars/uring/uring_status.hpp"
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "firehose/base/status.hpp"
-#include "firehose/registrars/huge_pages.hpp"
+#include "firehose/registrars/charge/huge_pages.hpp"
 #include "firehose/registrars/uring/uring_ring.hpp"
 
 #include <cstdint>

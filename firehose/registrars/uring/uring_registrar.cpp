@@ -4,7 +4,7 @@
 
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
-#include "firehose/registrars/huge_pages.hpp"
+#include "firehose/registrars/charge/huge_pages.hpp"
 #include "firehose/registrars/uring/uring_pool.hpp"
 #include "firehose/registrars/uring/uring_probe.hpp"
 #include "firehose/registrars/uring/uring_status.hpp"

@@ -4,7 +4,7 @@
 
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/machine/small_file.hpp"
-#include "firehose/registrars/memlock.hpp"
+#include "firehose/registrars/charge/memlock.hpp"
 
 #include <cerrno>
 #include <cstdio>

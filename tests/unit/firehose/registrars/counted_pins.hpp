@@ -1,7 +1,7 @@
 // The kernel's count of what this process has pinned, where that has the pins of io_uring.
 #pragma once
 
-#include "firehose/registrars/memlock.hpp"
+#include "firehose/registrars/charge/memlock.hpp"
 #include "tests/support/child_process.hpp"
 #include "tests/unit/firehose/registrars/mapping.hpp"
 

@@ -1,4 +1,4 @@
-#include "firehose/registrars/huge_pages.hpp"
+#include "firehose/registrars/charge/huge_pages.hpp"
 
 #include "tests/support/child_process.hpp"
 #include "tests/support/descriptors.hpp"

@@ -1,6 +1,6 @@
 #include "firehose/registrars/mlock_registrar.hpp"
 
-#include "firehose/registrars/memlock.hpp"
+#include "firehose/registrars/charge/memlock.hpp"
 #include "tests/support/child_process.hpp"
 #include "tests/support/threads.hpp"
 #include "tests/unit/firehose/registrars/error_text.hpp"

@@ -2,7 +2,7 @@
 // these files, and pins continue.
 #include <hydrant/pin_cache.h>
 
-#include "firehose/registrars/memlock.hpp"
+#include "firehose/registrars/charge/memlock.hpp"
 #include "firehose/registrars/uring/uring_forks.hpp"
 #include "firehose/registrars/uring/uring_pool.hpp"
 #include "tests/support/child_process.hpp"

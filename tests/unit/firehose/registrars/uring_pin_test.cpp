@@ -1,5 +1,5 @@
 // The uring registrar's pins are real, and its errors are those that hydrant_registrar_t documents.
-#include "firehose/registrars/memlock.hpp"
+#include "firehose/registrars/charge/memlock.hpp"
 #include "tests/support/recording_registrar.hpp"
 #include "tests/unit/firehose/registrars/counted_pins.hpp"
 #include "tests/unit/firehose/registrars/mapping.hpp"

@@ -1,7 +1,7 @@
 // The uring registrar across processes: an ordinary user's limit, forks, and what a child may keep.
 #include <hydrant/pin_cache.h>
 
-#include "firehose/registrars/memlock.hpp"
+#include "firehose/registrars/charge/memlock.hpp"
 #include "firehose/registrars/registrar_factory.hpp"
 #include "firehose/registrars/uring/uring_ring.hpp"
 #include "tests/support/child_process.hpp"

@@ -1,5 +1,5 @@
 // Queries the kernel's page map for huge pages and caches the results. UringRegistrar::charge() calls it.
-#include "firehose/registrars/huge_pages.hpp"
+#include "firehose/registrars/charge/huge_pages.hpp"
 
 #include "firehose/base/machine/small_file.hpp"
 #include "firehose/base/uncancelled.hpp"

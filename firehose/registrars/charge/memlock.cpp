@@ -1,5 +1,5 @@
 // Reads RLIMIT_MEMLOCK, CAP_IPC_LOCK and /proc counters for the registrars' limits and error texts.
-#include "firehose/registrars/memlock.hpp"
+#include "firehose/registrars/charge/memlock.hpp"
 
 #include "firehose/base/machine/small_file.hpp"
 
