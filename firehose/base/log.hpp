@@ -21,7 +21,7 @@ enum class LogLevel : int { kError = 0, kWarning = 1, kInfo = 2, kDebug = 3 };
 [[gnu::format(printf, 1, 2)]] void log_info(const char* format, ...) noexcept;
 [[gnu::format(printf, 1, 2)]] void log_debug(const char* format, ...) noexcept;
 
-// The most verbose level that is written. Read from HYDRANT_LOG at first use.
+// The most verbose level that is written. Read from HYDRANT_LOG at first use (config/log_level.cpp).
 LogLevel log_level() noexcept;
 inline bool log_enabled(LogLevel level) noexcept { return level <= log_level(); }
 // Overrides HYDRANT_LOG from now on.

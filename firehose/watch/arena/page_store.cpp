@@ -111,7 +111,7 @@ void occupy(uintptr_t addr, size_t bytes) noexcept {
   }
 }
 
-// HYDRANT_LOG, which the library's log.cpp reads where it is linked.
+// HYDRANT_LOG, which the library's log_level.cpp reads where it is linked.
 bool is_info_logged() noexcept {
   const char* level = std::getenv("HYDRANT_LOG");
   return level != nullptr && (strcasecmp(level, "info") == 0 || strcasecmp(level, "debug") == 0);
