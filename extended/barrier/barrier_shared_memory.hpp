@@ -14,7 +14,7 @@
 
 #include "am/exit/exit.hpp"
 #include "extended/barrier/barrier_rdma.hpp"
-#include "extended/send_failures.hpp"
+#include "extended/message/send_failures.hpp"
 #include "firehose/base/registrar.hpp"
 #include "firehose/base/status.hpp"
 #include "rdma/transport/transport.hpp"

@@ -6,8 +6,8 @@
 #include "am/handler/token.hpp"
 #include "am/job/job.hpp"
 #include "am/message/send.hpp"
-#include "extended/handlers.hpp"
-#include "extended/send_failures.hpp"
+#include "extended/message/handlers.hpp"
+#include "extended/message/send_failures.hpp"
 #include "firehose/base/thread.hpp"
 
 #include <cstring>

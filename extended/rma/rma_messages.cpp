@@ -8,7 +8,7 @@
 #include "am/message/send.hpp"
 #include "am/progress/waiting.hpp"
 #include "extended/binding/own_memory.hpp"
-#include "extended/handlers.hpp"
+#include "extended/message/handlers.hpp"
 #include "extended/rma/message_words.hpp"
 #include "extended/rma/rma_rest.hpp"
 #include "extended/rma/rma_thread.hpp"

@@ -6,7 +6,7 @@
 #include "am/job/job.hpp"
 #include "am/progress/unfinished.hpp"
 #include "extended/binding/own_memory.hpp"
-#include "extended/handlers.hpp"
+#include "extended/message/handlers.hpp"
 #include "extended/rma/copy.hpp"
 #include "extended/rma/message_words.hpp"
 #include "extended/rma/rma_messages.hpp"

@@ -7,7 +7,7 @@
 #include "am/job/job.hpp"
 #include "am/message/send.hpp"
 #include "am/progress/unfinished.hpp"
-#include "extended/handlers.hpp"
+#include "extended/message/handlers.hpp"
 #include "extended/rma/rma_thread.hpp"
 
 #include <array>

@@ -16,7 +16,7 @@
 #include "extended/collective/mailbox/mailbox_operations.hpp"
 #include "extended/collective/operation.hpp"
 #include "extended/event/event.hpp"
-#include "extended/send_failures.hpp"
+#include "extended/message/send_failures.hpp"
 #include "firehose/base/status.hpp"
 
 #include <atomic>

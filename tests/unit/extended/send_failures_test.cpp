@@ -1,5 +1,5 @@
 // Refused messages of the library itself: temporary, permanent, and temporary for too long.
-#include "extended/send_failures.hpp"
+#include "extended/message/send_failures.hpp"
 
 #include "firehose/base/status.hpp"
 

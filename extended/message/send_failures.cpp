@@ -1,5 +1,5 @@
 // Decides when a refused message ends the job. Called by barriers.cpp and barrier_shared_memory.cpp.
-#include "extended/send_failures.hpp"
+#include "extended/message/send_failures.hpp"
 
 #include "firehose/base/log.hpp"
 #include "firehose/base/status.hpp"
