@@ -17,6 +17,7 @@
 #include "extended/binding/firehose_binding.hpp"
 #include "extended/collective/check_collective.hpp"
 #include "extended/event/wait.hpp"
+#include "extended/rma/count_pieces.hpp"
 #include "extended/rma/rma_events.hpp"
 #include "extended/rma/rma_path.hpp"
 #include "extended/rma/rma_thread.hpp"

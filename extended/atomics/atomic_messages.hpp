@@ -2,7 +2,7 @@
 // the two messages.
 #pragma once
 
-#include "extended/rma/completion_counter.hpp"
+#include "extended/event/completion_counter.hpp"
 #include "firehose/base/status.hpp"
 #include "rdma/bootstrap/bootstrap.hpp"
 

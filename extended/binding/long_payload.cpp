@@ -7,8 +7,9 @@
 #include "am/job/job.hpp"
 #include "am/progress/waiting.hpp"
 #include "extended/binding/firehose_binding.hpp"
+#include "extended/event/completion_counter.hpp"
 #include "extended/rma/bounce_pool.hpp"
-#include "extended/rma/completion_counter.hpp"
+#include "extended/rma/count_pieces.hpp"
 #include "extended/rma/leaf_event.hpp"
 #include "extended/rma/pinned/rma_pinned.hpp"
 

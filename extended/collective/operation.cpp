@@ -7,6 +7,7 @@
 #include "extended/binding/firehose_binding.hpp"
 #include "extended/collective/collective_messages.hpp"
 #include "extended/rma/bounce_pool.hpp"
+#include "extended/rma/count_pieces.hpp"
 #include "extended/rma/rma.hpp"
 #include "extended/rma/rma_path.hpp"
 #include "firehose/base/log.hpp"

@@ -13,7 +13,7 @@
 #include "extended/collective/reduction.hpp"
 #include "extended/collective/schedule.hpp"
 #include "extended/collective/schedules.hpp"
-#include "extended/rma/completion_counter.hpp"
+#include "extended/event/completion_counter.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -7,7 +7,7 @@
 // events still outstanding. So memory is bounded by the maximum number of outstanding events.
 #pragma once
 
-#include "extended/rma/completion_counter.hpp"
+#include "extended/event/completion_counter.hpp"
 
 #include <cstdint>
 #include <gasnet_fwd.h>

@@ -1,5 +1,5 @@
 // Implements wait_blocking(), the slow part of all waits of the extended API. barrier_calls.cpp,
-// event_calls.cpp and completion_counter.cpp call it; it sleeps through am/progress/waiting.cpp.
+// event_calls.cpp and count_pieces.cpp (extended/rma) call it; it sleeps through am/progress/waiting.cpp.
 #include "extended/event/wait.hpp"
 
 #include "am/job/job.hpp"

@@ -3,6 +3,7 @@
 #include "extended/rma/leaf_event.hpp"
 
 #include "extended/event/event.hpp"
+#include "extended/rma/count_pieces.hpp"
 #include "extended/rma/rma_events.hpp"
 #include "extended/rma/rma_messages.hpp"
 #include "extended/rma/rma_thread.hpp"

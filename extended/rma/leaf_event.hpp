@@ -6,7 +6,7 @@
 
 #include <hydrant/gasnet/events.h>
 
-#include "extended/rma/completion_counter.hpp"
+#include "extended/event/completion_counter.hpp"
 
 namespace hydrant {
 

@@ -3,7 +3,7 @@
 
 #include "am/handler/token.hpp"
 #include "am/message/send.hpp"
-#include "extended/rma/completion_counter.hpp"
+#include "extended/event/completion_counter.hpp"
 
 #include <array>
 #include <cstddef>

@@ -7,7 +7,7 @@
 
 #include <hydrant/gasnet/rma.h>
 
-#include "extended/rma/completion_counter.hpp"
+#include "extended/event/completion_counter.hpp"
 #include "firehose/base/status.hpp"
 #include "rdma/bootstrap/bootstrap.hpp"
 

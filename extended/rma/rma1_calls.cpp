@@ -6,6 +6,7 @@
 #include "am/job/job.hpp"
 #include "extended/event/event.hpp"
 #include "extended/event/thread_local_pool.hpp"
+#include "extended/rma/count_pieces.hpp"
 #include "extended/rma/rma.hpp"
 #include "extended/rma/rma_events.hpp"
 #include "extended/rma/rma_thread.hpp"

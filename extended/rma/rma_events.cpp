@@ -7,6 +7,7 @@
 #include "am/job/job.hpp"
 #include "extended/event/event.hpp"
 #include "extended/event/wait.hpp"
+#include "extended/rma/count_pieces.hpp"
 #include "extended/rma/rma_thread.hpp"
 #include "firehose/base/log.hpp"
 

@@ -9,6 +9,7 @@
 #include "extended/binding/firehose_binding.hpp"
 #include "extended/binding/mapped_copy.hpp"
 #include "extended/event/event.hpp"
+#include "extended/rma/count_pieces.hpp"
 #include "extended/rma/pinned/rma_pinned.hpp"
 #include "extended/rma/rma.hpp"
 #include "extended/rma/rma_events.hpp"

@@ -9,6 +9,7 @@
 #include "am/progress/waiting.hpp"
 #include "extended/binding/own_memory.hpp"
 #include "extended/message/handlers.hpp"
+#include "extended/rma/count_pieces.hpp"
 #include "extended/rma/message_words.hpp"
 #include "extended/rma/rma_rest.hpp"
 #include "extended/rma/rma_thread.hpp"

@@ -6,6 +6,7 @@
 #include "am/job/job.hpp"
 #include "am/progress/waiting.hpp"
 #include "extended/rma/bounce_pool.hpp"
+#include "extended/rma/count_pieces.hpp"
 #include "extended/rma/rma_messages.hpp"
 #include "extended/rma/rma_thread.hpp"
 #include "firehose/base/log.hpp"

@@ -3,6 +3,7 @@
 #include "extended/rma/rma_rest.hpp"
 
 #include "am/progress/unfinished.hpp"
+#include "extended/rma/count_pieces.hpp"
 #include "extended/rma/rma_messages.hpp"
 #include "extended/rma/rma_path.hpp"
 #include "extended/rma/rma_thread.hpp"

@@ -2,7 +2,7 @@
 // their first pieces only, and those of pieces whose pinned memory was refused.
 #pragma once
 
-#include "extended/rma/completion_counter.hpp"
+#include "extended/event/completion_counter.hpp"
 #include "extended/rma/rma.hpp"
 #include "firehose/base/thread.hpp"
 

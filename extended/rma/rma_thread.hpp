@@ -6,9 +6,9 @@
 #include <hydrant/gasnet/rma.h>
 
 #include "am/trace/trace_points.hpp"
+#include "extended/event/completion_counter.hpp"
 #include "extended/event/event.hpp"
 #include "extended/event/thread_local_pool.hpp"
-#include "extended/rma/completion_counter.hpp"
 #include "extended/rma/known_peer.hpp"
 #include "extended/rma/rma_path.hpp"
 #include "firehose/base/probes.hpp"

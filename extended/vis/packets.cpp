@@ -8,6 +8,7 @@
 #include "extended/binding/own_memory.hpp"
 #include "extended/message/handlers.hpp"
 #include "extended/rma/copy.hpp"
+#include "extended/rma/count_pieces.hpp"
 #include "extended/rma/message_words.hpp"
 #include "extended/rma/rma_messages.hpp"
 #include "extended/rma/rma_rest.hpp"

@@ -8,6 +8,7 @@
 #include "am/message/send.hpp"
 #include "am/progress/unfinished.hpp"
 #include "extended/message/handlers.hpp"
+#include "extended/rma/count_pieces.hpp"
 #include "extended/rma/rma_thread.hpp"
 
 #include <array>

@@ -4,6 +4,7 @@
 #include "am/job/endpoints.hpp"
 #include "am/job/job.hpp"
 #include "extended/event/event.hpp"
+#include "extended/rma/count_pieces.hpp"
 #include "extended/rma/rma_events.hpp"
 #include "extended/rma/rma_thread.hpp"
 #include "extended/vis/check_vis.hpp"

@@ -10,6 +10,7 @@
 #include "am/progress/waiting.hpp"
 #include "extended/binding/firehose_binding.hpp"
 #include "extended/rma/copy.hpp"
+#include "extended/rma/count_pieces.hpp"
 #include "extended/rma/pinned/persistent_operation.hpp"
 #include "extended/rma/pinned/rma_pinned.hpp"
 #include "extended/rma/rma.hpp"

@@ -5,7 +5,7 @@
 
 #include <hydrant/persistent.h>
 
-#include "extended/rma/completion_counter.hpp"
+#include "extended/event/completion_counter.hpp"
 #include "extended/rma/pinned/rma_pinned_piece.hpp"
 #include "extended/rma/rma.hpp"
 

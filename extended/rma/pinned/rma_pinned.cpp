@@ -8,6 +8,7 @@
 #include "am/progress/waiting.hpp"
 #include "extended/binding/firehose_binding.hpp"
 #include "extended/rma/bounce_pool.hpp"
+#include "extended/rma/count_pieces.hpp"
 #include "extended/rma/pinned/on_demand.hpp"
 #include "extended/rma/pinned/rma_pinned_piece.hpp"
 #include "extended/rma/rma_messages.hpp"

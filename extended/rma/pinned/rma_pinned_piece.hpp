@@ -6,8 +6,8 @@
 #include <hydrant/remote_pin.h>
 
 #include "am/progress/unfinished.hpp"
+#include "extended/event/completion_counter.hpp"
 #include "extended/rma/bounce_pool.hpp"
-#include "extended/rma/completion_counter.hpp"
 #include "extended/rma/rma.hpp"
 #include "firehose/base/status.hpp"
 #include "rdma/transport/transport.hpp"

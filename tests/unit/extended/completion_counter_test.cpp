@@ -1,7 +1,8 @@
 // Synchronisation between a thread that starts pieces and one that completes them: the data is visible,
 // and the object may be freed.
-#include "extended/rma/completion_counter.hpp"
+#include "extended/event/completion_counter.hpp"
 
+#include "extended/rma/count_pieces.hpp"
 #include "extended/rma/rma_thread.hpp"
 
 #include <gtest/gtest.h>

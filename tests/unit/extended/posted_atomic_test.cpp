@@ -1,5 +1,6 @@
 // Atomic operations of an adapter whose completions report a failure.
-#include "extended/rma/completion_counter.hpp"
+#include "extended/event/completion_counter.hpp"
+#include "extended/rma/count_pieces.hpp"
 #include "extended/rma/rma_posted.hpp"
 #include "extended/rma/rma_thread.hpp"
 #include "tests/unit/extended/rma_fixture.hpp"

@@ -1,6 +1,6 @@
 // Counts started, completed and failed pieces, and waits for them (wait.cpp). Called by all paths of
 // put and get; completion comes from handlers and from the transport.
-#include "extended/rma/completion_counter.hpp"
+#include "extended/rma/count_pieces.hpp"
 
 #include "am/job/job.hpp"
 #include "am/segment/segment_check.hpp"
@@ -57,14 +57,6 @@ void count_failed(CompletionCounter& counter, Status status, Rank peer, uintptr_
   counter.failed_bytes.store(bytes, std::memory_order_relaxed);
   counter.failure.store(to_c(status), std::memory_order_relaxed);
   count_done(counter);
-}
-
-void reset(CompletionCounter& counter) noexcept {
-  counter.started = 0;
-  counter.completed.store(0, std::memory_order_relaxed);
-  counter.most = UINT64_MAX;
-  counter.returns_errors = false;
-  counter.failure.store(0, std::memory_order_relaxed);
 }
 
 Status explain_failure(Status status, Rank peer, uintptr_t at, size_t bytes) noexcept {

@@ -1,13 +1,12 @@
 // Completion counter of puts and gets. An operation consists of pieces. The thread that starts a piece
 // counts it as started; any polling thread counts it as completed. Each event has a CompletionCounter, and
-// each thread has them for gex_NBI_Wait().
+// each thread has them for gex_NBI_Wait(). extended/rma/count_pieces.hpp has the counting.
 //
 // Memory order: the data of a piece is written before its completion is counted, with release. A thread
 // that reads all pieces as completed, with acquire, may read the data and reuse the object. A
 // completing thread does not access the object after its count.
 #pragma once
 
-#include "firehose/base/status.hpp"
 #include "rdma/bootstrap/bootstrap.hpp"
 
 #include <atomic>
@@ -37,29 +36,13 @@ struct CompletionCounter {
   }
 };
 
-// Counts a started piece. Called by the owning thread, which has checked that there is room.
-void count_start(CompletionCounter& counter, Rank peer) noexcept;
-// Reverts count_start(): the piece could not be started.
-void uncount_start(CompletionCounter& counter) noexcept;
-// Counts a completed piece. Any thread.
-void count_done(CompletionCounter& counter) noexcept;
-// Counts a failed piece, which accessed [at, at+bytes) of `peer`. Any thread. Ends the job if
-// HYDRANT_ON_FAULT demands it.
-void count_failed(CompletionCounter& counter, Status status, Rank peer, uintptr_t at,
-                  size_t bytes) noexcept;
-
 // Prepares a CompletionCounter for reuse.
-void reset(CompletionCounter& counter) noexcept;
-
-// Waits until all pieces are complete; after HYDRANT_WAIT_WARN it logs what is missing. Not in
-// handlers. Errors: that of a failed piece.
-Status wait_for(CompletionCounter& counter) noexcept;
-// After completion: the error of a failed piece, with its text, or kOk.
-Status failure_of(const CompletionCounter& counter) noexcept;
-// Logs in one line how many pieces are missing.
-void log_missing(const CompletionCounter& counter) noexcept;
-
-// Sets the error text for unreachable memory of `peer`; returns `status`.
-Status explain_failure(Status status, Rank peer, uintptr_t at, size_t bytes) noexcept;
+inline void reset(CompletionCounter& counter) noexcept {
+  counter.started = 0;
+  counter.completed.store(0, std::memory_order_relaxed);
+  counter.most = UINT64_MAX;
+  counter.returns_errors = false;
+  counter.failure.store(0, std::memory_order_relaxed);
+}
 
 }  // namespace hydrant

@@ -1,0 +1,35 @@
+// Counts the pieces of puts, gets and atomics in their CompletionCounter, and waits for them.
+#pragma once
+
+#include "extended/event/completion_counter.hpp"
+#include "firehose/base/status.hpp"
+#include "rdma/bootstrap/bootstrap.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace hydrant {
+
+// Counts a started piece. Called by the owning thread, which has checked that there is room.
+void count_start(CompletionCounter& counter, Rank peer) noexcept;
+// Reverts count_start(): the piece could not be started.
+void uncount_start(CompletionCounter& counter) noexcept;
+// Counts a completed piece. Any thread.
+void count_done(CompletionCounter& counter) noexcept;
+// Counts a failed piece, which accessed [at, at+bytes) of `peer`. Any thread. Ends the job if
+// HYDRANT_ON_FAULT demands it.
+void count_failed(CompletionCounter& counter, Status status, Rank peer, uintptr_t at,
+                  size_t bytes) noexcept;
+
+// Waits until all pieces are complete; after HYDRANT_WAIT_WARN it logs what is missing. Not in
+// handlers. Errors: that of a failed piece.
+Status wait_for(CompletionCounter& counter) noexcept;
+// After completion: the error of a failed piece, with its text, or kOk.
+Status failure_of(const CompletionCounter& counter) noexcept;
+// Logs in one line how many pieces are missing.
+void log_missing(const CompletionCounter& counter) noexcept;
+
+// Sets the error text for unreachable memory of `peer`; returns `status`.
+Status explain_failure(Status status, Rank peer, uintptr_t at, size_t bytes) noexcept;
+
+}  // namespace hydrant
