@@ -3,7 +3,7 @@
 
 #include "am/job/job.hpp"
 #include "extended/binding/firehose_binding.hpp"
-#include "extended/rma/pinned/rma_pinned.hpp"
+#include "extended/binding/segment_pins.hpp"
 #include "firehose/base/log.hpp"
 
 #include <cstring>

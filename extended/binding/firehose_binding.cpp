@@ -1,5 +1,5 @@
 // Creates the domains and the endpoints of remote pins, and transports their messages as Active
-// Messages. Called at job start (rma_transfer.cpp) and by polls; rma_pinned.cpp uses the result.
+// Messages. Called at job start (rma_pinned_target.cpp) and by polls; rma_pinned.cpp uses the result.
 #include "extended/binding/firehose_binding.hpp"
 
 #include "am/call/thread_state.hpp"
@@ -9,10 +9,9 @@
 #include "am/message/send.hpp"
 #include "am/progress/waiting.hpp"
 #include "extended/binding/registrar_adapter.hpp"
+#include "extended/binding/segment_pins.hpp"
 #include "extended/message/handlers.hpp"
 #include "extended/message/send_failures.hpp"
-#include "extended/rma/pinned/on_demand.hpp"
-#include "extended/rma/pinned/rma_pinned.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/start_gate.hpp"
 #include "firehose/base/thread.hpp"
@@ -145,13 +144,13 @@ Status make_end(Firehose& of, const hydrant_remote_options_t& wanted,
 
 }  // namespace
 
-void start_firehose() noexcept {
+void start_firehose(hydrant_remote_fn serve) noexcept {
   Transport* transport = job().transport.get();
   if (transport == nullptr || (transport->capabilities() & Transport::kPinned) == 0) return;
   std::unique_ptr<Registrar> registrar = transport->make_registrar();
   hydrant_remote_options_t options;
   hydrant_remote_options_init(&options);
-  options.remote = serve_move;
+  options.remote = serve;
   options.flags = HYDRANT_REMOTE_INLINE_REMOTE;
   hydrant_remote_t end = 0;
   Status status = Status::kUnsupported;
@@ -169,7 +168,6 @@ void start_firehose() noexcept {
   }
   the_firehose = {options.domain, end, hydrant_remote_max_args(end),
                   hydrant_key_bytes(options.domain)};
-  forget_on_demand_keys();
   job().progress.add(progress, &the_firehose);  // null would mark a free row
   job().before_send = settle_exports;
   job().can_send = are_exports_quiet;

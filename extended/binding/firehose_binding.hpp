@@ -33,9 +33,9 @@ inline const Firehose& firehose() noexcept { return the_firehose; }
 // them, or if they were not created.
 bool are_mappings_enabled(bool make) noexcept;
 
-// Called once per process, after rank, size and transport are set. Without Transport::kPinned it has no
-// effect. After a failure, which is logged, puts and gets use messages.
-void start_firehose() noexcept;
+// Called once per process, after rank, size and transport are set. `serve` does the target's part of a move.
+// Without Transport::kPinned it has no effect. After a failure, which is logged, puts and gets use messages.
+void start_firehose(hydrant_remote_fn serve) noexcept;
 void add_firehose_handlers() noexcept;
 
 // Waits until no peer can access memory that this process has released; called before this rank sends

@@ -1,5 +1,5 @@
 // Takes an event for local completion, and hands it to the caller. Longs that leave their source in place use
-// it (extended/binding/long_payload.cpp).
+// it (extended/rma/long_payload.cpp).
 #include "extended/rma/leaf_event.hpp"
 
 #include "extended/event/event.hpp"

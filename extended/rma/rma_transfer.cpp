@@ -11,10 +11,11 @@
 #include "am/segment/segment_check.hpp"
 #include "extended/binding/device_memory.hpp"
 #include "extended/binding/firehose_binding.hpp"
-#include "extended/binding/long_payload.hpp"
+#include "extended/binding/segment_pins.hpp"
 #include "extended/event/wait.hpp"
 #include "extended/rma/bounce_pool.hpp"
 #include "extended/rma/copy.hpp"
+#include "extended/rma/long_payload.hpp"
 #include "extended/rma/pinned/rma_pinned.hpp"
 #include "extended/rma/rma.hpp"
 #include "extended/rma/rma_mapped.hpp"
@@ -270,7 +271,7 @@ int return_or_abort(Status status, const char* call, bool returns) noexcept {
 }
 
 Status start_rma() noexcept {
-  start_firehose();
+  start_pinned_transfers();
   if (is_firehose_enabled()) {
     job().put_long = put_long_payload;
     job().segment_memory_begins = vouch_segment;

@@ -7,6 +7,7 @@
 #include "am/job/job.hpp"
 #include "am/progress/waiting.hpp"
 #include "extended/binding/firehose_binding.hpp"
+#include "extended/binding/segment_pins.hpp"
 #include "extended/rma/bounce_pool.hpp"
 #include "extended/rma/count_pieces.hpp"
 #include "extended/rma/pinned/on_demand.hpp"

@@ -54,18 +54,13 @@ bool get_hit(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source, size_
 // peer's memory was unmapped; if the protocol is correct, there is no other cause.
 uint64_t refused_operation_count() noexcept;
 
+// Creates the domain and the remote pins of these puts and gets (firehose_binding.hpp), which call
+// serve_move(). Called once per process, after rank, size and transport are set.
+void start_pinned_transfers() noexcept;
+
 // The target's part of a move (a hydrant_remote_fn).
 size_t serve_move(void* user, uint32_t from, const hydrant_region_t* pinned, hydrant_range_t range,
                   const void* args, size_t args_len, void* reply, size_t room);
-
-// Vouches for the segment, which stays mapped for the life of the job, so that it may be cached without
-// a source of release events.
-void vouch_own_segment() noexcept;
-// The same for memory of a created segment, until forget_segment().
-void vouch_segment(void* addr, size_t bytes) noexcept;
-// Forgets all registrations of memory of a segment that is being destroyed, and the promise. Polls while
-// the network still uses one of them.
-void forget_segment(void* addr, size_t bytes) noexcept;
 
 // Requests a firehose without waiting; evict() releases the firehoses on the range.
 Status prefetch(Rank peer, uintptr_t remote, size_t bytes) noexcept;

@@ -1,17 +1,12 @@
-// Executes the target's part of a move: puts and gets whose data travels with it, and the pin of a small
-// segment as a whole. The remote pins call it as their `remote` function.
-#include "am/call/thread_state.hpp"
-#include "am/exit/exit.hpp"
+// Executes the target's part of a move: puts and gets whose data travels with it. The remote pins call it as
+// their `remote` function.
 #include "am/job/job.hpp"
-#include "am/progress/waiting.hpp"
 #include "extended/binding/firehose_binding.hpp"
 #include "extended/binding/own_memory.hpp"
+#include "extended/rma/pinned/on_demand.hpp"
 #include "extended/rma/pinned/rma_pinned.hpp"
 #include "extended/rma/pinned/rma_pinned_piece.hpp"
-#include "firehose/base/config/knobs.hpp"
-#include "firehose/base/log.hpp"
 
-#include <atomic>
 #include <cstring>
 #include <new>
 
@@ -100,45 +95,9 @@ size_t serve_move(void*, uint32_t from, const hydrant_region_t* pinned, hydrant_
   }
 }
 
-namespace {
-
-// The segment that vouch_own_segment() has vouched for.
-constinit std::atomic<const hydrant_segment*> noted{nullptr};
-
-// Pins a segment up to GASNET_M bytes as a whole, so that a request for part of it gets a firehose on
-// all of it.
-void pin_small_segment(const hydrant_segment& segment) noexcept {
-  if (segment.size > knob_number(Knob::kGasnetM)) return;
-  const hydrant_pin_t pin =
-      hydrant_pin(firehose().domain, segment.addr, segment.size, HYDRANT_LOCAL_WRITE | kPutAccess);
-  if (pin.region == nullptr)
-    log_info("the segment is pinned where it is used, not whole: %s", hydrant_error_text());
-}
-
-}  // namespace
-
-void vouch_segment(void* addr, size_t bytes) noexcept {
-  (void)hydrant_vouch(firehose().domain, addr, bytes);
-}
-
-void forget_segment(void* addr, size_t bytes) noexcept {
-  // Another segment may use the same structure.
-  noted.store(nullptr, std::memory_order_relaxed);
-  int code = hydrant_unvouch(firehose().domain, addr, bytes);
-  Backoff backoff;
-  while (code == GASNET_ERR_NOT_READY && handler_depth == 0 && !has_exit_grace_expired()) {
-    backoff.polled(poll_all());
-    code = hydrant_invalidate(firehose().domain, addr, bytes);
-  }
-}
-
-void vouch_own_segment() noexcept {
-  const hydrant_segment* segment = job().endpoint.segment;
-  if (segment == noted.load(std::memory_order_relaxed)) return;
-  noted.store(segment, std::memory_order_relaxed);
-  if (segment == nullptr || job().segment_mode == kSegmentEverything) return;
-  (void)hydrant_vouch(firehose().domain, segment->addr, segment->size);
-  pin_small_segment(*segment);
+void start_pinned_transfers() noexcept {
+  start_firehose(serve_move);
+  if (is_firehose_enabled()) forget_on_demand_keys();
 }
 
 }  // namespace hydrant

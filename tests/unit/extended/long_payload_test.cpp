@@ -1,7 +1,8 @@
 // Longs over a network between pinned memory: which payloads the adapter carries, and how the rest is sent.
-#include "extended/binding/long_payload.hpp"
+#include "extended/rma/long_payload.hpp"
 
 #include "am/progress/waiting.hpp"
+#include "extended/binding/segment_pins.hpp"
 #include "extended/rma/bounce_pool.hpp"
 #include "extended/rma/pinned/rma_pinned.hpp"
 #include "tests/unit/extended/pinned_fixture.hpp"

@@ -3,6 +3,7 @@
 
 #include "am/progress/waiting.hpp"
 #include "extended/binding/firehose_binding.hpp"
+#include "extended/rma/pinned/rma_pinned.hpp"
 #include "tests/unit/extended/pinned_loop.hpp"
 #include "tests/unit/extended/rma_fixture.hpp"
 
@@ -16,7 +17,7 @@ class PinnedFixture : public RmaFixture {
  protected:
   void SetUp() override {
     RmaFixture::SetUp();
-    start_firehose();
+    start_pinned_transfers();
     add_firehose_handlers();
     ASSERT_TRUE(is_firehose_enabled());
     choose({});

@@ -1,12 +1,13 @@
 // Sends the payloads of Longs by one-sided puts. Called by put_or_deposit() (am/message/send.cpp) through
 // Job::put_long.
-#include "extended/binding/long_payload.hpp"
+#include "extended/rma/long_payload.hpp"
 
 #include "am/call/thread_state.hpp"
 #include "am/exit/exit.hpp"
 #include "am/job/job.hpp"
 #include "am/progress/waiting.hpp"
 #include "extended/binding/firehose_binding.hpp"
+#include "extended/binding/segment_pins.hpp"
 #include "extended/event/completion_counter.hpp"
 #include "extended/rma/bounce_pool.hpp"
 #include "extended/rma/count_pieces.hpp"

@@ -5,7 +5,6 @@
 #include <hydrant/gasnet/rma.h>
 
 #include "extended/rma/copy.hpp"
-#include "extended/rma/rma.hpp"
 
 #include <cstddef>
 
