@@ -2,7 +2,7 @@
 #pragma once
 
 #include "extended/atomics/atomic_messages.hpp"
-#include "extended/rma/rma_posted.hpp"
+#include "extended/rma/paths/rma_posted.hpp"
 
 #include <cstdint>
 #include <gasnet_fwd.h>

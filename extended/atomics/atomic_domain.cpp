@@ -8,8 +8,8 @@
 #include "extended/atomics/adapter_trial.hpp"
 #include "extended/atomics/atomic_ops.hpp"
 #include "extended/binding/firehose_binding.hpp"
-#include "extended/rma/bounce_pool.hpp"
-#include "extended/rma/rma_path.hpp"
+#include "extended/rma/common/rma_path.hpp"
+#include "extended/rma/paths/bounce_pool.hpp"
 #include "extended/team/team.hpp"
 #include "rdma/config/job_knobs.hpp"
 

@@ -9,10 +9,10 @@
 #include "am/segment/segment_check.hpp"
 #include "extended/atomics/atomic_ops.hpp"
 #include "extended/message/handlers.hpp"
-#include "extended/rma/count_pieces.hpp"
-#include "extended/rma/message_words.hpp"
-#include "extended/rma/rma_messages.hpp"
-#include "extended/rma/rma_thread.hpp"
+#include "extended/rma/common/count_pieces.hpp"
+#include "extended/rma/common/rma_thread.hpp"
+#include "extended/rma/paths/message_words.hpp"
+#include "extended/rma/paths/rma_messages.hpp"
 
 #include <cstdio>
 

@@ -6,10 +6,11 @@
 #include "am/message/send.hpp"
 #include "extended/binding/firehose_binding.hpp"
 #include "extended/collective/collective_messages.hpp"
-#include "extended/rma/bounce_pool.hpp"
-#include "extended/rma/count_pieces.hpp"
+#include "extended/rma/common/count_pieces.hpp"
+#include "extended/rma/common/rma_errors.hpp"
+#include "extended/rma/common/rma_path.hpp"
+#include "extended/rma/paths/bounce_pool.hpp"
 #include "extended/rma/rma.hpp"
-#include "extended/rma/rma_path.hpp"
 #include "firehose/base/log.hpp"
 
 #include <algorithm>

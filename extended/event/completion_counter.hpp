@@ -1,6 +1,6 @@
 // Completion counter of puts and gets. An operation consists of pieces. The thread that starts a piece
 // counts it as started; any polling thread counts it as completed. Each event has a CompletionCounter, and
-// each thread has them for gex_NBI_Wait(). extended/rma/count_pieces.hpp has the counting.
+// each thread has them for gex_NBI_Wait(). extended/rma/common/count_pieces.hpp has the counting.
 //
 // Memory order: the data of a piece is written before its completion is counted, with release. A thread
 // that reads all pieces as completed, with acquire, may read the data and reuse the object. A

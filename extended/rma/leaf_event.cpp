@@ -3,10 +3,10 @@
 #include "extended/rma/leaf_event.hpp"
 
 #include "extended/event/event.hpp"
-#include "extended/rma/count_pieces.hpp"
+#include "extended/rma/common/count_pieces.hpp"
+#include "extended/rma/common/rma_thread.hpp"
+#include "extended/rma/paths/rma_messages.hpp"
 #include "extended/rma/rma_events.hpp"
-#include "extended/rma/rma_messages.hpp"
-#include "extended/rma/rma_thread.hpp"
 
 #include <utility>
 

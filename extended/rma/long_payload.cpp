@@ -9,9 +9,9 @@
 #include "extended/binding/firehose_binding.hpp"
 #include "extended/binding/segment_pins.hpp"
 #include "extended/event/completion_counter.hpp"
-#include "extended/rma/bounce_pool.hpp"
-#include "extended/rma/count_pieces.hpp"
+#include "extended/rma/common/count_pieces.hpp"
 #include "extended/rma/leaf_event.hpp"
+#include "extended/rma/paths/bounce_pool.hpp"
 #include "extended/rma/pinned/rma_pinned.hpp"
 
 #include <algorithm>

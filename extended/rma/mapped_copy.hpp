@@ -4,7 +4,7 @@
 
 #include <hydrant/gasnet/rma.h>
 
-#include "extended/rma/copy.hpp"
+#include "extended/rma/common/copy.hpp"
 
 #include <cstddef>
 

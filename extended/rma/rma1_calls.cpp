@@ -6,10 +6,11 @@
 #include "am/job/job.hpp"
 #include "extended/event/event.hpp"
 #include "extended/event/thread_local_pool.hpp"
-#include "extended/rma/count_pieces.hpp"
+#include "extended/rma/common/count_pieces.hpp"
+#include "extended/rma/common/rma_errors.hpp"
+#include "extended/rma/common/rma_thread.hpp"
 #include "extended/rma/rma.hpp"
 #include "extended/rma/rma_events.hpp"
-#include "extended/rma/rma_thread.hpp"
 
 #include <new>
 

@@ -7,6 +7,7 @@
 #include "am/job/resolve.hpp"
 #include "am/segment/segment_check.hpp"
 #include "extended/event/event.hpp"
+#include "extended/rma/common/rma_errors.hpp"
 #include "extended/rma/mapped_copy.hpp"
 #include "extended/rma/pinned/rma_pinned.hpp"
 #include "extended/rma/rma.hpp"

@@ -2,7 +2,7 @@
 #include <hydrant/rma.h>
 
 #include "am/job/job.hpp"
-#include "extended/rma/rma_thread.hpp"
+#include "extended/rma/common/rma_thread.hpp"
 
 using namespace hydrant;
 

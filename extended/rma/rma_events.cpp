@@ -7,8 +7,9 @@
 #include "am/job/job.hpp"
 #include "extended/event/event.hpp"
 #include "extended/event/wait.hpp"
-#include "extended/rma/count_pieces.hpp"
-#include "extended/rma/rma_thread.hpp"
+#include "extended/rma/common/count_pieces.hpp"
+#include "extended/rma/common/rma_errors.hpp"
+#include "extended/rma/common/rma_thread.hpp"
 #include "firehose/base/log.hpp"
 
 namespace hydrant {

@@ -8,12 +8,13 @@
 #include "am/job/resolve.hpp"
 #include "extended/binding/firehose_binding.hpp"
 #include "extended/event/event.hpp"
-#include "extended/rma/count_pieces.hpp"
+#include "extended/rma/common/count_pieces.hpp"
+#include "extended/rma/common/rma_errors.hpp"
+#include "extended/rma/common/rma_thread.hpp"
 #include "extended/rma/mapped_copy.hpp"
 #include "extended/rma/pinned/rma_pinned.hpp"
 #include "extended/rma/rma.hpp"
 #include "extended/rma/rma_events.hpp"
-#include "extended/rma/rma_thread.hpp"
 
 #include <algorithm>
 #include <array>

@@ -4,7 +4,9 @@
 
 #include <hydrant/rma.h>
 
-#include "extended/rma/rma.hpp"
+#include "extended/event/completion_counter.hpp"
+#include "extended/rma/common/transfer.hpp"
+#include "firehose/base/status.hpp"
 
 #include <span>
 

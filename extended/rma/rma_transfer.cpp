@@ -2,7 +2,6 @@
 // rma_events.cpp, rma_many.cpp, persistent.cpp and operation.cpp (collective) call it.
 #include "am/call/hsl.hpp"
 #include "am/call/thread_state.hpp"
-#include "am/exit/exit.hpp"
 #include "am/job/endpoints.hpp"
 #include "am/job/job.hpp"
 #include "am/job/resolve.hpp"
@@ -13,22 +12,19 @@
 #include "extended/binding/firehose_binding.hpp"
 #include "extended/binding/segment_pins.hpp"
 #include "extended/event/wait.hpp"
-#include "extended/rma/bounce_pool.hpp"
-#include "extended/rma/copy.hpp"
+#include "extended/rma/common/copy.hpp"
+#include "extended/rma/common/rma_thread.hpp"
 #include "extended/rma/long_payload.hpp"
+#include "extended/rma/paths/bounce_pool.hpp"
+#include "extended/rma/paths/rma_mapped.hpp"
+#include "extended/rma/paths/rma_messages.hpp"
+#include "extended/rma/paths/rma_posted.hpp"
 #include "extended/rma/pinned/rma_pinned.hpp"
 #include "extended/rma/rma.hpp"
-#include "extended/rma/rma_mapped.hpp"
-#include "extended/rma/rma_messages.hpp"
-#include "extended/rma/rma_posted.hpp"
-#include "extended/rma/rma_thread.hpp"
-#include "firehose/base/log.hpp"
-#include "firehose/base/uncancelled.hpp"
 #include "rdma/config/job_knobs.hpp"
 
 #include <algorithm>
 #include <cstring>
-#include <unistd.h>
 
 namespace hydrant {
 namespace {
@@ -113,11 +109,6 @@ std::byte* created_here(gex_Rank_t rank, const void* remote, const void* local,
     return nullptr;
   return static_cast<std::byte*>(
       job().transport->mapped(rank, reinterpret_cast<uintptr_t>(remote), bytes));
-}
-
-bool faults_return_by_knob(bool otherwise) noexcept {
-  const std::string_view chosen = knob_choice(JobKnob::kOnFault);
-  return chosen == "return" || (chosen == "auto" && otherwise);
 }
 
 }  // namespace
@@ -241,33 +232,6 @@ Status check_transfer(gex_TM_t tm, gex_Rank_t rank, Transfer& what) noexcept {
     return fail(Status::kBadArg, "%p is memory of a device (GPU); only host memory can be %s",
                 static_cast<void*>(what.local), what.is_put() ? "put" : "the target of a get");
   return Status::kOk;
-}
-
-void wait_for_job_exit_briefly() noexcept {
-  constexpr int kLooks = 2000;
-  for (int i = 0; i < kLooks; ++i) {
-    if (job().ending.load(std::memory_order_relaxed)) wait_for_job_exit();
-    uncancelled::sleep_ns(1'000'000);
-  }
-}
-
-bool is_fault_returned(bool returns) noexcept {
-  static const bool when_abort = faults_return_by_knob(false);
-  static const bool when_return = faults_return_by_knob(true);
-  return returns ? when_return : when_abort;
-}
-
-int return_or_abort(Status status, const char* call, bool returns) noexcept {
-  if (status == Status::kOk || status == Status::kNotReady) [[likely]]
-    return to_c(status);
-  if (status == Status::kBroken && job().ending.load(std::memory_order_relaxed))
-    wait_for_job_exit();
-  if (!is_fault_returned(returns)) {
-    if (status == Status::kBroken) wait_for_job_exit_briefly();
-    fatal("%s: %s", call, last_error_text());
-  }
-  if (!returns) log_error("%s: %s (%s)", call, last_error_text(), status_name(status));
-  return to_c(status);
 }
 
 Status start_rma() noexcept {

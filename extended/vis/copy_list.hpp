@@ -3,7 +3,7 @@
 
 #include <hydrant/gasnet/rma.h>
 
-#include "extended/rma/known_peer.hpp"
+#include "extended/rma/common/known_peer.hpp"
 #include "extended/vis/side.hpp"
 #include "firehose/base/memory_range.hpp"
 

@@ -3,7 +3,7 @@
 // than a loop.
 #pragma once
 
-#include "extended/rma/copy.hpp"
+#include "extended/rma/common/copy.hpp"
 
 #include <cstddef>
 #include <cstring>

@@ -4,8 +4,8 @@
 
 #include "am/job/job.hpp"
 #include "am/segment/segments.hpp"
+#include "extended/rma/common/rma_path.hpp"
 #include "extended/rma/pinned/rma_pinned.hpp"
-#include "extended/rma/rma_path.hpp"
 
 namespace hydrant {
 namespace {

@@ -8,8 +8,8 @@
 #include "am/message/send.hpp"
 #include "am/progress/unfinished.hpp"
 #include "extended/message/handlers.hpp"
-#include "extended/rma/count_pieces.hpp"
-#include "extended/rma/rma_thread.hpp"
+#include "extended/rma/common/count_pieces.hpp"
+#include "extended/rma/common/rma_thread.hpp"
 
 #include <array>
 #include <cstring>

@@ -7,7 +7,7 @@
 #include <hydrant/gasnet/am.h>
 
 #include "am/wire/message.hpp"
-#include "extended/rma/rma_thread.hpp"
+#include "extended/rma/common/rma_thread.hpp"
 #include "extended/vis/vis_transfer.hpp"
 
 namespace hydrant {

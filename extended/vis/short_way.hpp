@@ -3,8 +3,8 @@
 // transfers take some nanoseconds. False: nothing is complete; take the other way, which also reports errors.
 #pragma once
 
-#include "extended/rma/copy.hpp"
-#include "extended/rma/rma_thread.hpp"
+#include "extended/rma/common/copy.hpp"
+#include "extended/rma/common/rma_thread.hpp"
 #include "extended/vis/copy_grid.hpp"
 #include "extended/vis/copy_list.hpp"
 #include "extended/vis/vis_transfer.hpp"

@@ -1,7 +1,8 @@
 // Implements persistent strided operations (hydrant/persistent.h): the checks and the canonical form are made
 // once, and each start takes the path of the call without them (vis_transfer.cpp).
 #include "am/call/in_call.hpp"
-#include "extended/rma/pinned/persistent_operation.hpp"
+#include "extended/rma/common/rma_errors.hpp"
+#include "extended/rma/persistent_operation.hpp"
 #include "extended/vis/check_vis.hpp"
 #include "extended/vis/one_firehose.hpp"
 

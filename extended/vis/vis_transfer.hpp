@@ -5,7 +5,8 @@
 //   packets   many pieces travel in one Medium, with a description of the target's pieces (packets.cpp)
 #pragma once
 
-#include "extended/rma/rma.hpp"
+#include "extended/event/completion_counter.hpp"
+#include "extended/rma/common/transfer.hpp"
 #include "extended/vis/grid_pair.hpp"
 #include "extended/vis/side.hpp"
 

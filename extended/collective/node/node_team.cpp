@@ -7,7 +7,7 @@
 #include "extended/collective/algorithms.hpp"
 #include "extended/collective/check_collective.hpp"
 #include "extended/collective/operations.hpp"
-#include "extended/rma/rma_path.hpp"
+#include "extended/rma/common/rma_path.hpp"
 #include "extended/team/team.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/thread.hpp"

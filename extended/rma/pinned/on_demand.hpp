@@ -7,7 +7,7 @@
 // any.
 #pragma once
 
-#include "extended/rma/rma.hpp"
+#include "extended/rma/common/transfer.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -8,12 +8,12 @@
 #include "am/progress/waiting.hpp"
 #include "extended/binding/firehose_binding.hpp"
 #include "extended/binding/segment_pins.hpp"
-#include "extended/rma/bounce_pool.hpp"
-#include "extended/rma/count_pieces.hpp"
+#include "extended/rma/common/count_pieces.hpp"
+#include "extended/rma/common/rma_thread.hpp"
+#include "extended/rma/paths/bounce_pool.hpp"
+#include "extended/rma/paths/rma_messages.hpp"
 #include "extended/rma/pinned/on_demand.hpp"
 #include "extended/rma/pinned/rma_pinned_piece.hpp"
-#include "extended/rma/rma_messages.hpp"
-#include "extended/rma/rma_thread.hpp"
 #include "firehose/remote/initiator/remote_hit.hpp"
 
 #include <algorithm>

@@ -15,8 +15,10 @@
 
 #include <hydrant/remote_pin.h>
 
-#include "extended/rma/rma.hpp"
-#include "extended/rma/rma_path.hpp"
+#include "extended/event/completion_counter.hpp"
+#include "extended/rma/common/rma_path.hpp"
+#include "extended/rma/common/transfer.hpp"
+#include "firehose/base/status.hpp"
 
 #include <cstddef>
 #include <span>

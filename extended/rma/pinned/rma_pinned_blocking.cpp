@@ -5,9 +5,9 @@
 #include "am/progress/waiting.hpp"
 #include "extended/binding/firehose_binding.hpp"
 #include "extended/event/wait.hpp"
+#include "extended/rma/common/rma_thread.hpp"
 #include "extended/rma/pinned/rma_pinned.hpp"
 #include "extended/rma/pinned/rma_pinned_piece.hpp"
-#include "extended/rma/rma_thread.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/remote/initiator/remote_hit.hpp"
 

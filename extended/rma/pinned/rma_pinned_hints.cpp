@@ -2,10 +2,10 @@
 // long_payload.cpp call it.
 #include "am/job/job.hpp"
 #include "extended/binding/firehose_binding.hpp"
+#include "extended/rma/common/rma_path.hpp"
+#include "extended/rma/paths/rma_mapped.hpp"
 #include "extended/rma/pinned/rma_pinned.hpp"
 #include "extended/rma/pinned/rma_pinned_piece.hpp"
-#include "extended/rma/rma_mapped.hpp"
-#include "extended/rma/rma_path.hpp"
 
 namespace hydrant {
 

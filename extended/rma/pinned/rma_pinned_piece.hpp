@@ -7,8 +7,8 @@
 
 #include "am/progress/unfinished.hpp"
 #include "extended/event/completion_counter.hpp"
-#include "extended/rma/bounce_pool.hpp"
-#include "extended/rma/rma.hpp"
+#include "extended/rma/common/transfer.hpp"
+#include "extended/rma/paths/bounce_pool.hpp"
 #include "firehose/base/status.hpp"
 #include "rdma/transport/transport.hpp"
 

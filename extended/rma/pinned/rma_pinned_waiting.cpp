@@ -3,10 +3,10 @@
 #include "am/job/job.hpp"
 #include "am/progress/unfinished.hpp"
 #include "extended/binding/firehose_binding.hpp"
+#include "extended/rma/common/rma_path.hpp"
+#include "extended/rma/paths/rma_rest.hpp"
 #include "extended/rma/pinned/rma_pinned.hpp"
 #include "extended/rma/pinned/rma_pinned_piece.hpp"
-#include "extended/rma/rma_path.hpp"
-#include "extended/rma/rma_rest.hpp"
 #include "rdma/config/job_knobs.hpp"
 
 #include <algorithm>

@@ -1,9 +1,9 @@
 #include "tests/integration/rma/stale.hpp"
 
 #include "extended/binding/firehose_binding.hpp"
+#include "extended/rma/common/rma_path.hpp"
+#include "extended/rma/common/rma_thread.hpp"
 #include "extended/rma/pinned/rma_pinned.hpp"
-#include "extended/rma/rma_path.hpp"
-#include "extended/rma/rma_thread.hpp"
 #include "firehose/watch/mutant.hpp"
 #include "tests/support/patience.hpp"
 

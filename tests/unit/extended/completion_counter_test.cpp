@@ -2,8 +2,8 @@
 // and the object may be freed.
 #include "extended/event/completion_counter.hpp"
 
-#include "extended/rma/count_pieces.hpp"
-#include "extended/rma/rma_thread.hpp"
+#include "extended/rma/common/count_pieces.hpp"
+#include "extended/rma/common/rma_thread.hpp"
 
 #include <gtest/gtest.h>
 

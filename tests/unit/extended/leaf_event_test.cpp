@@ -1,8 +1,8 @@
 // Local completions of implicit operations: other threads complete pieces while the thread counts more.
 #include "extended/rma/leaf_event.hpp"
 
-#include "extended/rma/count_pieces.hpp"
-#include "extended/rma/rma_thread.hpp"
+#include "extended/rma/common/count_pieces.hpp"
+#include "extended/rma/common/rma_thread.hpp"
 #include "tests/unit/extended/rma_fixture.hpp"
 
 namespace hydrant::test {

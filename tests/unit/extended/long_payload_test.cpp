@@ -3,7 +3,7 @@
 
 #include "am/progress/waiting.hpp"
 #include "extended/binding/segment_pins.hpp"
-#include "extended/rma/bounce_pool.hpp"
+#include "extended/rma/paths/bounce_pool.hpp"
 #include "extended/rma/pinned/rma_pinned.hpp"
 #include "tests/unit/extended/pinned_fixture.hpp"
 

@@ -1,5 +1,5 @@
 // The table of mapped segments that inlined puts and gets read: which ranks and addresses it answers for.
-#include "extended/rma/mapped_segments.hpp"
+#include "extended/rma/common/mapped_segments.hpp"
 
 #include <gasnetex.h>
 

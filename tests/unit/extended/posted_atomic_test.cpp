@@ -1,8 +1,8 @@
 // Atomic operations of an adapter whose completions report a failure.
 #include "extended/event/completion_counter.hpp"
-#include "extended/rma/count_pieces.hpp"
-#include "extended/rma/rma_posted.hpp"
-#include "extended/rma/rma_thread.hpp"
+#include "extended/rma/common/count_pieces.hpp"
+#include "extended/rma/common/rma_thread.hpp"
+#include "extended/rma/paths/rma_posted.hpp"
 #include "tests/unit/extended/rma_fixture.hpp"
 
 #include <gmock/gmock.h>

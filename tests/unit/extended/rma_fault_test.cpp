@@ -2,7 +2,7 @@
 // allocation. In every case GASNET_OK means that the data has arrived, no operation hangs or is lost,
 // and the next operation works.
 #include "am/progress/waiting.hpp"
-#include "extended/rma/known_peer.hpp"
+#include "extended/rma/common/known_peer.hpp"
 #include "tests/unit/extended/rma_fixture.hpp"
 
 #include <gmock/gmock.h>

@@ -4,9 +4,9 @@
 #include <hydrant/gasnet/rma1.h>
 #include <hydrant/rma.h>
 
+#include "extended/rma/common/rma_path.hpp"
+#include "extended/rma/paths/rma_messages.hpp"
 #include "extended/rma/rma.hpp"
-#include "extended/rma/rma_messages.hpp"
-#include "extended/rma/rma_path.hpp"
 #include "tests/unit/am/job_fixture.hpp"
 #include "tests/unit/extended/loop_network.hpp"
 

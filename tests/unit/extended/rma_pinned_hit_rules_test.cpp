@@ -1,8 +1,8 @@
 // Rules that the fast paths of puts and gets between firehoses must keep: holds, access rights, keys,
 // released memory that peers still hold, limits, and wrong calls.
 #include "am/progress/waiting.hpp"
+#include "extended/rma/common/rma_path.hpp"
 #include "extended/rma/pinned/rma_pinned_piece.hpp"
-#include "extended/rma/rma_path.hpp"
 #include "tests/unit/extended/pinned_hit_fixture.hpp"
 
 namespace hydrant {

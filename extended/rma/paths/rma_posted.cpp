@@ -1,14 +1,14 @@
 // Posts one-sided puts and gets to a transport that completes them later, from the caller's memory or through
 // bounce buffers, for transfer() (rma_transfer.cpp); and atomic operations of the adapter.
-#include "extended/rma/rma_posted.hpp"
+#include "extended/rma/paths/rma_posted.hpp"
 
 #include "am/exit/exit.hpp"
 #include "am/job/job.hpp"
 #include "am/progress/waiting.hpp"
-#include "extended/rma/bounce_pool.hpp"
-#include "extended/rma/count_pieces.hpp"
-#include "extended/rma/rma_messages.hpp"
-#include "extended/rma/rma_thread.hpp"
+#include "extended/rma/common/count_pieces.hpp"
+#include "extended/rma/common/rma_thread.hpp"
+#include "extended/rma/paths/bounce_pool.hpp"
+#include "extended/rma/paths/rma_messages.hpp"
 #include "firehose/base/log.hpp"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // Moves puts, gets and fills by Active Messages: the initiator's pieces and the handlers on both sides.
 // transfer() (rma_transfer.cpp) calls it as the fallback; it sends with am/message/send.cpp.
-#include "extended/rma/rma_messages.hpp"
+#include "extended/rma/paths/rma_messages.hpp"
 
 #include "am/exit/exit.hpp"
 #include "am/handler/token.hpp"
@@ -9,10 +9,10 @@
 #include "am/progress/waiting.hpp"
 #include "extended/binding/own_memory.hpp"
 #include "extended/message/handlers.hpp"
-#include "extended/rma/count_pieces.hpp"
-#include "extended/rma/message_words.hpp"
-#include "extended/rma/rma_rest.hpp"
-#include "extended/rma/rma_thread.hpp"
+#include "extended/rma/common/count_pieces.hpp"
+#include "extended/rma/common/rma_thread.hpp"
+#include "extended/rma/paths/message_words.hpp"
+#include "extended/rma/paths/rma_rest.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -1,13 +1,13 @@
 // Copies through mappings of other ranks' memory files, and requests for such mappings. Called by
 // transfer() (rma_transfer.cpp); mappings are remote pins of the_mappings (firehose_binding.cpp).
-#include "extended/rma/rma_mapped.hpp"
+#include "extended/rma/paths/rma_mapped.hpp"
 
 #include "am/job/job.hpp"
 #include "am/segment/neighbourhood.hpp"
 #include "extended/binding/firehose_binding.hpp"
-#include "extended/rma/copy.hpp"
-#include "extended/rma/rma_path.hpp"
-#include "extended/rma/rma_thread.hpp"
+#include "extended/rma/common/copy.hpp"
+#include "extended/rma/common/rma_path.hpp"
+#include "extended/rma/common/rma_thread.hpp"
 #include "rdma/transport/node_registrar.hpp"
 
 namespace hydrant {

@@ -23,7 +23,7 @@
 
 #include <hydrant/rma.h>
 
-#include "extended/rma/rma.hpp"
+#include "extended/rma/common/transfer.hpp"
 
 #include <cstddef>
 #include <cstdint>

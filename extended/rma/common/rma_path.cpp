@@ -1,14 +1,14 @@
 // Computes the settings of the decision table at job start, and chooses the path of each operation.
 // Called by transfer() (rma_transfer.cpp).
-#include "extended/rma/rma_path.hpp"
+#include "extended/rma/common/rma_path.hpp"
 
 #include "am/job/job.hpp"
 #include "am/message/send.hpp"
 #include "am/segment/segments.hpp"
 #include "extended/binding/device_memory.hpp"
 #include "extended/binding/firehose_binding.hpp"
-#include "extended/rma/mapped_segments.hpp"
-#include "extended/rma/rma_thread.hpp"
+#include "extended/rma/common/mapped_segments.hpp"
+#include "extended/rma/common/rma_thread.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/trace/tracer.hpp"
 #include "rdma/config/job_knobs.hpp"

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "extended/event/completion_counter.hpp"
-#include "extended/rma/rma.hpp"
+#include "extended/rma/common/transfer.hpp"
 #include "firehose/base/thread.hpp"
 
 #include <cstddef>

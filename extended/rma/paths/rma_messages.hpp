@@ -11,8 +11,10 @@
 // (rma_rest.hpp).
 #pragma once
 
-#include "extended/rma/rma.hpp"
-#include "extended/rma/rma_path.hpp"
+#include "extended/event/completion_counter.hpp"
+#include "extended/rma/common/rma_path.hpp"
+#include "extended/rma/common/transfer.hpp"
+#include "firehose/base/status.hpp"
 
 namespace hydrant {
 

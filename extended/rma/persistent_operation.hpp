@@ -6,8 +6,8 @@
 #include <hydrant/persistent.h>
 
 #include "extended/event/completion_counter.hpp"
+#include "extended/rma/common/transfer.hpp"
 #include "extended/rma/pinned/rma_pinned_piece.hpp"
-#include "extended/rma/rma.hpp"
 
 #include <cstddef>
 #include <memory>

@@ -3,8 +3,10 @@
 // reusable at once.
 #pragma once
 
-#include "extended/rma/rma.hpp"
-#include "extended/rma/rma_path.hpp"
+#include "extended/event/completion_counter.hpp"
+#include "extended/rma/common/rma_path.hpp"
+#include "extended/rma/common/transfer.hpp"
+#include "firehose/base/status.hpp"
 #include "rdma/transport/transport.hpp"
 
 namespace hydrant {

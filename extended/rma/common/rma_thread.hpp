@@ -9,8 +9,8 @@
 #include "extended/event/completion_counter.hpp"
 #include "extended/event/event.hpp"
 #include "extended/event/thread_local_pool.hpp"
-#include "extended/rma/known_peer.hpp"
-#include "extended/rma/rma_path.hpp"
+#include "extended/rma/common/known_peer.hpp"
+#include "extended/rma/common/rma_path.hpp"
 #include "firehose/base/probes.hpp"
 
 #include <atomic>
@@ -60,8 +60,7 @@ class RmaThread {
     counts.bytes += bytes;
     HYDRANT_PROBE(rma, static_cast<uint32_t>(direction), rank, static_cast<uint32_t>(path), bytes);
     if (is_tracing()) [[unlikely]]
-      trace_transfer(direction == Direction::kPut, rank,
-                     hydrant_path_name(static_cast<hydrant_path_t>(path)), bytes);
+      trace(direction, rank, path, bytes);
   }
 
   // The counter of implicit operations: by direction, of atomics that are neither (GEX_EC_RMW), or of Longs
@@ -102,6 +101,8 @@ class RmaThread {
   alignas(64) std::atomic<uint64_t> landed{0};  // written by any completing thread
 
  private:
+  [[gnu::cold]] static void trace(Direction direction, Rank rank, Path path, size_t bytes) noexcept;
+
   KnownPeer* peers_ = nullptr;
   CompletionCounter implicit_[4];
   std::unique_ptr<std::byte[]> scratch_;

@@ -1,12 +1,12 @@
 // Counts started, completed and failed pieces, and waits for them (wait.cpp). Called by all paths of
 // put and get; completion comes from handlers and from the transport.
-#include "extended/rma/count_pieces.hpp"
+#include "extended/rma/common/count_pieces.hpp"
 
 #include "am/job/job.hpp"
 #include "am/segment/segment_check.hpp"
 #include "extended/event/wait.hpp"
-#include "extended/rma/rma.hpp"
-#include "extended/rma/rma_thread.hpp"
+#include "extended/rma/common/rma_errors.hpp"
+#include "extended/rma/common/rma_thread.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/probes.hpp"
 

@@ -1,12 +1,12 @@
 // Sends in polls what is left of puts and gets. Called by rma_messages.cpp, rma_pinned_waiting.cpp and
 // vis/packets.cpp.
-#include "extended/rma/rma_rest.hpp"
+#include "extended/rma/paths/rma_rest.hpp"
 
 #include "am/progress/unfinished.hpp"
-#include "extended/rma/count_pieces.hpp"
-#include "extended/rma/rma_messages.hpp"
-#include "extended/rma/rma_path.hpp"
-#include "extended/rma/rma_thread.hpp"
+#include "extended/rma/common/count_pieces.hpp"
+#include "extended/rma/common/rma_path.hpp"
+#include "extended/rma/common/rma_thread.hpp"
+#include "extended/rma/paths/rma_messages.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -8,9 +8,11 @@
 
 #include <hydrant/remote_pin.h>
 
-#include "extended/rma/rma.hpp"
+#include "extended/rma/common/transfer.hpp"
 
 namespace hydrant {
+
+class RmaThread;
 
 // True: the copy is complete. False: no mapping covers the whole range.
 bool copy_mapped(RmaThread& thread, const Transfer& what) noexcept;

@@ -1,6 +1,6 @@
 // Creates the pool of bounce buffers on first use, from firehose/base/buffer_pool/buffer_pool.hpp. Called by
 // rma_posted.cpp, rma_pinned.cpp, long_payload.cpp, operation.cpp (collective) and atomic_domain.cpp.
-#include "extended/rma/bounce_pool.hpp"
+#include "extended/rma/paths/bounce_pool.hpp"
 
 #include "am/exit/exit.hpp"
 #include "am/job/job.hpp"

@@ -9,13 +9,14 @@
 #include "am/job/job.hpp"
 #include "am/progress/waiting.hpp"
 #include "extended/binding/firehose_binding.hpp"
-#include "extended/rma/copy.hpp"
-#include "extended/rma/count_pieces.hpp"
-#include "extended/rma/pinned/persistent_operation.hpp"
+#include "extended/rma/common/copy.hpp"
+#include "extended/rma/common/count_pieces.hpp"
+#include "extended/rma/common/rma_errors.hpp"
+#include "extended/rma/common/rma_path.hpp"
+#include "extended/rma/common/rma_thread.hpp"
+#include "extended/rma/persistent_operation.hpp"
 #include "extended/rma/pinned/rma_pinned.hpp"
 #include "extended/rma/rma.hpp"
-#include "extended/rma/rma_path.hpp"
-#include "extended/rma/rma_thread.hpp"
 
 #include <memory>
 #include <new>

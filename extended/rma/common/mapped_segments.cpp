@@ -1,5 +1,5 @@
 // Fills the table that inlined puts and gets read without a lock: an entry's key is stored last.
-#include "extended/rma/mapped_segments.hpp"
+#include "extended/rma/common/mapped_segments.hpp"
 
 #include <hydrant/gasnet/rma.h>
 

@@ -1,6 +1,6 @@
 // Creates and adopts a thread's state for puts and gets: the rows per rank, and a pointer to
 // them. Used by all paths of put and get.
-#include "extended/rma/rma_thread.hpp"
+#include "extended/rma/common/rma_thread.hpp"
 
 #include "am/job/job.hpp"
 
@@ -44,6 +44,11 @@ void RmaThread::show_peers(bool shown) noexcept {
     known_peers = {peers_, job().size()};
   else
     known_peers = {nullptr, 0};
+}
+
+void RmaThread::trace(Direction direction, Rank rank, Path path, size_t bytes) noexcept {
+  trace_transfer(direction == Direction::kPut, rank,
+                 hydrant_path_name(static_cast<hydrant_path_t>(path)), bytes);
 }
 
 void RmaThread::left() noexcept { known_peers = {nullptr, 0}; }
