@@ -3,6 +3,7 @@
 #include "extended/atomics/atomic_messages.hpp"
 #include "extended/barrier/barriers.hpp"
 #include "extended/collective/collectives.hpp"
+#include "extended/collective/operation/algorithms.hpp"
 #include "extended/job_statistics.hpp"
 #include "extended/rma/rma.hpp"
 #include "extended/vis/packets.hpp"
@@ -10,7 +11,7 @@
 namespace hydrant {
 
 Status start_extended() noexcept {
-  Status status = start_barriers();
+  Status status = start_barriers(collective_choices());
   if (status == Status::kOk) status = start_collectives();
   if (status == Status::kOk) status = start_rma();
   if (status == Status::kOk) start_vis_paths();

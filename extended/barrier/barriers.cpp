@@ -9,7 +9,6 @@
 #include "extended/barrier/barrier_messages.hpp"
 #include "extended/barrier/barrier_rdma.hpp"
 #include "extended/barrier/barrier_shared_memory.hpp"
-#include "extended/collective/algorithms.hpp"
 #include "extended/message/handlers.hpp"
 #include "extended/message/send_failures.hpp"
 #include "firehose/base/log.hpp"
@@ -186,7 +185,7 @@ constinit Choice my_choice;
 
 // Not performance-critical. Running out of memory in a constructor ends the process, as elsewhere
 // during start-up.
-Status start_barriers() noexcept {
+Status start_barriers(uint32_t collective_choices) noexcept {
   Job& the_job = job();
   constexpr gex_Flags_t kShortRequest = GEX_FLAG_AM_SHORT | GEX_FLAG_AM_REQUEST;
   the_job.handlers.add_internal(kBarrierHandler, reinterpret_cast<gex_AM_Fn_t>(on_barrier), 1,
@@ -200,7 +199,7 @@ Status start_barriers() noexcept {
                .radix = kind == Kind::kShm ? radix_of_job() : 0,
                .strict = strict ? 1u : 0u,
                .nodes = kind == Kind::kRdma ? BarrierSharedMemory::nodes() : 0,
-               .collectives = collective_choices(),
+               .collectives = collective_choices,
                .hosts = static_cast<uint32_t>(the_job.topology().leaders.size())};
   // Published before the first collective step, so that a rank with different settings detects it.
   if (the_job.rank() == 0 && the_job.size() > 1) {

@@ -5,9 +5,9 @@
 
 #include "am/call/in_call.hpp"
 #include "am/job/job.hpp"
-#include "extended/collective/algorithms.hpp"
-#include "extended/collective/check_collective.hpp"
-#include "extended/collective/operations.hpp"
+#include "extended/collective/operation/algorithms.hpp"
+#include "extended/collective/operation/operations.hpp"
+#include "extended/team/check_collective.hpp"
 #include "extended/team/team.hpp"
 
 using namespace hydrant;

@@ -1,18 +1,16 @@
 // Implements gex_Coll_*: checks the arguments, chooses an algorithm (schedules.cpp), and starts the
-// operation (operations.cpp). Barriers of the primordial team are in extended/barrier.
+// operation (operations.cpp). Barriers of the primordial team are in barrier_calls.cpp.
 #include <hydrant/coll.h>
 
-#include "am/call/hsl.hpp"
 #include "am/call/in_call.hpp"
-#include "am/call/thread_state.hpp"
 #include "am/job/job.hpp"
-#include "extended/collective/algorithms.hpp"
-#include "extended/collective/check_collective.hpp"
-#include "extended/collective/collective_messages.hpp"
 #include "extended/collective/collectives.hpp"
-#include "extended/collective/node/node_team.hpp"
-#include "extended/collective/operations.hpp"
+#include "extended/collective/operation/algorithms.hpp"
+#include "extended/collective/operation/collective_messages.hpp"
+#include "extended/collective/operation/operations.hpp"
+#include "extended/team/check_collective.hpp"
 #include "extended/team/live_teams.hpp"
+#include "extended/team/node_team.hpp"
 #include "extended/team/team.hpp"
 #include "firehose/base/status.hpp"
 
@@ -22,17 +20,6 @@
 using namespace hydrant;
 
 namespace {
-
-[[gnu::cold]] void check_call_slowly(gex_TM_t tm, const char* call) noexcept {
-  if (!is_wired()) fatal("%s before a client is initialised", call);
-  if (handler_depth != 0) refuse_in_handler(call);
-  if (job().careful) check_before_send(call);
-  check_team(tm, call);
-}
-inline void check_call(gex_TM_t tm, const char* call) noexcept {
-  if (!is_wired() || handler_depth != 0 || job().careful || tm != &hydrant_world) [[unlikely]]
-    check_call_slowly(tm, call);
-}
 
 // The team's lines, if it uses them for that many bytes. The same answer on all members.
 NodeTeam* lines_for(gex_TM_t tm, size_t bytes) noexcept {
@@ -89,7 +76,7 @@ size_t check_reduction(const ReduceArguments& arguments, Reduction* reduction,
 // in 0.2 us, so nothing that only the others need is done before the lines.
 gex_Event_t reduce(CollectiveKind kind, gex_TM_t tm, Rank root, void* dest, const void* source,
                    const ReduceArguments& arguments, const char* call) noexcept {
-  check_call(tm, call);
+  check_team_call(tm, call);
   const bool to_all = kind == CollectiveKind::kReduceToAll;
   LineOperations::Call small = {
       .kind = to_all ? LineOperations::Kind::kReduceToAll : LineOperations::Kind::kReduceToOne,
@@ -141,30 +128,6 @@ gex_Event_t move_parts(CollectiveKind kind, gex_TM_t tm, void* dest, const void*
 }  // namespace
 
 namespace hydrant {
-
-TeamMembers check_collective(gex_TM_t tm, const char* call) noexcept {
-  check_call(tm, call);
-  return members_of(tm);
-}
-
-[[noreturn]] void refuse_in_handler(const char* what) noexcept {
-  fatal("%s in a handler or in the function of a reduction: only outside of these", what);
-}
-
-void check_memory(const void* memory, size_t bytes, const char* what, const char* call) noexcept {
-  if (memory == nullptr && bytes != 0)
-    fatal("%s: %s is NULL, and the length is %zu bytes", call, what, bytes);
-}
-
-void check_parts(const TeamMembers& team, size_t bytes, const char* call) noexcept {
-  if (bytes > SIZE_MAX / 2 / team.size)
-    fatal("%s: %u parts of %zu bytes do not fit the address space", call, team.size, bytes);
-}
-
-void check_root(const TeamMembers& team, Rank root, const char* call) noexcept {
-  if (root >= team.size)
-    fatal("%s: the root rank %u does not exist; the team has %u ranks", call, root, team.size);
-}
 
 Status start_collectives() noexcept {
   if (job().debug) job().is_live_team = [](gex_TM_t tm) noexcept { return live_teams().has(tm); };

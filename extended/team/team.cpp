@@ -5,8 +5,8 @@
 
 #include "am/job/job.hpp"
 #include "am/segment/neighbourhood.hpp"
-#include "extended/collective/hypercube.hpp"
-#include "extended/collective/operations.hpp"
+#include "extended/collective/operation/operations.hpp"
+#include "extended/collective/steps/hypercube.hpp"
 #include "extended/team/live_teams.hpp"
 
 #include <algorithm>

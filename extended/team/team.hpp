@@ -9,9 +9,9 @@
 
 #include <hydrant/gasnet/objects.h>
 
-#include "extended/collective/mailbox/mailbox_team.hpp"
-#include "extended/collective/node/node_team.hpp"
-#include "extended/collective/operation.hpp"
+#include "extended/collective/operation/operation.hpp"
+#include "extended/team/mailbox_team.hpp"
+#include "extended/team/node_team.hpp"
 #include "rdma/bootstrap/bootstrap.hpp"
 
 #include <atomic>

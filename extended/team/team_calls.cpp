@@ -2,14 +2,12 @@
 // they need to know by a collective operation of the parent team (operations.cpp).
 #include <hydrant/gasnet/objects.h>
 
-#include "am/call/hsl.hpp"
 #include "am/call/in_call.hpp"
-#include "am/call/thread_state.hpp"
 #include "am/job/job.hpp"
-#include "extended/collective/check_collective.hpp"
-#include "extended/collective/hypercube.hpp"
-#include "extended/collective/operations.hpp"
-#include "extended/collective/schedules.hpp"
+#include "extended/collective/operation/operations.hpp"
+#include "extended/collective/steps/hypercube.hpp"
+#include "extended/collective/steps/schedules.hpp"
+#include "extended/team/check_collective.hpp"
 #include "extended/team/live_teams.hpp"
 #include "extended/team/team.hpp"
 #include "firehose/base/log.hpp"
@@ -33,13 +31,6 @@ constinit std::atomic<uint32_t> calls_made{0};
 
 uint64_t team_id(Rank first_member, uint32_t count) noexcept {
   return (uint64_t{first_member} + 1) << 32 | count;
-}
-
-void check_call(gex_TM_t parent, const char* call) noexcept {
-  if (!is_wired()) fatal("%s before a client is initialised", call);
-  if (handler_depth != 0) refuse_in_handler(call);
-  if (job().careful) check_before_send(call);
-  check_team(parent, call);
 }
 
 // Answers a query of the size of scratch memory.
@@ -249,7 +240,7 @@ size_t gex_TM_Split(gex_TM_t* new_tm_p, gex_TM_t parent, int color, int key, voi
                     size_t scratch_bytes, gex_Flags_t flags) {
   constexpr const char* kCall = "gex_TM_Split";
   const InCall in_call(kCall);
-  check_call(parent, kCall);
+  check_team_call_slowly(parent, kCall);
   if ((flags & kSizeQueries) != 0) return scratch_size(flags, new_tm_p != nullptr, kCall);
   if (new_tm_p != nullptr && color < 0)
     fatal("%s: the color %d is negative: colors are 0 and above", kCall, color);
@@ -278,7 +269,7 @@ size_t gex_TM_Create(gex_TM_t* new_tms, size_t num_new_tms, gex_TM_t parent,
                      size_t scratch_bytes, gex_Flags_t flags) {
   constexpr const char* kCall = "gex_TM_Create";
   const InCall in_call(kCall);
-  check_call(parent, kCall);
+  check_team_call_slowly(parent, kCall);
   if ((flags & kSizeQueries) != 0) return scratch_size(flags, numargs != 0, kCall);
   const gex_Flags_t kind = flags & kScratchKinds;
   if (numargs != 0 && (kind == 0 || (kind & (kind - 1)) != 0))
@@ -357,7 +348,7 @@ size_t gex_TM_Create(gex_TM_t* new_tms, size_t num_new_tms, gex_TM_t parent,
 int gex_TM_Destroy(gex_TM_t tm, gex_Memvec_t* scratch_p, gex_Flags_t) {
   constexpr const char* kCall = "gex_TM_Destroy";
   const InCall in_call(kCall);
-  check_call(tm, kCall);
+  check_team_call_slowly(tm, kCall);
   if (tm == &hydrant_world) fatal("%s: the primordial team cannot be destroyed", kCall);
   // This rank has sent and received all messages of its complete operations, so the other members do not
   // need it.

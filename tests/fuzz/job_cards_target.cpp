@@ -44,7 +44,7 @@ bool start() {
   auto alone = std::make_unique<FakeBootstrap>();
   store = alone.get();
   the_job.bootstrap = std::move(alone);
-  if (choose_max_segment(1) != Status::kOk || start_barriers() != Status::kOk) return false;
+  if (choose_max_segment(1) != Status::kOk || start_barriers(0) != Status::kOk) return false;
   hydrant_job_info.size = 4;
   hydrant_world.size = 4;
   auto network = std::make_unique<test::BarrierMemoryTransport>();

@@ -1,7 +1,7 @@
 // Executes reductions and barriers in mailboxes. mailbox_team.cpp starts them and gives them events.
 #include "extended/collective/mailbox/mailbox_operations.hpp"
 
-#include "extended/collective/hypercube.hpp"
+#include "extended/collective/steps/hypercube.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -12,7 +12,7 @@
 #pragma once
 
 #include "extended/collective/mailbox/team_mailboxes.hpp"
-#include "extended/collective/reduction.hpp"
+#include "extended/collective/steps/reduction.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -2,7 +2,7 @@
 // the memory of other members.
 #include "extended/collective/mailbox/team_mailboxes.hpp"
 
-#include "extended/collective/hypercube.hpp"
+#include "extended/collective/steps/hypercube.hpp"
 
 namespace hydrant {
 

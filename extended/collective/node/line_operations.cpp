@@ -4,8 +4,8 @@
 
 #include "am/job/job.hpp"
 #include "extended/barrier/barrier_shm.hpp"
-#include "extended/collective/hypercube.hpp"
-#include "extended/collective/operation.hpp"
+#include "extended/collective/operation/operation.hpp"
+#include "extended/collective/steps/hypercube.hpp"
 
 #include <algorithm>
 #include <cstring>

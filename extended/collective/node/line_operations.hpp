@@ -17,7 +17,7 @@
 #include "extended/collective/node/fixed_array.hpp"
 #include "extended/collective/node/mapped_vectors.hpp"
 #include "extended/collective/node/team_lines.hpp"
-#include "extended/collective/reduction.hpp"
+#include "extended/collective/steps/reduction.hpp"
 #include "extended/event/event.hpp"
 #include "rdma/transport/transport.hpp"
 

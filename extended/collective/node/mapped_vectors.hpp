@@ -10,9 +10,9 @@
 // Threads: callers serialise.
 #pragma once
 
-#include "extended/collective/hypercube.hpp"
 #include "extended/collective/node/fixed_array.hpp"
-#include "extended/collective/reduction.hpp"
+#include "extended/collective/steps/hypercube.hpp"
+#include "extended/collective/steps/reduction.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,6 @@
 // Inboxes of collectives: order, separation of transfers, and messages for teams that this rank does not
 // have yet.
-#include "extended/collective/inbox.hpp"
+#include "extended/collective/operation/inbox.hpp"
 
 #include <gtest/gtest.h>
 

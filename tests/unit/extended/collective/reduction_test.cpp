@@ -1,5 +1,5 @@
 // The operations of reductions: results of each type and operation, and refused combinations.
-#include "extended/collective/reduction.hpp"
+#include "extended/collective/steps/reduction.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
 // The algorithms of collectives, against naive models, for teams of many sizes: results, order of
 // combination, and numbers of messages.
-#include "extended/collective/schedules.hpp"
+#include "extended/collective/steps/schedules.hpp"
 
-#include "extended/collective/hypercube.hpp"
+#include "extended/collective/steps/hypercube.hpp"
 #include "tests/unit/extended/collective/simulated_team.hpp"
 
 #include <gtest/gtest.h>

@@ -2,7 +2,7 @@
 // messages.
 #pragma once
 
-#include "extended/collective/schedules.hpp"
+#include "extended/collective/steps/schedules.hpp"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 // single bytes in any order, several operations under way, teams that follow each other in the same memory.
 #include "extended/collective/mailbox/mailbox_operations.hpp"
 
-#include "extended/collective/hypercube.hpp"
+#include "extended/collective/steps/hypercube.hpp"
 #include "tests/unit/extended/collective/mailbox/mailbox_network.hpp"
 
 #include <gtest/gtest.h>

@@ -2,7 +2,7 @@
 // members and in threads, against models; reuse of lines and of the memory by another team.
 #include "extended/collective/node/line_operations.hpp"
 
-#include "extended/collective/operation.hpp"
+#include "extended/collective/operation/operation.hpp"
 
 #include <gtest/gtest.h>
 

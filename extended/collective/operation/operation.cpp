@@ -1,11 +1,11 @@
 // Executes the steps of a collective operation. operations.cpp calls advance() from polls and waits;
 // messages go through collective_messages.cpp, gets through rma_transfer.cpp.
-#include "extended/collective/operation.hpp"
+#include "extended/collective/operation/operation.hpp"
 
 #include "am/job/job.hpp"
 #include "am/message/send.hpp"
 #include "extended/binding/firehose_binding.hpp"
-#include "extended/collective/collective_messages.hpp"
+#include "extended/collective/operation/collective_messages.hpp"
 #include "extended/rma/common/count_pieces.hpp"
 #include "extended/rma/common/rma_errors.hpp"
 #include "extended/rma/common/rma_path.hpp"
@@ -32,7 +32,7 @@ size_t get_bytes() noexcept {
 }
 
 // By CollectiveKind: the calls that are one operation.
-constexpr const char* kNames[] = {
+constexpr const char* kCallNames[] = {
     "unknown call",
     "gex_Coll_BarrierNB",
     "gex_Coll_BroadcastNB (or gasnet_coll_broadcast)",
@@ -54,7 +54,7 @@ size_t eager_bytes() noexcept {
 
 const char* collective_name(uint32_t signature) noexcept {
   const uint32_t kind = signature & ((1u << kKindBits) - 1);
-  return kNames[kind < std::size(kNames) ? kind : 0];
+  return kCallNames[kind < std::size(kCallNames) ? kind : 0];
 }
 
 uint32_t signature_of(CollectiveKind kind, uint64_t argument1, uint64_t argument2,

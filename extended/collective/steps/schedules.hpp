@@ -9,7 +9,7 @@
 // 2005.
 #pragma once
 
-#include "extended/collective/schedule.hpp"
+#include "extended/collective/steps/schedule.hpp"
 
 namespace hydrant {
 

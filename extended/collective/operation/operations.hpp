@@ -1,7 +1,7 @@
 // The collective operations under way on this rank, of all teams. Polls of any thread advance them.
 #pragma once
 
-#include "extended/collective/operation.hpp"
+#include "extended/collective/operation/operation.hpp"
 
 #include <gasnet_fwd.h>
 

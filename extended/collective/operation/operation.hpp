@@ -8,11 +8,11 @@
 // Threads: steps of one operation are serialised by Operations. Nothing here waits or runs handlers.
 #pragma once
 
-#include "extended/collective/inbox.hpp"
 #include "extended/collective/mailbox/team_mailboxes.hpp"
-#include "extended/collective/reduction.hpp"
-#include "extended/collective/schedule.hpp"
-#include "extended/collective/schedules.hpp"
+#include "extended/collective/operation/inbox.hpp"
+#include "extended/collective/steps/reduction.hpp"
+#include "extended/collective/steps/schedule.hpp"
+#include "extended/collective/steps/schedules.hpp"
 #include "extended/event/completion_counter.hpp"
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // Implements the inboxes of collective operations. collective_messages.cpp puts messages in; operation.cpp
 // takes them out.
-#include "extended/collective/inbox.hpp"
+#include "extended/collective/operation/inbox.hpp"
 
 #include <utility>
 

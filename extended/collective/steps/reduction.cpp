@@ -1,6 +1,6 @@
 // Implements the operations of reductions. operation.cpp calls combine() in its steps;
 // collective_calls.cpp finds the operation of a call.
-#include "extended/collective/reduction.hpp"
+#include "extended/collective/steps/reduction.hpp"
 
 #include "am/call/thread_state.hpp"
 #include "firehose/base/uncancelled.hpp"

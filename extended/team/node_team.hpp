@@ -9,7 +9,7 @@
 #pragma once
 
 #include "extended/collective/node/line_operations.hpp"
-#include "extended/collective/operation.hpp"
+#include "extended/collective/operation/operation.hpp"
 #include "firehose/base/status.hpp"
 
 #include <atomic>

@@ -14,7 +14,7 @@
 #include "am/exit/exit.hpp"
 #include "extended/collective/mailbox/mailbox_memory.hpp"
 #include "extended/collective/mailbox/mailbox_operations.hpp"
-#include "extended/collective/operation.hpp"
+#include "extended/collective/operation/operation.hpp"
 #include "extended/event/event.hpp"
 #include "extended/message/send_failures.hpp"
 #include "firehose/base/status.hpp"

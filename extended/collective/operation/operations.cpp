@@ -1,11 +1,12 @@
 // Keeps the list of collective operations, advances them in polls, and gives them events. The calls
 // (collective_calls.cpp) and teams start operations.
-#include "extended/collective/operations.hpp"
+#include "extended/collective/operation/operations.hpp"
 
 #include <hydrant/gasnet/events.h>
 
+#include "am/call/thread_state.hpp"
 #include "am/job/job.hpp"
-#include "extended/collective/check_collective.hpp"
+#include "extended/collective/steps/nested_calls.hpp"
 #include "extended/event/event.hpp"
 #include "firehose/base/thread.hpp"
 

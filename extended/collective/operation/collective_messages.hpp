@@ -1,7 +1,7 @@
 // Active Messages of collective operations. Senders never wait and run no handlers.
 #pragma once
 
-#include "extended/collective/inbox.hpp"
+#include "extended/collective/operation/inbox.hpp"
 #include "firehose/base/status.hpp"
 
 #include <cstddef>

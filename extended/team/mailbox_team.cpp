@@ -1,12 +1,12 @@
 // Gives MailboxOperations its memory, events and progress. collective_calls.cpp starts small reductions here;
 // team_calls.cpp makes the mailboxes of teams with the teams.
-#include "extended/collective/mailbox/mailbox_team.hpp"
+#include "extended/team/mailbox_team.hpp"
 
 #include "am/job/job.hpp"
-#include "extended/collective/algorithms.hpp"
-#include "extended/collective/check_collective.hpp"
-#include "extended/collective/collective_messages.hpp"
-#include "extended/collective/operations.hpp"
+#include "extended/collective/operation/algorithms.hpp"
+#include "extended/collective/operation/collective_messages.hpp"
+#include "extended/collective/operation/operations.hpp"
+#include "extended/collective/steps/nested_calls.hpp"
 #include "extended/event/event.hpp"
 #include "extended/team/team.hpp"
 #include "firehose/base/log.hpp"
@@ -98,10 +98,10 @@ MailboxTeams& mailbox_teams() noexcept {
   return *all;
 }
 
-MailboxTeam& team_of(const hydrant_event& event) noexcept {
+MailboxTeam& mailboxes_of(const hydrant_event& event) noexcept {
   return *static_cast<MailboxTeam*>(event.object);
 }
-MailboxOperations::Pending& pending_of(const hydrant_event& event) noexcept {
+MailboxOperations::Pending& pending_in_mailboxes(const hydrant_event& event) noexcept {
   return *reinterpret_cast<MailboxOperations::Pending*>(event.number);
 }
 
@@ -292,8 +292,8 @@ gex_Event_t MailboxTeam::start(const MailboxOperations::Call& call) noexcept {
 
 bool MailboxTeam::event_is_done(hydrant_event& event) noexcept {
   check_outside_user_function();
-  MailboxTeam& team = team_of(event);
-  MailboxOperations::Pending& pending = pending_of(event);
+  MailboxTeam& team = mailboxes_of(event);
+  MailboxOperations::Pending& pending = pending_in_mailboxes(event);
   const Guard guard(team);
   if (!pending.is_done) (void)team.operations_.advance();
   if (!pending.is_done) return false;
@@ -304,22 +304,22 @@ bool MailboxTeam::event_is_done(hydrant_event& event) noexcept {
 
 // A message wakes this rank, an adapter's write does not.
 WaitTarget MailboxTeam::event_wait_target(const hydrant_event& event) noexcept {
-  MailboxTeam& team = team_of(event);
+  MailboxTeam& team = mailboxes_of(event);
   const Guard guard(team);
-  return team.operations_.awaits_message(pending_of(event)) ? WaitTarget::kUnknown
-                                                            : WaitTarget::kAdapter;
+  return team.operations_.awaits_message(pending_in_mailboxes(event)) ? WaitTarget::kUnknown
+                                                                      : WaitTarget::kAdapter;
 }
 
 bool MailboxTeam::event_is_ready(const hydrant_event& event) noexcept {
-  MailboxTeam& team = team_of(event);
+  MailboxTeam& team = mailboxes_of(event);
   const Guard guard(team);
-  return team.operations_.is_ready(pending_of(event));
+  return team.operations_.is_ready(pending_in_mailboxes(event));
 }
 
 void MailboxTeam::log_pending_event(const hydrant_event& event) {
-  MailboxTeam& team = team_of(event);
+  MailboxTeam& team = mailboxes_of(event);
   const Guard guard(team);
-  const MailboxOperations::Pending& pending = pending_of(event);
+  const MailboxOperations::Pending& pending = pending_in_mailboxes(event);
   const char* call = collective_name(pending.call.signature);
   if (team.operations_.is_ready(pending)) return;
   const uint32_t edge = team.operations_.awaited_edge(pending);

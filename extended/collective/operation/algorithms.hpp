@@ -5,7 +5,7 @@
 // compared among the ranks at start-up.
 #pragma once
 
-#include "extended/collective/schedules.hpp"
+#include "extended/collective/steps/schedules.hpp"
 
 #include <array>
 #include <cstddef>

@@ -1,12 +1,12 @@
 // Gives LineOperations its memory, events and progress. collective_calls.cpp starts small collectives here;
 // team_calls.cpp makes node teams with the teams.
-#include "extended/collective/node/node_team.hpp"
+#include "extended/team/node_team.hpp"
 
 #include "am/job/job.hpp"
 #include "extended/barrier/barrier_shm.hpp"
-#include "extended/collective/algorithms.hpp"
-#include "extended/collective/check_collective.hpp"
-#include "extended/collective/operations.hpp"
+#include "extended/collective/operation/algorithms.hpp"
+#include "extended/collective/operation/operations.hpp"
+#include "extended/collective/steps/nested_calls.hpp"
 #include "extended/rma/common/rma_path.hpp"
 #include "extended/team/team.hpp"
 #include "firehose/base/log.hpp"
@@ -240,10 +240,10 @@ NodeTeams& node_teams() noexcept {
   return *all;
 }
 
-NodeTeam& team_of(const hydrant_event& event) noexcept {
+NodeTeam& lines_of(const hydrant_event& event) noexcept {
   return *static_cast<NodeTeam*>(event.object);
 }
-LineOperations::Pending& pending_of(const hydrant_event& event) noexcept {
+LineOperations::Pending& pending_in_lines(const hydrant_event& event) noexcept {
   return *reinterpret_cast<LineOperations::Pending*>(event.number);
 }
 // The operation that does it with messages; null: none, or it is complete.
@@ -390,8 +390,8 @@ gex_Event_t NodeTeam::start(LineOperations::Call& call) noexcept {
 
 bool NodeTeam::event_is_done(hydrant_event& event) noexcept {
   check_outside_user_function();
-  NodeTeam& team = team_of(event);
-  LineOperations::Pending& pending = pending_of(event);
+  NodeTeam& team = lines_of(event);
+  LineOperations::Pending& pending = pending_in_lines(event);
   const Guard guard(team);
   if (!pending.is_done()) (void)team.advance();
   if (!pending.is_done()) return false;
@@ -403,25 +403,25 @@ bool NodeTeam::event_is_done(hydrant_event& event) noexcept {
 }
 
 bool NodeTeam::event_is_ready(const hydrant_event& event) noexcept {
-  NodeTeam& team = team_of(event);
+  NodeTeam& team = lines_of(event);
   const Guard guard(team);
-  LineOperations::Pending& pending = pending_of(event);
+  LineOperations::Pending& pending = pending_in_lines(event);
   if (CollectiveOperation* other = other_of(pending); other != nullptr)
     return is_operation_ready(*other);
   return team.operations_->is_ready(pending);
 }
 
 WaitTarget NodeTeam::event_wait_target(const hydrant_event& event) noexcept {
-  NodeTeam& team = team_of(event);
+  NodeTeam& team = lines_of(event);
   const Guard guard(team);
-  const LineOperations::Pending& pending = pending_of(event);
+  const LineOperations::Pending& pending = pending_in_lines(event);
   return pending.is_done() ? WaitTarget::kUnknown : team.operations_->wait_target(pending);
 }
 
 void NodeTeam::log_pending_event(const hydrant_event& event) {
-  NodeTeam& team = team_of(event);
+  NodeTeam& team = lines_of(event);
   const Guard guard(team);
-  const LineOperations::Pending& pending = pending_of(event);
+  const LineOperations::Pending& pending = pending_in_lines(event);
   if (const CollectiveOperation* other = other_of(pending); other != nullptr)
     return log_pending_operation(*other);
   const Rank missing = team.operations_->missing_member(pending);

@@ -1,8 +1,8 @@
 // Builds the schedules of all collective operations. collective_calls.cpp chooses among them; operation.cpp
 // executes them.
-#include "extended/collective/schedules.hpp"
+#include "extended/collective/steps/schedules.hpp"
 
-#include "extended/collective/hypercube.hpp"
+#include "extended/collective/steps/hypercube.hpp"
 
 #include <algorithm>
 

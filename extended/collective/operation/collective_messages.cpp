@@ -1,6 +1,6 @@
 // Sends and receives the Active Messages of collective operations. operation.cpp sends; the handlers put
 // what arrives into the inboxes (inbox.cpp).
-#include "extended/collective/collective_messages.hpp"
+#include "extended/collective/operation/collective_messages.hpp"
 
 #include "am/exit/exit.hpp"
 #include "am/handler/token.hpp"

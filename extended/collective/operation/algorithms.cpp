@@ -1,10 +1,10 @@
 // Chooses the algorithms of collective operations. The calls (collective_calls.cpp, collective1_calls.cpp)
 // and node teams that cannot use shared memory start what it builds.
-#include "extended/collective/algorithms.hpp"
+#include "extended/collective/operation/algorithms.hpp"
 
-#include "extended/collective/hypercube.hpp"
 #include "extended/collective/mailbox/mailbox_memory.hpp"
-#include "extended/collective/operation.hpp"
+#include "extended/collective/operation/operation.hpp"
+#include "extended/collective/steps/hypercube.hpp"
 #include "rdma/config/job_knobs.hpp"
 
 #include <atomic>

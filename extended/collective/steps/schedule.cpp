@@ -1,5 +1,5 @@
 // Implements the growing list of steps of schedule.hpp. Builders (schedules.cpp) add to it.
-#include "extended/collective/schedule.hpp"
+#include "extended/collective/steps/schedule.hpp"
 
 #include <algorithm>
 #include <new>
