@@ -6,6 +6,7 @@
 #include "am/call/in_call.hpp"
 #include "am/call/thread_state.hpp"
 #include "am/job/job.hpp"
+#include "am/progress/waiting.hpp"
 #include "extended/barrier/barriers.hpp"
 #include "extended/collective/collectives.hpp"
 #include "extended/collective/steps/nested_calls.hpp"
