@@ -1,12 +1,22 @@
-# cmake -DROOT=<tree> -P check_layering.cmake: reports every #include that layers.txt does not
-# allow, and system headers outside the folders that may use them. Tests and benchmarks may include anything.
+# cmake -DROOT=<tree> [-DLAYERS=<list>] -P check_layering.cmake: reports every #include that layers.txt does
+# not allow, permissions there that point down the list, and system headers outside the folders that may use
+# them. Tests and benchmarks may include anything.
 cmake_minimum_required(VERSION 3.25)
 
-file(STRINGS "${CMAKE_CURRENT_LIST_DIR}/layers.txt" rows REGEX "^[a-z]")
+if(NOT LAYERS)
+  set(LAYERS "${CMAKE_CURRENT_LIST_DIR}/layers.txt")
+endif()
+file(STRINGS "${LAYERS}" rows REGEX "^[a-z]")
 set(layers "")
 foreach(row IN LISTS rows)
   string(REGEX MATCHALL "[^ ]+" words "${row}")
   list(POP_FRONT words layer)
+  foreach(word IN LISTS words)
+    if(NOT word IN_LIST layers AND NOT word STREQUAL "-")
+      message(SEND_ERROR "layers.txt: ${layer} may include ${word}, which does not stand above it")
+    endif()
+  endforeach()
+  list(REMOVE_ITEM words -)
   list(APPEND layers "${layer}")
   set(allowed_${layer} "${layer};${words}")
 endforeach()

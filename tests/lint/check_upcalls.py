@@ -4,7 +4,8 @@
 A function that is declared in one folder and defined in another is called past the includes that
 check_layering.cmake compares. Here the undefined symbols of each object file are looked up in the others: a
 folder may use C++ symbols of the folders that layers.txt lets it include. upcalls.txt lists the exceptions,
-with reasons. Functions of the public headers have C names, and any folder may call them.
+with reasons. Functions of the public headers have C names, and any folder may call them. A permission of
+layers.txt that neither an #include nor a symbol uses is reported, too.
 """
 import collections
 import pathlib
@@ -13,6 +14,7 @@ import subprocess
 import sys
 
 STRONG = set("TBDRA")
+INCLUDE = re.compile(r'^#include "(.+)"', re.MULTILINE)
 
 
 def read_lines(path):
@@ -65,6 +67,15 @@ def read_objects(root, build, folders):
         yield source, defined, undefined
 
 
+def inclusions(root, folders):
+    """(including, included folder) of each #include between folders of the list."""
+    for top in sorted({folder.split("/")[0] for folder in folders}):
+        for path in (root / top).rglob("*.[ch]*"):
+            source = folder_of(path.relative_to(root), folders)
+            for target in INCLUDE.findall(path.read_text()):
+                yield source, folder_of(pathlib.Path(target), folders)
+
+
 def demangle(name):
     return subprocess.run(["c++filt", name], capture_output=True, text=True).stdout.strip()
 
@@ -81,12 +92,14 @@ def main():
         for name in defined:
             owners[name][folder_of(source, layers)] = source
     used, wrong = set(), {}
+    needed = set(inclusions(root, layers))
     for source, _, undefined in objects:
         caller = folder_of(source, layers)
         if caller is None:
             continue
         for name in undefined:
             callees = owners.get(name, {})
+            needed.update((caller, callee) for callee in callees)
             if not callees or any(callee in (None, caller) or callee in layers[caller] for callee in callees):
                 continue
             callee, definition = next(iter(callees.items()))
@@ -103,8 +116,12 @@ def main():
     unexplained = sorted(pair for pair, reason in allowed.items() if not reason)
     for caller, callee in unexplained:
         print(f"upcalls.txt: {caller} {callee} has no reason")
+    permissions = {(caller, callee) for caller, callees in layers.items() for callee in callees}
+    idle = sorted(pair for pair in permissions - needed if pair[1] not in ("-", "include"))
+    for caller, callee in idle:
+        print(f"layers.txt: {caller} uses nothing of {callee}")
     print(f"{len(objects)} object files looked at")
-    return 1 if wrong or stale or unexplained or not objects else 0
+    return 1 if wrong or stale or unexplained or idle or not objects else 0
 
 
 if __name__ == "__main__":

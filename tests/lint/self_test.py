@@ -61,8 +61,14 @@ class Tree(unittest.TestCase):
 
 
 class Layers(Tree):
-    def check(self):
-        return self.run_command(CMAKE, f"-DROOT={self.root}", "-P", HERE / "check_layering.cmake")
+    LAYERS = ["include -", "firehose/base include", "firehose include firehose/base",
+              "firehose/registrars include", "rdma include", "rdma/ibv include rdma",
+              "am include firehose/base", "extended include am"]
+
+    def check(self, layers=None):
+        self.write("layers.txt", "# a list\n" + "\n".join(layers or self.LAYERS) + "\n")
+        return self.run_command(CMAKE, f"-DROOT={self.root}", f"-DLAYERS={self.root}/layers.txt", "-P",
+                                HERE / "check_layering.cmake")
 
     def assert_break(self, name, line, text):
         self.write(name, line + "\n")
@@ -74,6 +80,10 @@ class Layers(Tree):
     def test_empty_tree_fails(self):
         outcome = self.run_command(CMAKE, "-DROOT=/nonexistent", "-P", HERE / "check_layering.cmake")
         self.assert_finds(outcome, "no sources")
+
+    def test_permission_that_points_down(self):
+        swapped = [*self.LAYERS[:-2], self.LAYERS[-1], self.LAYERS[-2]]
+        self.assert_finds(self.check(swapped), "extended may include am, which does not stand above it")
 
     def test_cache_including_network(self):
         self.assert_break("firehose/a.cpp", '#include "rdma/transport.hpp"', "may not include rdma")
@@ -689,6 +699,14 @@ class Upcalls(Tree):
 
     def test_calls_of_a_lower_folder(self):
         self.assert_clean(self.check(layers="am include rdma\nrdma include\n"))
+
+    def test_permission_without_a_use(self):
+        outcome = self.check(layers="rdma include\nam include rdma\nextended include rdma\n")
+        self.assert_finds(outcome, "layers.txt: extended uses nothing of rdma")
+
+    def test_permission_that_an_include_uses(self):
+        self.write("extended/a.hpp", '#include "rdma/transport.hpp"\n')
+        self.assert_clean(self.check(layers="rdma include\nam include rdma\nextended include rdma\n"))
 
     def test_upcall(self):
         outcome = self.check()
