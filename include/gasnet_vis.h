@@ -54,12 +54,10 @@ gex_Event_t hydrant_vis_strided_nb(unsigned mode, gex_TM_t tm, gex_Rank_t rank, 
 
 /* A compiler counts the arguments of these calls and would not inline them. */
 #define HYDRANT_VIS_INLINE static inline __attribute__((__always_inline__))
-/* Whether the calling thread's next put has a handler to run (gex_VIS_SetPeerCompletionHandler()). */
-extern __thread int hydrant_vis_is_armed __attribute__((__tls_model__("initial-exec")));
 /* A single piece in mapped memory is a put or get of the caller's own, as in rma.h. */
 HYDRANT_VIS_INLINE int hydrant_vis_is_copied(unsigned mode, gex_TM_t tm, gex_Rank_t rank, void* dst,
                                              void* src, size_t bytes) {
-  if (hydrant_vis_is_armed) return 0;
+  if (hydrant_known_peers.count == 0) return 0; /* the next put may have a handler to run */
   return (mode & HYDRANT_VIS_GET) != 0 ? hydrant_copied_get(tm, rank, dst, src, bytes)
                                        : hydrant_copied_put(tm, rank, dst, src, bytes);
 }

@@ -90,10 +90,10 @@ Status take_path(RmaThread& thread, Path path, const Transfer& what,
 
 bool may_use_kernel(gex_TM_t tm, gex_Rank_t rank, uintptr_t remote, const void* local,
                     size_t bytes) noexcept {
-  if (tm != &hydrant_world || rank >= known_peers.count || handler_depth != 0 || bytes == 0)
+  if (tm != &hydrant_world || rank >= hydrant_known_peers.count || handler_depth != 0 || bytes == 0)
     return false;
   // 0: not looked up yet; UINTPTR_MAX: this rank itself.
-  const uintptr_t known = known_peers.first[rank].size;
+  const uintptr_t known = hydrant_known_peers.first[rank].size;
   const auto here = reinterpret_cast<uintptr_t>(local);
   return known != 0 && known != UINTPTR_MAX && paths(rank).quick_cma && here != 0 && remote != 0 &&
          here + bytes - 1 >= here && remote + bytes - 1 >= remote && !is_device_memory(local) &&
@@ -104,8 +104,8 @@ bool may_use_kernel(gex_TM_t tm, gex_Rank_t rank, uintptr_t remote, const void* 
 // another path.
 std::byte* created_here(gex_Rank_t rank, const void* remote, const void* local,
                         size_t bytes) noexcept {
-  if (rank >= known_peers.count || rank == job().rank() || handler_depth != 0 || bytes == 0 ||
-      local == nullptr || !paths(rank).mapped || is_device_memory(local))
+  if (rank >= hydrant_known_peers.count || rank == job().rank() || handler_depth != 0 ||
+      bytes == 0 || local == nullptr || !paths(rank).mapped || is_device_memory(local))
     return nullptr;
   return static_cast<std::byte*>(
       job().transport->mapped(rank, reinterpret_cast<uintptr_t>(remote), bytes));

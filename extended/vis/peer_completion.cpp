@@ -16,15 +16,12 @@
 #include <memory>
 #include <new>
 
-__thread int hydrant_vis_is_armed = 0;
-
 namespace hydrant {
 
 bool arm_completion(const PeerCompletion& completion) noexcept {
   RmaThread* thread = RmaThread::mine();
   if (thread == nullptr) return false;
   thread->completion = completion;
-  hydrant_vis_is_armed = completion.handler != 0;
   thread->show_peers(completion.handler == 0);
   return true;
 }
@@ -38,7 +35,6 @@ PeerCompletion take_completion() noexcept {
   RmaThread& thread = *RmaThread::mine();
   const PeerCompletion taken = thread.completion;
   thread.completion = {};
-  hydrant_vis_is_armed = 0;
   thread.show_peers(true);
   return taken;
 }

@@ -13,8 +13,8 @@ namespace hydrant {
 
 // Null: take the other way. A thread that has asked for a peer completion knows no peers until its put.
 [[gnu::always_inline]] inline const KnownPeer* known_peer(gex_TM_t tm, gex_Rank_t rank) noexcept {
-  if (tm != &hydrant_world || rank >= known_peers.count) return nullptr;
-  return known_peers.first + rank;
+  if (tm != &hydrant_world || rank >= hydrant_known_peers.count) return nullptr;
+  return hydrant_known_peers.first + rank;
 }
 inline Shifts shifts_of(const KnownPeer& peer, bool is_put) noexcept {
   return Shifts::of({peer.addr, peer.size}, peer.shift, is_put);

@@ -1,4 +1,4 @@
-// Creates and adopts a thread's state for puts and gets: the rows per rank, and a pointer to
+// Creates and adopts a thread's state for puts and gets: the rows per rank, and the pointer to
 // them. Used by all paths of put and get.
 #include "extended/rma/common/rma_thread.hpp"
 
@@ -7,9 +7,9 @@
 #include <new>
 #include <sys/mman.h>
 
-namespace hydrant {
+__thread struct hydrant_known_peers hydrant_known_peers = {nullptr, 0};
 
-constinit thread_local KnownPeers known_peers = {nullptr, 0};
+namespace hydrant {
 
 void RmaThread::joined() noexcept {
   const Rank size = job().size();
@@ -41,9 +41,9 @@ void RmaThread::joined() noexcept {
 
 void RmaThread::show_peers(bool shown) noexcept {
   if (shown && peers_ != nullptr && paths().inlined)
-    known_peers = {peers_, job().size()};
+    hydrant_known_peers = {peers_, job().size()};
   else
-    known_peers = {nullptr, 0};
+    hydrant_known_peers = {nullptr, 0};
 }
 
 void RmaThread::trace(Direction direction, Rank rank, Path path, size_t bytes) noexcept {
@@ -51,7 +51,7 @@ void RmaThread::trace(Direction direction, Rank rank, Path path, size_t bytes) n
                  hydrant_path_name(static_cast<hydrant_path_t>(path)), bytes);
 }
 
-void RmaThread::left() noexcept { known_peers = {nullptr, 0}; }
+void RmaThread::left() noexcept { hydrant_known_peers = {nullptr, 0}; }
 
 std::byte* RmaThread::scratch() noexcept {
   if (scratch_ == nullptr) scratch_.reset(new (std::nothrow) std::byte[kScratchBytes]);

@@ -48,7 +48,7 @@ class RmaThread {
   const KnownPeer& peer(Rank rank) const noexcept { return peers_[rank]; }
   bool has_peers() const noexcept { return peers_ != nullptr; }
   PeerCompletion completion;
-  // Shows or hides the rows in known_peers of the calling thread, which owns this object.
+  // Shows or hides the rows in hydrant_known_peers of the calling thread, which owns this object.
   void show_peers(bool shown) noexcept;
 
   // Number of pieces under way, with and without events.

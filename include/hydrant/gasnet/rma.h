@@ -49,6 +49,16 @@ struct hydrant_mapped_segment {
  * entry one goes without. It is an array, because a pointer to it would have to be loaded for each put. */
 #define HYDRANT_MAPPED_SEGMENTS 256
 extern struct hydrant_mapped_segment hydrant_mapped_segments[HYDRANT_MAPPED_SEGMENTS];
+/* The rows of ranks that the calling thread knows, which the library reads. `count` is 0 until the thread's
+ * first call that is not inlined, and while its next put has a handler to run
+ * (gex_VIS_SetPeerCompletionHandler()). */
+struct hydrant_known_peer;
+struct hydrant_known_peers {
+  const struct hydrant_known_peer* first;
+  gex_Rank_t count;
+};
+extern __thread struct hydrant_known_peers hydrant_known_peers
+    __attribute__((__tls_model__("initial-exec")));
 
 #if defined(GASNET_DEBUG) || defined(HYDRANT_RMA_NO_INLINE)
 #define HYDRANT_RMA_IS_SMALL(bytes) 0

@@ -273,9 +273,9 @@ TEST_F(RmaArgumentErrors, DoNotCreateThreadState) {
               GASNET_ERR_BAD_ARG);
     EXPECT_EQ(hydrant_get_blocking(team(), &word, nobody, &word, sizeof word, 0),
               GASNET_ERR_BAD_ARG);
-    EXPECT_EQ(known_peers.count, 0u);
+    EXPECT_EQ(hydrant_known_peers.count, 0u);
     EXPECT_EQ(hydrant_put_blocking(team(), kPeer, &word, &word, sizeof word, 0), GASNET_OK);
-    EXPECT_EQ(known_peers.count, job().size());
+    EXPECT_EQ(hydrant_known_peers.count, job().size());
   });
 }
 
