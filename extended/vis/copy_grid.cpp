@@ -39,18 +39,20 @@ template <typename Size>
   }
 }
 
-// A row of 64 bytes each by wide moves.
+// A row of kBytes each by wide moves.
 #ifdef __x86_64__
+template <size_t kBytes>
 [[gnu::target("avx"), gnu::noinline]] void copy_row_wide(const Row row) noexcept {
   std::byte* dest = row.dest;
   const std::byte* source = row.source;
   for (size_t i = 0; i < row.dimension.count; ++i) {
-    WideMoves::copy(dest, source);
+    WideMoves<kBytes>::copy(dest, source);
     dest += row.dimension.dest;
     source += row.dimension.source;
   }
 }
 #else
+template <size_t kBytes>
 void copy_row_wide(const Row&) noexcept {}
 #endif
 
@@ -93,7 +95,8 @@ constexpr size_t kLine = 64;
 }  // namespace
 
 void copy_row(const Row& row) noexcept {
-  if (row.element == 64 && has_wide_moves()) return copy_row_wide(row);
+  if (row.element == 64 && has_wide_moves()) return copy_row_wide<64>(row);
+  if (row.element == 128 && has_wide_moves()) return copy_row_wide<128>(row);
   const Row local = row;
   with_size_class(local.element, [&](auto size) {
     copy_elements<decltype(size)>(local.dest, local.source, local.dimension, local.dimension.count,

@@ -60,9 +60,9 @@ template <typename Size, typename Dest, typename Source>
   return i;
 }
 
-// Pieces of 64 bytes by wide moves.
+// Pieces of kBytes by wide moves.
 #ifdef __x86_64__
-template <typename List>
+template <size_t kBytes, typename List>
 [[gnu::target("avx"), gnu::noinline]] size_t copy_wide(const List dest, const List source,
                                                        const Shifts shifts, size_t count) noexcept {
   size_t i = 0;
@@ -70,14 +70,15 @@ template <typename List>
     const uintptr_t to = dest.at(i);
     const uintptr_t from = source.at(i);
     const uintptr_t offset = (shifts.peer_is_dest ? to : from) - shifts.start;
-    if (dest.length(i) != 64 || source.length(i) != 64 || offset > shifts.room - 64) break;
-    WideMoves::copy(reinterpret_cast<std::byte*>(to + shifts.dest),
-                    reinterpret_cast<const std::byte*>(from + shifts.source));
+    if (dest.length(i) != kBytes || source.length(i) != kBytes || offset > shifts.room - kBytes)
+      break;
+    WideMoves<kBytes>::copy(reinterpret_cast<std::byte*>(to + shifts.dest),
+                            reinterpret_cast<const std::byte*>(from + shifts.source));
   }
   return i;
 }
 #else
-template <typename List>
+template <size_t kBytes, typename List>
 size_t copy_wide(const List&, const List&, const Shifts&, size_t) noexcept {
   return 0;
 }
@@ -169,7 +170,9 @@ template <bool kPut, typename List>
     return copy_lists(dest, source, count, shifts);
   size_t done = 0;
   if (bytes == 64 && has_wide_moves() && count >= kLeastWide) {
-    done = copy_wide(dest, source, shifts, count);
+    done = copy_wide<64>(dest, source, shifts, count);
+  } else if (bytes == 128 && has_wide_moves() && count >= kLeastWide) {
+    done = copy_wide<128>(dest, source, shifts, count);
   } else {
     done = with_size_class(bytes, [&](auto size) {
       return copy_equal<decltype(size)>(dest, source, shifts, 0, count, bytes);

@@ -53,18 +53,20 @@ struct LongSize {
   }
 };
 
-// 64 bytes by two moves, where the processor has them: a loop over such pieces waits for its stores. Only for
-// functions with the attribute gnu::target("avx").
+// 64 or 128 bytes by moves of 32, where the processor has them: a loop over such pieces waits for its stores.
+// Only for functions with the attribute gnu::target("avx").
 #ifdef __x86_64__
 using Wide [[gnu::vector_size(32)]] = char;
+template <size_t kBytes>
 struct WideMoves {
   [[gnu::target("avx")]] static void copy(std::byte* to, const std::byte* from) noexcept {
-    Wide first;
-    Wide second;
-    std::memcpy(&first, from, sizeof first);
-    std::memcpy(&second, from + sizeof first, sizeof second);
-    std::memcpy(to, &first, sizeof first);
-    std::memcpy(to + sizeof first, &second, sizeof second);
+    constexpr size_t kMoves = kBytes / sizeof(Wide);
+    Wide moved[kMoves];
+#pragma GCC unroll 4
+    for (size_t i = 0; i < kMoves; ++i)
+      std::memcpy(&moved[i], from + i * sizeof(Wide), sizeof(Wide));
+#pragma GCC unroll 4
+    for (size_t i = 0; i < kMoves; ++i) std::memcpy(to + i * sizeof(Wide), &moved[i], sizeof(Wide));
   }
 };
 inline bool has_wide_moves() noexcept { return __builtin_cpu_supports("avx") != 0; }

@@ -243,6 +243,37 @@ TEST(Shapes, TransposesAreCopiedInBlocks) {
   }
 }
 
+// Pieces of sizes that have loops of their own, and of their neighbours. In the end the last one lies beyond
+// the peer's memory.
+TEST(Shapes, EqualPiecesAreCopiedByRowsAndByLists) {
+  constexpr size_t kPieces = 20;
+  for (const size_t element : std::initializer_list<size_t>{8, 63, 64, 65, 127, 128, 129, 256}) {
+    const size_t apart = element + 24;
+    std::vector<std::byte> source = numbered(kPieces * apart);
+    std::vector<std::byte> expected(source.size());
+    std::vector<void*> to(kPieces);
+    std::vector<void*> from(kPieces);
+    std::vector<std::byte> by_row(source.size());
+    std::vector<std::byte> by_list(source.size());
+    for (size_t i = 0; i < kPieces; ++i) {
+      to[i] = by_list.data() + i * apart;
+      from[i] = source.data() + i * apart;
+      std::memcpy(expected.data() + i * apart, from[i], element);
+    }
+    const auto stride = static_cast<ptrdiff_t>(apart);
+    copy_row({by_row.data(), source.data(), element, {stride, stride, kPieces}});
+    EXPECT_EQ(by_row, expected) << element;
+
+    KnownPeer peer = {};
+    peer.addr = start_of(by_list);
+    peer.size = by_list.size() - 24;
+    EXPECT_EQ(copy_indexed(to.data(), from.data(), kPieces, element, peer, true), kPieces);
+    EXPECT_EQ(by_list, expected) << element;
+    peer.size -= 1;
+    EXPECT_EQ(copy_indexed(to.data(), from.data(), kPieces, element, peer, true), kPieces - 1);
+  }
+}
+
 // Copies with copy_list(), then the rest by pairs of cursors, as transfers do.
 void copy_all(const Side& dest, const Side& source, const Shifts& shifts) {
   const ListPositions at = copy_list(dest, source, shifts);
