@@ -21,7 +21,7 @@ inline void check_team_call(gex_TM_t tm, const char* call) noexcept {
   if (!is_wired() || handler_depth != 0 || job().careful || tm != &hydrant_world) [[unlikely]]
     check_team_call_slowly(tm, call);
 }
-// The same, for callers that need the members.
+// Ends the job where check_team_call() does, else returns the members.
 inline TeamMembers check_collective(gex_TM_t tm, const char* call) noexcept {
   check_team_call(tm, call);
   return members_of(tm);
