@@ -281,6 +281,12 @@ class Classes(Tree):
             self.write("firehose/b.cpp", around % big + "\n")
             self.assert_finds(self.run_check("check_classes.py", self.root), f"{name} has 21 data members")
 
+    def test_folders(self):
+        for folder in ("rdma", "am/job", "extended", "bench/support", "tests/unit"):
+            path = self.write(f"{folder}/b.hpp", f"class B {{ {self.data(21)} }};\n")
+            self.assert_finds(self.run_check("check_classes.py", self.root), f"{folder}/b.hpp:1: B has 21")
+            path.unlink()
+
     def test_list(self):
         members = self.methods(3) + self.data(21)
         line = "firehose/a.hpp A 0/3/21"
