@@ -94,14 +94,7 @@ void InjectedTransport::advance_stream(Pair& pair, Lane lane, uint64_t now) noex
     stream.dequeue();
     stream.start_return(slot, now + network_.delay_ns);
   }
-  while (stream.any_returning()) {
-    const uint64_t due = stream.message(stream.first_returning()).due_ns;
-    if (due > now) {
-      next_due_ns_ = std::min(next_due_ns_, due);
-      break;
-    }
-    stream.finish_return();
-  }
+  next_due_ns_ = std::min(next_due_ns_, stream.finish_returns(now));
 }
 
 Status InjectedTransport::forward_message(Pair& pair, Lane lane, uint32_t slot) noexcept {

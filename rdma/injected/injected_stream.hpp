@@ -84,12 +84,15 @@ class InjectedStream {
     messages_[slot].due_ns = due_ns;
     returning_[(returning_first_ + returning_count_++) % credits_] = slot;
   }
-  bool any_returning() const noexcept { return returning_count_ != 0; }
-  uint32_t first_returning() const noexcept { return returning_[returning_first_]; }
-  void finish_return() noexcept {
-    put_back(first_returning());
-    returning_first_ = (returning_first_ + 1) % credits_;
-    --returning_count_;
+  // Frees the slots whose credits are back by `now`; returns when the next one is, or UINT64_MAX.
+  uint64_t finish_returns(uint64_t now) noexcept {
+    for (; returning_count_ != 0; --returning_count_) {
+      const uint32_t slot = returning_[returning_first_];
+      if (messages_[slot].due_ns > now) return messages_[slot].due_ns;
+      put_back(slot);
+      returning_first_ = (returning_first_ + 1) % credits_;
+    }
+    return UINT64_MAX;
   }
 
  private:
