@@ -192,7 +192,7 @@ class alignas(kLineBytes) InRing {
 
   // Position at the last review() of unused rings.
   std::atomic<uint32_t> seen{0};
-  // Bit per chunk of the writer's cells: set once touch_cells() has found its memory.
+  // Bit per chunk of the writer's cells: set once reserve_cells() has found its memory.
   uint32_t known_chunks = 0;
   // The writer has exited, or its memory is corrupt.
   std::atomic<bool> lost{false};

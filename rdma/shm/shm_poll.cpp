@@ -171,7 +171,7 @@ inline bool ShmTransport::is_cell_backed(InRing& ring, uint32_t from, Lane lane,
                                                                       shm::kCellClasses[1].chunk;
   if ((ring.known_chunks >> chunk & 1) != 0) [[likely]]
     return true;
-  if (memory_.touch_cells(from, lane, cell) != Status::kOk) {
+  if (memory_.reserve_cells(from, lane, cell, shm::NodeMemory::Owner::kTheirs) != Status::kOk) {
     disconnect_corrupt(from, "the number of a cell without memory", cell);
     return false;
   }

@@ -56,7 +56,8 @@ bool ShmTransport::open_in(uint32_t from, Lane lane) noexcept {
     // Once per ring: the doorbell may ring again, for another thread, while this one opens the ring.
     const MutexLock opening(opening_mu_);
     if (ring.is_open()) return true;
-    if (memory_.touch_ring(from, memory_.node_rank(), lane) == Status::kOk) {
+    if (memory_.reserve_ring(from, memory_.node_rank(), lane, shm::NodeMemory::Owner::kTheirs) ==
+        Status::kOk) {
       ring.open(memory_.lines(from, memory_.node_rank(), lane),
                 memory_.control(from, memory_.node_rank(), lane), lane);
       return true;

@@ -154,7 +154,8 @@ Status ShmTransport::reserve_slow(OutRing& ring, uint32_t lines) noexcept {
 // otherwise wait for a reply that its peer cannot send.
 Status ShmTransport::reserve_rings(uint32_t to, Lane lane) noexcept {
   const uint32_t from = memory_.node_rank();
-  if (lane == Lane::kReply) return memory_.touch_ring(from, to, lane);
+  if (lane == Lane::kReply)
+    return memory_.reserve_ring(from, to, lane, shm::NodeMemory::Owner::kTheirs);
   const Status reserved = memory_.reserve_ring(from, to, lane);
   return reserved == Status::kOk ? memory_.reserve_ring(to, from, Lane::kReply) : reserved;
 }
@@ -239,7 +240,7 @@ void ShmTransport::drop_cell(Rank, Lane lane, const Cell& cell) noexcept HYDRANT
 
 std::byte* ShmTransport::shared_block(Rank peer) const noexcept {
   const uint32_t index = node_index(peer);
-  return index < ranks_ ? memory_.barrier_area(index) : nullptr;
+  return index < ranks_ ? memory_.area(index).barrier : nullptr;
 }
 
 std::byte* ShmTransport::collective_blocks(Rank peer) const noexcept {

@@ -180,7 +180,7 @@ Status NodeMemory::populate(uint64_t first, uint64_t bytes, const char* what,
               what, static_cast<unsigned long long>(bytes), fd_.number(), errno_text(failed));
 }
 
-Status NodeMemory::allocate_ring(uint32_t from, uint32_t to, Lane lane, Owner owner) noexcept {
+Status NodeMemory::reserve_ring(uint32_t from, uint32_t to, Lane lane, Owner owner) noexcept {
   constexpr const char* kWhat = "a ring between two ranks";
   const Status control =
       reserve(layout_.control(from, to, lane), sizeof(RingControl), kWhat, owner);
@@ -189,7 +189,7 @@ Status NodeMemory::allocate_ring(uint32_t from, uint32_t to, Lane lane, Owner ow
   return reserve(layout_.lines(from, to, lane), bytes, kWhat, owner);
 }
 
-Status NodeMemory::allocate_cells(uint32_t from, Lane lane, uint32_t cell, Owner owner) noexcept {
+Status NodeMemory::reserve_cells(uint32_t from, Lane lane, uint32_t cell, Owner owner) noexcept {
   constexpr const char* kWhat = "buffers for messages";
   const Status receipts = reserve(layout_.pool(from, lane), kReceiptsBytes, kWhat, owner);
   if (receipts != Status::kOk) return receipts;
@@ -204,18 +204,6 @@ Status NodeMemory::reserve_collective_block(uint32_t node_rank, uint32_t block) 
   const uint64_t offset =
       layout_.collectives(node_rank) + uint64_t{block} * Transport::kCollectiveBytes;
   return reserve(offset, Transport::kCollectiveBytes, "memory for collectives", Owner::kOurs);
-}
-Status NodeMemory::reserve_ring(uint32_t from, uint32_t to, Lane lane) noexcept {
-  return allocate_ring(from, to, lane, Owner::kOurs);
-}
-Status NodeMemory::reserve_cells(uint32_t from, Lane lane, uint32_t cell) noexcept {
-  return allocate_cells(from, lane, cell, Owner::kOurs);
-}
-Status NodeMemory::touch_ring(uint32_t from, uint32_t to, Lane lane) noexcept {
-  return allocate_ring(from, to, lane, Owner::kTheirs);
-}
-Status NodeMemory::touch_cells(uint32_t from, Lane lane, uint32_t cell) noexcept {
-  return allocate_cells(from, lane, cell, Owner::kTheirs);
 }
 
 uint64_t NodeMemory::reserved_bytes() const noexcept {

@@ -36,9 +36,6 @@ class NodeMemory {
   RankArea& area(uint32_t node_rank) const noexcept {
     return *at<RankArea>(layout_.area(node_rank));
   }
-  // 256 bytes per rank in two blocks of 128, zero at first, for barriers.
-  std::byte* barrier_area(uint32_t node_rank) const noexcept { return area(node_rank).barrier; }
-
   // For collectives, zero at first; see Transport.
   std::byte* collective_blocks(uint32_t node_rank) const noexcept {
     return base_ + layout_.collectives(node_rank);
@@ -59,15 +56,14 @@ class NodeMemory {
 
   // Reserves a block; called by the rank that it belongs to before the other ranks learn of it.
   Status reserve_collective_block(uint32_t node_rank, uint32_t block) noexcept;
-  // Reserves a ring, before its first use: a ring of requests by its writer, one of replies by its reader.
-  Status reserve_ring(uint32_t from, uint32_t to, Lane lane) noexcept;
-  // Reserves the chunk that `cell` belongs to, and the receipts; called by the sender.
-  Status reserve_cells(uint32_t from, Lane lane, uint32_t cell) noexcept;
-
-  // Make sure that the other rank has reserved a ring or a cell, before the first access here: a corrupt rank
-  // then causes an error instead of SIGBUS. They allocate nothing if it has reserved the memory.
-  Status touch_ring(uint32_t from, uint32_t to, Lane lane) noexcept;
-  Status touch_cells(uint32_t from, Lane lane, uint32_t cell) noexcept;
+  // The rank that reserves memory. kTheirs makes sure, before the first access here, that the other rank has
+  // done so, and then allocates nothing: a corrupt rank causes an error instead of SIGBUS.
+  enum class Owner : bool { kOurs, kTheirs };
+  // Reserves a ring, before its first use. A ring of requests is its writer's, one of replies its reader's.
+  Status reserve_ring(uint32_t from, uint32_t to, Lane lane, Owner owner = Owner::kOurs) noexcept;
+  // Reserves the chunk that `cell` belongs to, and the receipts; they are the sender's.
+  Status reserve_cells(uint32_t from, Lane lane, uint32_t cell,
+                       Owner owner = Owner::kOurs) noexcept;
 
   // Bytes of the file that are allocated; 0 once the program has closed its descriptor.
   uint64_t reserved_bytes() const noexcept;
@@ -77,10 +73,7 @@ class NodeMemory {
   T* at(uint64_t offset) const noexcept {
     return static_cast<T*>(static_cast<void*>(base_ + offset));
   }
-  enum class Owner : bool { kOurs, kTheirs };
   Status reserve(uint64_t offset, uint64_t bytes, const char* what, Owner owner) noexcept;
-  Status allocate_ring(uint32_t from, uint32_t to, Lane lane, Owner owner) noexcept;
-  Status allocate_cells(uint32_t from, Lane lane, uint32_t cell, Owner owner) noexcept;
   Status map(int fd, uint64_t bytes) noexcept;
   Status populate(uint64_t first, uint64_t bytes, const char* what, Owner owner) noexcept;
 

@@ -116,7 +116,7 @@ TEST(GuardedMemory, NodesMemoryHasGuards) {
   {
     shm::NodeMemory memory;
     ASSERT_EQ(memory.attach(fd, 0), Status::kOk) << last_error_text();
-    inside = reinterpret_cast<uintptr_t>(memory.barrier_area(0));
+    inside = reinterpret_cast<uintptr_t>(memory.area(0).barrier);
     ASSERT_TRUE(find_guarded(inside, &at));
     EXPECT_EQ(at.before + at.past, 0u);
     expect_guards(at);

@@ -28,8 +28,10 @@ class ClosedNodeMemory : public ::testing::Test {
   void use() {
     EXPECT_EQ(memory_.reserve_ring(0, 1, Lane::kRequest), Status::kOk) << last_error_text();
     EXPECT_EQ(memory_.reserve_cells(0, Lane::kRequest, 0), Status::kOk) << last_error_text();
-    EXPECT_EQ(memory_.touch_ring(1, 0, Lane::kReply), Status::kOk) << last_error_text();
-    EXPECT_EQ(memory_.touch_cells(1, Lane::kReply, 0), Status::kOk) << last_error_text();
+    EXPECT_EQ(memory_.reserve_ring(1, 0, Lane::kReply, NodeMemory::Owner::kTheirs), Status::kOk)
+        << last_error_text();
+    EXPECT_EQ(memory_.reserve_cells(1, Lane::kReply, 0, NodeMemory::Owner::kTheirs), Status::kOk)
+        << last_error_text();
     EXPECT_EQ(memory_.reserve_collective_block(0, 5), Status::kOk) << last_error_text();
     std::byte* block = memory_.collective_blocks(0) + size_t{5} * Transport::kCollectiveBytes;
     std::memset(block, 1, Transport::kCollectiveBytes);
