@@ -79,7 +79,7 @@ void check_no_locks(const char* doing) noexcept {
 void check_before_send(const char* doing) noexcept {
   const Job& the_job = job();
   if (the_job.debug) check_no_locks(doing);
-  if (the_job.before_send != nullptr) the_job.before_send();
+  if (the_job.hooks.before_send != nullptr) the_job.hooks.before_send();
 }
 
 }  // namespace hydrant

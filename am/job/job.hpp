@@ -39,13 +39,8 @@ struct Job {
   bool guards_handlers = false;
   bool checks_calls = false;  // debug or traced: see in_call.hpp
   // Calls that send to other ranks run check_before_send() first, and take no short way: set for debug
-  // clients, if before_send is set, and in a job that is traced.
+  // clients, if hooks.before_send is set, and in a job that is traced.
   bool careful = false;
-  // Runs before this rank sends a message or otherwise signals other ranks, also in handlers. It makes
-  // true the guarantees that they rely on after the message. Set before the job is wired; may be null.
-  void (*before_send)() noexcept = nullptr;
-  // Returns true if before_send has no work now. Set together with it; cheap.
-  bool (*can_send)() noexcept = nullptr;
   struct LongPayload {
     Rank peer;
     uintptr_t dest;
@@ -54,14 +49,25 @@ struct Job {
     bool may_wait;      // the call may poll
     gex_Event_t* leaf;  // as OutgoingMessage::leaf
   };
-  // Puts the first `*done` bytes of a Long's payload into memory of a peer, as many as it can. They
-  // arrive before a message that is sent later. The source may be reused, or `leaf` says when.
-  // Null if no transport can do this. Errors: kBroken.
-  Status (*put_long)(const LongPayload& payload, size_t* done) noexcept = nullptr;
-  // Called when the library has allocated memory for a created segment, and before any created segment ends.
-  // Null if no cache has to know.
-  void (*segment_memory_begins)(void* addr, size_t bytes) noexcept = nullptr;
-  void (*segment_memory_ends)(void* addr, size_t bytes) noexcept = nullptr;
+  // Functions of the extended API that the core calls; null if there is no need. Set before the job is wired.
+  struct Hooks {
+    // Runs before this rank sends a message or otherwise signals other ranks, also in handlers. It makes
+    // true the guarantees that they rely on after the message.
+    void (*before_send)() noexcept = nullptr;
+    // Returns true if before_send has no work now. Set together with it; cheap.
+    bool (*can_send)() noexcept = nullptr;
+    // Puts the first `*done` bytes of a Long's payload into memory of a peer, as many as it can. They
+    // arrive before a message that is sent later. The source may be reused, or `leaf` says when.
+    // Null if no transport can do this. Errors: kBroken.
+    Status (*put_long)(const LongPayload& payload, size_t* done) noexcept = nullptr;
+    // Called when the library has allocated memory for a created segment, and before any created segment
+    // ends.
+    void (*segment_memory_begins)(void* addr, size_t bytes) noexcept = nullptr;
+    void (*segment_memory_ends)(void* addr, size_t bytes) noexcept = nullptr;
+    // False if a team other than the primordial one was destroyed. Null but for clients with GASNET_DEBUG.
+    bool (*is_live_team)(gex_TM_t tm) noexcept = nullptr;
+  };
+  Hooks hooks;
   uint32_t segment_mode = 0;  // 0 FAST, 1 LARGE, 2 EVERYTHING
 
   std::unique_ptr<Bootstrap> bootstrap;
@@ -73,8 +79,6 @@ struct Job {
   // earlier.
   std::atomic<Transport*> transport_to_wake{nullptr};
   ProgressTable progress;
-  // False if a team other than the primordial one was destroyed. Null but for clients with GASNET_DEBUG.
-  bool (*is_live_team)(gex_TM_t tm) noexcept = nullptr;
 
   hydrant_client client = {};
   hydrant_endpoint endpoint = {};

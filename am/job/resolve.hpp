@@ -16,7 +16,8 @@ inline Rank jobrank_of(const hydrant_team& team, Rank member) noexcept {
 
 // True if `tm` is a team that was destroyed, as far as clients with GASNET_DEBUG have it checked.
 inline bool is_destroyed_team(gex_TM_t tm) noexcept {
-  return tm != &hydrant_world && job().is_live_team != nullptr && !job().is_live_team(tm);
+  return tm != &hydrant_world && job().hooks.is_live_team != nullptr &&
+         !job().hooks.is_live_team(tm);
 }
 
 // Translates (tm, rank), in constant time. Errors: kBadArg: no team, a rank that it does not have, or a

@@ -148,8 +148,9 @@ int reply(OutgoingMessage& message, hydrant_token* token, gex_Event_t* lc_opt,
 // Most Shorts pass all checks of check() and send() trivially, so they go straight to the transport.
 // All other messages, and Shorts without room, take the general path.
 bool is_plain(const Job& the_job, unsigned nargs) noexcept {
-  const bool is_careful = the_job.careful && (the_job.debug || is_tracing() ||
-                                              the_job.can_send == nullptr || !the_job.can_send());
+  const bool is_careful =
+      the_job.careful && (the_job.debug || is_tracing() || the_job.hooks.can_send == nullptr ||
+                          !the_job.hooks.can_send());
   return the_job.state.load(std::memory_order_acquire) != JobState::kNew && !is_careful &&
          nargs <= kMaxArgs;
 }

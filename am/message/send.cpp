@@ -140,7 +140,7 @@ Status deposit(Transport& transport, OutgoingMessage& payload) noexcept {
 // Lets the adapter put as much of the payload as it can; deposits the rest. Leaves in `payload` what has not
 // gone.
 Status put_or_deposit(Transport& transport, OutgoingMessage& payload) noexcept {
-  if (job().put_long != nullptr) {
+  if (job().hooks.put_long != nullptr) {
     size_t done = 0;
     const Job::LongPayload whole = {.peer = payload.peer,
                                     .dest = reinterpret_cast<uintptr_t>(payload.dest),
@@ -148,7 +148,7 @@ Status put_or_deposit(Transport& transport, OutgoingMessage& payload) noexcept {
                                     .bytes = payload.bytes,
                                     .may_wait = !payload.immediate && handler_depth == 0,
                                     .leaf = payload.leaf};
-    const Status status = job().put_long(whole, &done);
+    const Status status = job().hooks.put_long(whole, &done);
     if (status != Status::kOk) return status;
     advance(payload, done);
   }

@@ -233,7 +233,8 @@ int gex_Segment_Create(gex_Segment_t* segment_p, gex_Client_t client, gex_Addr_t
       spare_segments().give(segment);
       return report(status, kCall);
     }
-    if (the_job.segment_memory_begins != nullptr) the_job.segment_memory_begins(addr, size);
+    if (the_job.hooks.segment_memory_begins != nullptr)
+      the_job.hooks.segment_memory_begins(addr, size);
   }
   segment->client = client;
   segment->flags = flags;
@@ -250,7 +251,8 @@ void gex_Segment_Destroy(gex_Segment_t segment, gex_Flags_t) {
     return;  // the job's segment lives as long as the process
   unbind(segment);
   auto* own = static_cast<OwnSegment*>(segment);
-  if (job().segment_memory_ends != nullptr) job().segment_memory_ends(own->addr, own->size);
+  if (job().hooks.segment_memory_ends != nullptr)
+    job().hooks.segment_memory_ends(own->addr, own->size);
   if (own->mapped) free_created_segment(own->addr, own->size);
   spare_segments().give(own);
 }

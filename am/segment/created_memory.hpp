@@ -16,7 +16,7 @@ namespace hydrant {
 
 // Errors, with *addr unchanged: kResource.
 Status allocate_created_segment(uintptr_t size, void** addr) noexcept;
-// The caches of this process have forgotten the memory (Job::segment_memory_ends).
+// The caches of this process have forgotten the memory (Job::Hooks::segment_memory_ends).
 void free_created_segment(void* addr, uintptr_t size) noexcept;
 
 }  // namespace hydrant

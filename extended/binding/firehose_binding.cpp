@@ -169,8 +169,8 @@ void start_firehose(hydrant_remote_fn serve) noexcept {
   the_firehose = {options.domain, end, hydrant_remote_max_args(end),
                   hydrant_key_bytes(options.domain)};
   job().progress.add(progress, &the_firehose);  // null would mark a free row
-  job().before_send = settle_exports;
-  job().can_send = are_exports_quiet;
+  job().hooks.before_send = settle_exports;
+  job().hooks.can_send = are_exports_quiet;
   job().careful = true;
 }
 

@@ -130,7 +130,8 @@ gex_Event_t move_parts(CollectiveKind kind, gex_TM_t tm, void* dest, const void*
 namespace hydrant {
 
 Status start_collectives() noexcept {
-  if (job().debug) job().is_live_team = [](gex_TM_t tm) noexcept { return live_teams().has(tm); };
+  if (job().debug)
+    job().hooks.is_live_team = [](gex_TM_t tm) noexcept { return live_teams().has(tm); };
   start_collective_messages();
   const Status status = start_node_teams();
   return status == Status::kOk ? start_mailboxes() : status;

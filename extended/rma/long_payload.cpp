@@ -1,5 +1,5 @@
 // Sends the payloads of Longs by one-sided puts. Called by put_or_deposit() (am/message/send.cpp) through
-// Job::put_long.
+// Job::Hooks::put_long.
 #include "extended/rma/long_payload.hpp"
 
 #include "am/call/thread_state.hpp"

@@ -20,7 +20,7 @@
 
 namespace hydrant {
 
-// Implements Job::put_long.
+// Implements Job::Hooks::put_long.
 Status put_long_payload(const Job::LongPayload& payload, size_t* done) noexcept;
 
 }  // namespace hydrant

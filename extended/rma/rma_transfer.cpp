@@ -237,9 +237,9 @@ Status check_transfer(gex_TM_t tm, gex_Rank_t rank, Transfer& what) noexcept {
 Status start_rma() noexcept {
   start_pinned_transfers();
   if (is_firehose_enabled()) {
-    job().put_long = put_long_payload;
-    job().segment_memory_begins = vouch_segment;
-    job().segment_memory_ends = forget_segment;
+    job().hooks.put_long = put_long_payload;
+    job().hooks.segment_memory_begins = vouch_segment;
+    job().hooks.segment_memory_ends = forget_segment;
     if (knob_number(JobKnob::kAmLongPrealloc) != 0) (void)bounce_buffer_bytes();
   }
   choose_paths();

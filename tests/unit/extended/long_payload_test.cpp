@@ -20,10 +20,10 @@ class LongPayload : public test::PinnedFixture {
  protected:
   void SetUp() override {
     PinnedFixture::SetUp();
-    job().put_long = put_long_payload;
+    job().hooks.put_long = put_long_payload;
   }
   void TearDown() override {
-    job().put_long = nullptr;
+    job().hooks.put_long = nullptr;
     PinnedFixture::TearDown();
   }
   // Polls until the peer's handler has run `count` times.

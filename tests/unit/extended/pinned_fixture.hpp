@@ -30,8 +30,8 @@ class PinnedFixture : public RmaFixture {
     (void)hydrant_remote_destroy(the_firehose.end);
     EXPECT_EQ(hydrant_domain_destroy(the_firehose.domain, HYDRANT_FINI_UNPIN), GASNET_OK);
     the_firehose = {};
-    job().before_send = nullptr;
-    job().can_send = nullptr;
+    job().hooks.before_send = nullptr;
+    job().hooks.can_send = nullptr;
     job().careful = false;
     RmaFixture::TearDown();
   }

@@ -82,7 +82,7 @@ class World : public test::PinnedFixture {
     EXPECT_EQ(status, Status::kOk);
   }
   ~World() override {
-    job().put_long = nullptr;
+    job().hooks.put_long = nullptr;
     if (is_firehose_enabled()) {
       PinnedFixture::TearDown();
     } else {
