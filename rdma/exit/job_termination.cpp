@@ -1,5 +1,4 @@
-// Implements the state machine of a job's end. supervisor_termination.cpp feeds it events and carries out its
-// steps.
+// Implements the state machine of a job's end. job_end.cpp feeds it events and carries out its steps.
 #include "rdma/exit/job_termination.hpp"
 
 #include "rdma/config/job_knobs.hpp"

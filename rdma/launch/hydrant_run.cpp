@@ -223,7 +223,7 @@ int run_job(const Options& options) {
       become_program(options, path, rank, ends);
     }
     if (side == Supervisor::Side::kFailed) {
-      supervisor->say("%s", last_error_text());
+      how.say("%s", last_error_text());
       supervisor->abandon();
       return kExitStart;
     }

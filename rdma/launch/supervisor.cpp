@@ -1,20 +1,16 @@
 // Starts a job: limits, signals, forks. hydrant-run and GASNET_PSHM_NODES call it; supervisor_loop.cpp then
-// serves the ranks, and supervisor_termination.cpp ends them.
+// serves the ranks, and job_end.cpp ends them.
 #include "rdma/launch/supervisor.hpp"
 
 #include "firehose/base/errno_text.hpp"
-#include "firehose/base/quiet_write.hpp"
 #include "firehose/base/thread.hpp"
 #include "firehose/base/uncancelled.hpp"
 #include "rdma/bootstrap/system_calls.hpp"
 #include "rdma/config/job_knobs.hpp"
 
-#include <algorithm>
 #include <cerrno>
-#include <cstdarg>
 #include <cstdio>
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -91,12 +87,12 @@ void take_stdin_away() noexcept {
 Supervisor::Supervisor(const SupervisorOptions& options)
     : options_(options),
       server_(options.size, *this),
-      end_(exit_times(options.size)),
       ranks_(options.size),
+      end_(options_, server_, ranks_),
       stop_warn_ns_(knob_number(JobKnob::kStopWarn)) {}
 
 Supervisor::~Supervisor() {
-  for (RankState& state : ranks_) {
+  for (SupervisedRank& state : ranks_) {
     close_if_open(&state.calls);
     close_if_open(&state.events);
     close_if_open(&state.below);
@@ -159,9 +155,7 @@ Status Supervisor::prepare() noexcept {
   if (signals_ < 0) return refuse_to_supervise("signalfd()", errno);
   if (const int error = watch(signals_, kSignalTag, true, true); error != 0)
     return refuse_to_supervise("epoll_ctl()", error);
-  if (const Status calls = try_calls(epoll_, signals_); calls != Status::kOk) return calls;
-  if (options_.timeout_ns != 0) job_deadline_ns_ = now_ns() + options_.timeout_ns;
-  return Status::kOk;
+  return try_calls(epoll_, signals_);
 }
 
 sigset_t Supervisor::taken_signals() noexcept {
@@ -201,7 +195,7 @@ void Supervisor::restore_signals() noexcept {
 }
 
 Supervisor::Side Supervisor::start(Rank rank, RankSockets* ends) noexcept {
-  RankState& state = ranks_[rank];
+  SupervisedRank& state = ranks_[rank];
   RankSockets made;
   if (!make_pair(&state.calls, &made.calls) || !make_pair(&state.events, &made.events)) {
     const int error = errno;
@@ -241,7 +235,7 @@ Supervisor::Side Supervisor::start(Rank rank, RankSockets* ends) noexcept {
     static_cast<void>(refuse_to_supervise("epoll_ctl()", refused));
     return Side::kFailed;
   }
-  if (options_.verbose) say("rank %u is pid %d", rank, static_cast<int>(pid));
+  if (options_.verbose) options_.say("rank %u is pid %d", rank, static_cast<int>(pid));
   return Side::kParent;
 }
 
@@ -256,25 +250,8 @@ void Supervisor::become_child(pid_t parent, Rank rank, RankSockets* ends) noexce
 
 std::vector<int> Supervisor::descriptors() const noexcept {
   std::vector<int> all = {epoll_, signals_};
-  for (const RankState& state : ranks_) all.insert(all.end(), {state.calls, state.events});
+  for (const SupervisedRank& state : ranks_) all.insert(all.end(), {state.calls, state.events});
   return all;
-}
-
-void Supervisor::say(const char* format, ...) noexcept {
-  char line[1024];
-  const int start = std::snprintf(line, sizeof line, "%s: ", options_.program);
-  va_list arguments;
-  va_start(arguments, format);
-  const int text =
-      std::vsnprintf(line + start, sizeof line - static_cast<size_t>(start) - 1, format, arguments);
-  va_end(arguments);
-  size_t bytes = static_cast<size_t>(start + std::max(text, 0));
-  bytes = std::min(bytes, sizeof line - 2);
-  line[bytes++] = '\n';
-  // A reader that no longer reads must not keep the job alive.
-  constexpr int kPatienceMs = 100;
-  pollfd out{STDERR_FILENO, POLLOUT, 0};
-  if (uncancelled::poll(&out, 1, kPatienceMs) == 1) (void)write_quietly(STDERR_FILENO, line, bytes);
 }
 
 }  // namespace hydrant::launch

@@ -11,12 +11,11 @@
 // A child gets SIGKILL when its supervisor ends, for whatever reason.
 #pragma once
 
-#include "firehose/base/machine/oom_kills.hpp"
 #include "firehose/base/status.hpp"
 #include "rdma/bootstrap/bootstrap.hpp"
 #include "rdma/bootstrap/wire.hpp"
-#include "rdma/exit/job_termination.hpp"
 #include "rdma/launch/bootstrap_server.hpp"
+#include "rdma/launch/job_end.hpp"
 
 #include <csignal>
 #include <cstdint>
@@ -28,15 +27,6 @@
 #include <vector>
 
 namespace hydrant::launch {
-
-struct SupervisorOptions {
-  const char* program = "hydrant";  // prefix of its messages
-  Rank size = 1;
-  uint64_t timeout_ns = 0;  // for the whole job; 0: none
-  bool has_threads =
-      false;  // other threads of this process, to which the kernel may give its signals
-  bool verbose = false;
-};
 
 class Supervisor final : public ReplySender {
  public:
@@ -59,28 +49,8 @@ class Supervisor final : public ReplySender {
   // All that it has open.
   std::vector<int> descriptors() const noexcept;
 
-  // Writes one line to standard error, after the program's name.
-  [[gnu::format(printf, 2, 3)]] void say(const char* format, ...) noexcept;
-
  private:
   static constexpr uint64_t kSignalTag = UINT64_MAX;  // of an epoll event: beyond those of ranks
-
-  struct RankState {
-    pid_t pid = 0;  // 0: not started, or reaped
-    int calls = -1;
-    int events = -1;
-    int below = -1;  // pidfd of the descendant that sent hello; -1 if the child itself did
-    pid_t below_pid = 0;
-    bool left = false;
-    bool gave_up = false;  // it was waiting for others when it left
-    bool quit_sent = false;
-    bool kill_sent = false;
-    bool complained = false;
-    bool start_failed = false;
-    bool is_stop_logged = false;
-    uint64_t stopped_ns = 0;
-    std::vector<std::byte> unsent;  // a reply that did not fit into the socket
-  };
 
   explicit Supervisor(const SupervisorOptions& options);
   Status prepare() noexcept;
@@ -97,7 +67,7 @@ class Supervisor final : public ReplySender {
   void read_calls(Rank rank) noexcept;
   void read_words(Rank rank) noexcept;
   void flush(Rank rank) noexcept;
-  void note_sender(RankState& state, pid_t pid) noexcept;
+  void note_sender(SupervisedRank& state, pid_t pid) noexcept;
   int watch(int fd, uint64_t tag, bool reading, bool first) noexcept;
   void rewatch_calls(Rank rank, bool reading) noexcept;
   void drop(int* fd) noexcept;
@@ -106,41 +76,22 @@ class Supervisor final : public ReplySender {
 
   void relay_signals() noexcept;
   void read_signals() noexcept;
-  void pass_on(int signal, bool children_have_it) noexcept;
   void reap() noexcept;
   void collect_dying(std::vector<siginfo_t>* seen) noexcept;
   void settle(std::vector<siginfo_t> seen) noexcept;
   void ended(Rank rank, const siginfo_t& info) noexcept;
-  void exited(Rank rank, pid_t pid, int code) noexcept;
-  void died(Rank rank, pid_t pid, int signal, bool dumped) noexcept;
   void left(Rank rank, int code, ExitReason how) noexcept;
-  void log_rank_exit(Rank rank, int code, ExitReason how) noexcept;
-  static bool is_on_its_way(const RankState& state) noexcept;
-  bool must_give_up(uint64_t now) noexcept;
-  void log_missing_ranks() noexcept;
-  void start_failed(Rank rank, int error) noexcept;
-  void check_joined() noexcept;
-  void begin_end() noexcept;
   void keep_time(uint64_t now) noexcept;
   void warn_stopped(uint64_t now) noexcept;
   uint64_t next_ns() const noexcept;
-  void send_signal(RankState& state, int signal) noexcept;
-  void end_remaining(JobTermination::Step step) noexcept;
 
   const SupervisorOptions options_;
-  const OomCounts oom_before_ = read_oom_counts();
   BootstrapServer server_;
-  JobTermination end_;
-  std::vector<RankState> ranks_;
+  std::vector<SupervisedRank> ranks_;
+  JobEnd end_;
   std::unordered_map<pid_t, Rank> by_pid_;
   uint32_t running_ = 0;
   uint32_t stopped_ = 0;
-  Rank never_joined_ = kNoRank;  // a rank that exited with 0 without a hello
-  pid_t never_joined_pid_ = 0;
-  uint64_t job_deadline_ns_ = UINT64_MAX;
-  uint64_t give_up_ns_ = UINT64_MAX;    // when killed ranks are checked again
-  uint64_t last_look_ns_ = UINT64_MAX;  // when these checks end
-  bool is_end_logged_ = false;  // the reason for an end that began with an exit with 0 was logged
   uint64_t stop_warn_ns_ = 0;
   uint32_t failed_waits_ = 0;  // in a row
   bool is_lost_ = false;       // a system call is refused without which nothing can be served

@@ -1,19 +1,19 @@
-// Runs the event loop of the supervisor: sockets, signals and deadlines. run() is called once all ranks are
-// forked.
+// Runs the event loop of the supervisor: sockets, signals, ends of ranks and deadlines. run() is called once
+// all ranks are forked.
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/thread.hpp"
 #include "firehose/base/uncancelled.hpp"
 #include "rdma/bootstrap/system_calls.hpp"
+#include "rdma/exit/process_exit.hpp"
 #include "rdma/launch/supervisor.hpp"
 
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <cstring>
-#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace hydrant::launch {
@@ -60,7 +60,7 @@ int Supervisor::run() noexcept {
   if (options_.has_threads) relay_signals();
   while (running_ > 0 && !is_lost_) {
     const uint64_t now = now_ns();
-    if (now >= give_up_ns_ && must_give_up(now)) break;
+    if (end_.must_give_up(now)) break;
     wait_for_events(now);
     keep_time(now_ns());
   }
@@ -69,17 +69,17 @@ int Supervisor::run() noexcept {
     return end_.code() != 0 ? end_.code() : 1;
   }
   // Descendants that sent hello may outlive their child.
-  for (RankState& state : ranks_) {
-    if (state.below >= 0) send_signal(state, SIGKILL);
+  for (const SupervisedRank& state : ranks_) {
+    if (state.below >= 0) state.send_signal(SIGKILL);
   }
-  log_missing_ranks();
+  end_.log_missing_ranks();
   return end_.code();
 }
 
 uint64_t Supervisor::next_ns() const noexcept {
-  uint64_t next = std::min({server_.next_ns(), end_.next_ns(), job_deadline_ns_, give_up_ns_});
+  uint64_t next = std::min(server_.next_ns(), end_.next_ns());
   if (stopped_ == 0 || stop_warn_ns_ == 0) return next;
-  for (const RankState& state : ranks_) {
+  for (const SupervisedRank& state : ranks_) {
     if (state.stopped_ns != 0 && !state.is_stop_logged) {
       next = std::min(next, state.stopped_ns + stop_warn_ns_);
     }
@@ -122,8 +122,8 @@ void Supervisor::note_failed_wait(int error, uint64_t began_ns) noexcept {
 void Supervisor::lose(const char* call, int error) noexcept {
   if (is_lost_) return;
   is_lost_ = true;
-  say("cannot supervise the job any more: %s: %s%s; its processes are killed", call,
-      errno_text(error), remedy(error));
+  options_.say("cannot supervise the job any more: %s: %s%s; its processes are killed", call,
+               errno_text(error), remedy(error));
 }
 
 void Supervisor::handle(uint64_t tag) noexcept {
@@ -155,13 +155,13 @@ void Supervisor::drop(int* fd) noexcept {
 void Supervisor::complain(Rank rank) noexcept {
   if (ranks_[rank].complained) return;
   ranks_[rank].complained = true;
-  say("rank %u (pid %d) sent a malformed message; such messages are ignored", rank,
-      static_cast<int>(ranks_[rank].pid));
+  options_.say("rank %u (pid %d) sent a malformed message; such messages are ignored", rank,
+               static_cast<int>(ranks_[rank].pid));
 }
 
 // Reads a single message, so that a rank that sends continuously cannot starve the others.
 void Supervisor::read_calls(Rank rank) noexcept {
-  RankState& state = ranks_[rank];
+  SupervisedRank& state = ranks_[rank];
   if (state.calls < 0) return;
   MessageRoom room;
   std::span<const std::byte> message;
@@ -179,17 +179,17 @@ void Supervisor::read_calls(Rank rank) noexcept {
   server_.take(rank, request, entry, now_ns());
   if (server_.joined_count() == joined) return;
   note_sender(state, pid);
-  check_joined();
+  end_.check_joined();
 }
 
-void Supervisor::note_sender(RankState& state, pid_t pid) noexcept {
+void Supervisor::note_sender(SupervisedRank& state, pid_t pid) noexcept {
   if (pid <= 0 || pid == state.pid) return;
   state.below = pidfd_of(pid);
   state.below_pid = pid;
 }
 
 void Supervisor::read_words(Rank rank) noexcept {
-  RankState& state = ranks_[rank];
+  SupervisedRank& state = ranks_[rank];
   MessageRoom room;
   std::span<const std::byte> message;
   while (state.events >= 0) {
@@ -203,7 +203,7 @@ void Supervisor::read_words(Rank rank) noexcept {
     if (is_event && event.kind == EventKind::kLeave) {
       left(rank, event.code, event.how);
     } else if (is_event && event.kind == EventKind::kStartFailure) {
-      start_failed(rank, event.code);
+      end_.start_failed(rank, event.code);
     } else {
       complain(rank);
     }
@@ -211,7 +211,7 @@ void Supervisor::read_words(Rank rank) noexcept {
 }
 
 void Supervisor::send_reply(Rank to, const Reply& reply, std::span<const std::byte> tail) noexcept {
-  RankState& state = ranks_[to];
+  SupervisedRank& state = ranks_[to];
   if (state.calls < 0) return;
   if (!state.unsent.empty())
     return;  // the rank sent a new request before it read the reply: it has cancelled that call
@@ -223,7 +223,7 @@ void Supervisor::send_reply(Rank to, const Reply& reply, std::span<const std::by
 }
 
 void Supervisor::flush(Rank rank) noexcept {
-  RankState& state = ranks_[rank];
+  SupervisedRank& state = ranks_[rank];
   const int error = send_message(state.calls, state.unsent);
   if (error == EAGAIN) return;
   state.unsent.clear();
@@ -252,23 +252,134 @@ void Supervisor::read_signals() noexcept {
       reap();
     } else {
       // A terminal sends the signal to the whole process group, so the ranks have it already.
-      pass_on(signal, code == SI_KERNEL && signal != SIGALRM);
+      end_.pass_on(signal, code == SI_KERNEL && signal != SIGALRM);
     }
   }
 }
 
 void Supervisor::keep_time(uint64_t now) noexcept {
   server_.expire(now);
-  if (now >= job_deadline_ns_) {
-    job_deadline_ns_ = UINT64_MAX;
-    if (end_.time_out(now)) {
-      say("the job has run for %.3g s, its time limit; it is ended",
-          static_cast<double>(options_.timeout_ns) / 1e9);
-      begin_end();
+  end_.keep_time(now);
+  warn_stopped(now);
+}
+
+void Supervisor::reap() noexcept {
+  std::vector<siginfo_t> seen;
+  bool failed = false;
+  int error = 0;
+  for (;;) {
+    siginfo_t info{};
+    error = attempt([&] {
+      return uncancelled::waitid(P_ALL, 0, &info, WEXITED | WSTOPPED | WCONTINUED | WNOHANG);
+    });
+    if (error != 0 || info.si_pid == 0) break;
+    failed = failed || (info.si_code == CLD_EXITED && info.si_status != 0);
+    seen.push_back(info);
+  }
+  if (failed) collect_dying(&seen);
+  settle(std::move(seen));
+  // Without a child (ECHILD) all ranks have been settled, or something else in this process has reaped one.
+  if (error != 0 && running_ > 0) lose("waitid()", error);
+}
+
+// A killed rank closes its sockets first. Another rank may see that and exit before the kernel reports the
+// death that caused it. So before the first failure is evaluated, this waits for ranks that are already
+// dying, which is short.
+void Supervisor::collect_dying(std::vector<siginfo_t>* seen) noexcept {
+  if (end_.has_begun()) return;
+  constexpr uint64_t kPatienceNs = 100'000'000;
+  const uint64_t deadline = now_ns() + kPatienceNs;
+  for (const SupervisedRank& state : ranks_) {
+    if (state.pid == 0 || state.left) continue;
+    bool is_child = true;
+    while (is_child && process_is_ending(state.pid)) {
+      siginfo_t info{};
+      is_child =
+          uncancelled::waitid(P_PID, static_cast<id_t>(state.pid), &info, WEXITED | WNOHANG) == 0;
+      if (is_child && info.si_pid != 0) seen->push_back(info);
+      if (info.si_pid != 0 || now_ns() >= deadline) break;
+      pause_briefly();
     }
   }
-  end_remaining(end_.step(now));
-  warn_stopped(now);
+}
+
+// Handles deaths by a signal before exits, because an exit may be a consequence of a death.
+void Supervisor::settle(std::vector<siginfo_t> seen) noexcept {
+  std::stable_partition(seen.begin(), seen.end(), [](const siginfo_t& info) {
+    return info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED;
+  });
+  for (const siginfo_t& info : seen) {
+    const auto known = by_pid_.find(info.si_pid);
+    if (known == by_pid_.end())
+      continue;  // a child that was forked before this became a supervisor
+    ended(known->second, info);
+  }
+}
+
+void Supervisor::ended(Rank rank, const siginfo_t& info) noexcept {
+  SupervisedRank& state = ranks_[rank];
+  if (state.stopped_ns != 0) --stopped_;
+  state.stopped_ns = 0;
+  state.is_stop_logged = false;
+  if (info.si_code == CLD_STOPPED) {
+    state.stopped_ns = now_ns();
+    ++stopped_;
+    return;
+  }
+  if (info.si_code == CLD_CONTINUED) return;
+  read_words(rank);  // its last messages show whether it left
+  const pid_t pid = state.pid;
+  by_pid_.erase(pid);
+  state.pid = 0;
+  --running_;
+  server_.forget(rank);
+  drop(&state.calls);
+  drop(&state.events);
+  if (info.si_code == CLD_EXITED) {
+    end_.exited(rank, pid, info.si_status);
+  } else {
+    end_.died(rank, pid, info.si_status, info.si_code == CLD_DUMPED);
+  }
+}
+
+// A failure may be a consequence of a death that the kernel has not reported yet.
+void Supervisor::left(Rank rank, int code, ExitReason how) noexcept {
+  ranks_[rank].left = true;
+  ranks_[rank].gave_up = how == ExitReason::kAbandoned;
+  if (code != 0) {
+    std::vector<siginfo_t> dying;
+    collect_dying(&dying);
+    settle(std::move(dying));
+  }
+  end_.left(rank, code, how);
+}
+
+void Supervisor::abandon() noexcept {
+  for (const SupervisedRank& state : ranks_) state.send_signal(SIGKILL);
+  const uint64_t deadline = now_ns() + JobEnd::kGiveUpNs;
+  for (SupervisedRank& state : ranks_) {
+    while (state.pid != 0 && uncancelled::waitpid(state.pid, nullptr, WNOHANG) == 0 &&
+           now_ns() < deadline) {
+      pause_briefly();
+    }
+    state.pid = 0;
+  }
+  running_ = 0;
+}
+
+void Supervisor::warn_stopped(uint64_t now) noexcept {
+  if (stopped_ == 0 || stop_warn_ns_ == 0) return;
+  for (Rank rank = 0; rank < ranks_.size(); ++rank) {
+    SupervisedRank& state = ranks_[rank];
+    if (state.stopped_ns == 0 || state.is_stop_logged || now < state.stopped_ns + stop_warn_ns_)
+      continue;
+    state.is_stop_logged = true;
+    options_.say(
+        "rank %u (pid %d) has been stopped for %.3g s; the job waits for it (kill -CONT %d goes "
+        "on)",
+        rank, static_cast<int>(state.pid), static_cast<double>(now - state.stopped_ns) / 1e9,
+        static_cast<int>(state.pid));
+  }
 }
 
 }  // namespace hydrant::launch
