@@ -33,7 +33,7 @@
 #define GASNET_SEQ 1
 #include <hydrant/rma.h>
 
-#include "bench/support/option_error.hpp"
+#include "bench/support/job_bench.hpp"
 #include "bench/support/perftest.hpp"
 #include "bench/support/raw_loops.hpp"
 #include "bench/support/rma_rows.hpp"
@@ -67,14 +67,6 @@ constexpr size_t kBlocks = 4096;
 constexpr size_t kSegment = kBlocks + size_t{kBlock} * kWindow + 4096 * 15;
 
 enum Handler : gex_AM_Index_t { kPing = 200, kPong, kCount, kEndpointAddress, kSay };
-
-struct Options {
-  uint32_t repetitions = 9;
-  std::string json_file;
-  std::string rows;
-  std::string perftest;
-  bool quick = false;
-};
 
 struct Job {
   gex_Client_t client = GEX_CLIENT_INVALID;
@@ -241,22 +233,20 @@ struct Spec {
   const char* name;
   uint64_t rounds;
   uint64_t batches;
-  double share;  // fraction of a round's time that the figure reports
-  bool is_for_all;
   std::function<void(uint64_t)> ours;
   std::function<bool(RawLoops&, uint64_t)> raw;
-  PerftestCall perftest;
-  UctCall uct;
-  double perftest_times;  // number of the peer's operations per operation of ours
-  const char* goal_of;
-  double goal;
+  const char* goal_of = "raw";
+  double goal = 1.05;
+  PerftestCall perftest = {};
+  UctCall uct = {};
+  double perftest_times = 1;  // number of the peer's operations per operation of ours
+  double share = 1;           // fraction of a round's time that the figure reports
+  bool is_for_all = false;
 };
 
 std::vector<Spec> make_specs() {
-  const PerftestCall none;
   const PerftestCall write_lat{"ib_write_lat", 8, 300, true};
   const PerftestCall send_lat{"ib_send_lat", 8, 300, true, 128};
-  const UctCall no_uct;
   const UctCall put_lat{"put_lat", 8, 300, "short", 1, true};
   const UctCall am_lat{"am_lat", 8, 300, "short", 1, true};
   const UctCall put_bw{"put_bw", kBlock, 64, "zcopy", kWindow, false};
@@ -264,37 +254,30 @@ std::vector<Spec> make_specs() {
   const PerftestCall write_bw{"ib_write_bw", kBlock, 64, false, 0, kWindow};
   const PerftestCall read_bw{"ib_read_bw", kBlock, 64, false, 0, kWindow};
   return {
-      {"put_8", 400, 400, 1, false, [](uint64_t n) { blocking(true, n); },
-       [](RawLoops& raw, uint64_t n) { return raw.blocking(true, n); }, none, no_uct, 1, "raw",
-       1.05},
-      {"get_8", 400, 400, 1, false, [](uint64_t n) { blocking(false, n); },
-       [](RawLoops& raw, uint64_t n) { return raw.blocking(false, n); }, none, no_uct, 1, "raw",
-       1.05},
-      {"fetch_add", 400, 400, 1, false, [](uint64_t n) { fetch_adds(job.by_adapter, n); },
-       [](RawLoops& raw, uint64_t n) { return raw.fetch_adds(n); }, none, no_uct, 1, "raw", 1.05},
-      {"fetch_add_am", 400, 400, 1, false, [](uint64_t n) { fetch_adds(job.by_messages, n); },
-       [](RawLoops& raw, uint64_t n) { return raw.fetch_adds(n); }, none, no_uct, 1, "", 0},
-      {"visible_put_8", 400, 400, 0.5, false, visible,
-       [](RawLoops& raw, uint64_t n) { return raw.visible(n); }, write_lat, put_lat, 1, "perftest",
-       1.05},
-      {"am_round_trip", 400, 400, 1, false, round_trip,
-       [](RawLoops& raw, uint64_t n) { return raw.round_trip(n); }, send_lat, am_lat, 2, "perftest",
-       1.10},
-      {"put_64k", 128, 4, 1, false, [](uint64_t n) { window(true, n); },
-       [](RawLoops& raw, uint64_t n) { return raw.window(true, kBlock, kWindow, n); }, write_bw,
-       put_bw, 1, "perftest", 1 / 0.98},
-      {"get_64k", 128, 4, 1, false, [](uint64_t n) { window(false, n); },
-       [](RawLoops& raw, uint64_t n) { return raw.window(false, kBlock, kWindow, n); }, read_bw,
-       get_bw, 1, "perftest", 1 / 0.98},
-      {"put_rate_8", 1024, 16, 1, false, put_rate,
-       [](RawLoops& raw, uint64_t n) { return raw.put_rate(n); }, none, no_uct, 1, "raw", 1.05},
-      {"put_many_8", 1024, 64, 1, false, put_many,
-       [](RawLoops& raw, uint64_t n) { return raw.put_lists(kWindow, n); }, none, no_uct, 1, "raw",
-       1.05},
-      {"am_flood", 1024, 16, 1, false, flood,
-       [](RawLoops& raw, uint64_t n) { return raw.flood(n); }, none, no_uct, 1, "raw", 1.05},
-      {"barrier", 200, 200, 1, true, barriers,
-       [](RawLoops& raw, uint64_t n) { return raw.barriers(n); }, none, no_uct, 1, "raw", 1.05},
+      {"put_8", 400, 400, [](uint64_t n) { blocking(true, n); },
+       [](RawLoops& raw, uint64_t n) { return raw.blocking(true, n); }},
+      {"get_8", 400, 400, [](uint64_t n) { blocking(false, n); },
+       [](RawLoops& raw, uint64_t n) { return raw.blocking(false, n); }},
+      {"fetch_add", 400, 400, [](uint64_t n) { fetch_adds(job.by_adapter, n); },
+       std::mem_fn(&RawLoops::fetch_adds)},
+      {"fetch_add_am", 400, 400, [](uint64_t n) { fetch_adds(job.by_messages, n); },
+       std::mem_fn(&RawLoops::fetch_adds), "", 0},
+      {"visible_put_8", 400, 400, visible, std::mem_fn(&RawLoops::visible), "perftest", 1.05,
+       write_lat, put_lat, 1, 0.5},
+      {"am_round_trip", 400, 400, round_trip, std::mem_fn(&RawLoops::round_trip), "perftest", 1.10,
+       send_lat, am_lat, 2},
+      {"put_64k", 128, 4, [](uint64_t n) { window(true, n); },
+       [](RawLoops& raw, uint64_t n) { return raw.window(true, kBlock, kWindow, n); }, "perftest",
+       1 / 0.98, write_bw, put_bw},
+      {"get_64k", 128, 4, [](uint64_t n) { window(false, n); },
+       [](RawLoops& raw, uint64_t n) { return raw.window(false, kBlock, kWindow, n); }, "perftest",
+       1 / 0.98, read_bw, get_bw},
+      {"put_rate_8", 1024, 16, put_rate, std::mem_fn(&RawLoops::put_rate)},
+      {"put_many_8", 1024, 64, put_many,
+       [](RawLoops& raw, uint64_t n) { return raw.put_lists(kWindow, n); }},
+      {"am_flood", 1024, 16, flood, std::mem_fn(&RawLoops::flood)},
+      {"barrier", 200, 200, barriers, std::mem_fn(&RawLoops::barriers), "raw", 1.05, PerftestCall{},
+       UctCall{}, 1, 1, true},
   };
 }
 
@@ -318,7 +301,8 @@ double sample(const Spec& spec, uint64_t rounds, const std::function<bool(uint64
 }
 
 struct Table {
-  Options options;
+  hydrant::bench::JobOptions options;
+  std::string rows_with, perftest_folder;
   std::unique_ptr<RawVerbs> verbs;
   std::unique_ptr<RawLoops> raw;
   std::string no_perftest, no_uct;
@@ -329,7 +313,7 @@ struct Table {
     const hydrant::ibv::Port& port = verbs->port();
     constexpr int kAttempts = 3;  // on a busy machine the two sides may fail to connect
     for (int i = 0; i < kAttempts; ++i) {
-      const PerftestPlace place{.folder = options.perftest,
+      const PerftestPlace place{.folder = perftest_folder,
                                 .device = port.name,
                                 .port = port.number,
                                 .gid_index = port.gid_index,
@@ -386,7 +370,7 @@ struct Table {
   bool run(std::vector<VerbsRow>* rows) {
     std::vector<Spec> specs;
     for (Spec& spec : make_specs()) {
-      if (std::string(spec.name).find(options.rows) == std::string::npos) continue;
+      if (std::string(spec.name).find(rows_with) == std::string::npos) continue;
       const std::string times = spec.perftest_times == 2 ? "2 x " : "";
       VerbsRow& row = rows->emplace_back();
       row.name = spec.name;
@@ -409,30 +393,6 @@ struct Table {
 };
 
 // ---- start ----
-
-Options parse(int argc, char** argv) {
-  CLI::App app(hydrant::bench::kAbout);
-  Options options;
-  app.add_option("--repetitions", options.repetitions,
-                 "Repetitions of the whole table, interleaved")
-      ->check(CLI::Range(1, 1000));
-  app.add_option("--json", options.json_file,
-                 "Also write the results, with all samples, to this file");
-  app.add_option("--rows", options.rows, "Only rows whose names contain this");
-  app.add_option("--perftest", options.perftest,
-                 "Folder of ib_write_lat and similar programs, and of ucx_perftest; default: PATH");
-  app.add_flag("--quick", options.quick, "An eighth of the work");
-  app.failure_message(hydrant::bench::option_error);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    constexpr int kUsage = 2;
-    if (job.rank == 0) app.exit(error);
-    barrier();
-    gasnet_exit(error.get_exit_code() == 0 ? 0 : kUsage);
-  }
-  return options;
-}
 
 bool start(int* argc, char*** argv) {
   const auto entry = [](Handler index, auto* function, gex_Flags_t flags, unsigned arguments) {
@@ -502,7 +462,12 @@ int main(int argc, char** argv) {
   setenv("HYDRANT_TRANSPORT", "ibv", 0);
   if (!start(&argc, &argv)) return 1;
   Table table;
-  table.options = parse(argc, argv);
+  table.options = hydrant::bench::parse_job_options(argc, argv, job.rank == 0, [&](CLI::App& app) {
+    app.add_option("--rows", table.rows_with, "Only rows whose names contain this");
+    app.add_option(
+        "--perftest", table.perftest_folder,
+        "Folder of ib_write_lat and similar programs, and of ucx_perftest; default: PATH");
+  });
   if (job.size < 2) {
     std::fprintf(stderr, "verbs_compare: one rank: use two or more\n");
     gasnet_exit(kUsage);
@@ -517,8 +482,7 @@ int main(int argc, char** argv) {
   }
   if (rows.empty()) {
     if (job.rank == 0)
-      std::fprintf(stderr, "verbs_compare: no row has '%s' in its name\n",
-                   table.options.rows.c_str());
+      std::fprintf(stderr, "verbs_compare: no row has '%s' in its name\n", table.rows_with.c_str());
     barrier();
     gasnet_exit(kUsage);
   }

@@ -19,6 +19,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <sched.h>
 #include <string>
 #include <unistd.h>
@@ -39,8 +40,9 @@ struct JobOptions {
 }
 
 // Every rank gets the same arguments; only a rank with `prints` set writes output. Ends the job at --help, on
-// errors, and if the JSON file cannot be written.
-inline JobOptions parse_job_options(int argc, char** argv, bool prints) {
+// errors, and if the JSON file cannot be written. `add` declares options of the program's own.
+inline JobOptions parse_job_options(int argc, char** argv, bool prints,
+                                    const std::function<void(CLI::App&)>& add = {}) {
   CLI::App app(kAbout);
   JobOptions options;
   app.add_option("--repetitions", options.repetitions,
@@ -48,7 +50,8 @@ inline JobOptions parse_job_options(int argc, char** argv, bool prints) {
       ->check(CLI::Range(1, 1000));
   app.add_option("--json", options.json_file,
                  "Also write the results, with all samples, to this file");
-  app.add_flag("--quick", options.quick, "Do a tenth of the work");
+  app.add_flag("--quick", options.quick, "Do about a tenth of the work");
+  if (add) add(app);
   app.failure_message(option_error);
   try {
     app.parse(argc, argv);
