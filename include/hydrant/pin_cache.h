@@ -96,8 +96,7 @@ HYDRANT_API const char* hydrant_error_text(void);
 /* "GASNET_ERR_BAD_ARG" and so on; "(unknown status)" for unknown numbers. Never NULL. */
 HYDRANT_API const char* hydrant_status_name(int status);
 
-/* Called by the client's registrar: explains a failure before its function returns a code. Cut at 511
- * bytes. */
+/* Called by the client's registrar before its function fails: the reason, cut at 511 bytes. */
 HYDRANT_API void hydrant_set_error_text(const char* text);
 
 /* ---- the registrar interface ------------------------------------------------------------------ */
@@ -293,8 +292,7 @@ static inline void hydrant_domain_options_init(hydrant_domain_options_t* options
  * (docs/env_vars.md). On failure *domain is unchanged and the client keeps its registrar and policy:
  * their destroy() (in C++: domain_ended()) does not run.
  * Errors: BAD_ARG; RESOURCE (memory, descriptors, or more than 64 domains at once); UNSUPPORTED (device
- * addresses, an unknown registrar, or a registrar that this machine lacks).
- * Cost: milliseconds. */
+ * addresses, an unknown registrar, or a registrar that this machine lacks). Cost: milliseconds. */
 HYDRANT_API int hydrant_domain_create(const hydrant_domain_options_t* options,
                                       hydrant_domain_t* domain);
 
@@ -320,8 +318,7 @@ HYDRANT_API int hydrant_domain_destroy(hydrant_domain_t domain, uint32_t flags);
  * Waits: only for a registration of the same memory in another thread, never for another thread's hold.
  * Cost: a hit takes 33 instructions, without lock, shared write or system call; for memory with
  * coverage "checked" (see hydrant_coverage) about 0.3 us and one system call. A miss costs one
- * registration.
- */
+ * registration. */
 HYDRANT_API hydrant_pin_t hydrant_pin(hydrant_domain_t domain, const void* addr, size_t len,
                                       uint32_t access);
 
@@ -344,8 +341,7 @@ HYDRANT_API hydrant_pin_t hydrant_pin_wait(hydrant_domain_t domain, const void* 
 typedef void (*hydrant_pinned_fn)(void* context, hydrant_pin_t pin);
 
 /* Like hydrant_pin, but instead of returning NOT_READY it calls `done` later. OK: the callback has run
- * or will run exactly once, at the latest in hydrant_domain_destroy (with NOT_INIT). Other codes: it
- * will not run. */
+ * or will run exactly once, at the latest in hydrant_domain_destroy (with NOT_INIT). Other codes: never. */
 HYDRANT_API int hydrant_pin_async(hydrant_domain_t domain, const void* addr, size_t len,
                                   uint32_t access, hydrant_pinned_fn done, void* context);
 
@@ -369,8 +365,7 @@ HYDRANT_API int hydrant_release(hydrant_pin_t pin);
 HYDRANT_API int hydrant_release_many(const hydrant_pin_t* pins, size_t n);
 
 /* Page mode: a pin of several buckets has one key per bucket. Returns the number of parts (1 in region
- * mode; 0 if the pin is not live). Describes part i if `part` is not NULL; all zero if there is no part
- * i. */
+ * mode; 0 if the pin is not live). Describes part i if `part` is not NULL; all zero without one. */
 HYDRANT_API size_t hydrant_pin_parts(hydrant_pin_t pin, size_t i, hydrant_region_t* part);
 /* Bytes at pin.region->key and at the keys of its parts; 0 if the pin is not live. Cost: a table lookup. */
 HYDRANT_API uint32_t hydrant_pin_key_bytes(hydrant_pin_t pin);

@@ -188,7 +188,7 @@ class Files(Tree):
         self.assert_clean(self.run_check("check_files.py", self.root))
 
     def test_long_file(self):
-        for name, most in (("am/a.cpp", 1000), ("firehose/a.cpp", 500)):
+        for name, most in (("tests/a.py", 1000), ("firehose/a.cpp", 500), ("bench/a.cpp", 500)):
             self.write(name, "\n" * most)
             self.assert_clean(self.run_check("check_files.py", self.root))
             self.assert_break("\n" * (most + 1), f"{name}: {most + 1} lines, more than {most}", name)
