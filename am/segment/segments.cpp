@@ -17,7 +17,7 @@
 #include "firehose/base/log.hpp"
 #include "firehose/base/thread.hpp"
 #include "firehose/base/uncancelled.hpp"
-#include "rdma/exit/fd_passing.hpp"
+#include "rdma/bootstrap/fd_passing.hpp"
 #include "rdma/transport/shared_files.hpp"
 
 #include <algorithm>

@@ -9,8 +9,8 @@
 #include "firehose/base/machine/memory_file.hpp"
 #include "firehose/base/thread.hpp"
 #include "firehose/base/uncancelled.hpp"
+#include "rdma/bootstrap/fd_passing.hpp"
 #include "rdma/config/job_knobs.hpp"
-#include "rdma/exit/fd_passing.hpp"
 #include "rdma/transport/guarded_memory.hpp"
 
 #include <cerrno>

@@ -4,7 +4,7 @@
 
 #include "firehose/base/thread.hpp"
 #include "firehose/base/uncancelled.hpp"
-#include "rdma/exit/fd_passing.hpp"
+#include "rdma/bootstrap/fd_passing.hpp"
 #include "rdma/shm/shm_transport.hpp"
 
 #include <new>

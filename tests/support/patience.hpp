@@ -2,6 +2,7 @@
 // for something that has to happen, so that only a failure pays for it.
 #pragma once
 
+#include "firehose/base/thread.hpp"
 #include "tests/support/patience.h"
 
 #include <chrono>
@@ -18,5 +19,7 @@ inline std::chrono::nanoseconds patiently(std::chrono::nanoseconds longest) {
 inline uint64_t patient_ns(uint64_t longest) {
   return static_cast<uint64_t>(static_cast<double>(longest) * patience());
 }
+// A deadline for a call that succeeds.
+inline uint64_t soon() { return now_ns() + patient_ns(20'000'000'000); }
 
 }  // namespace hydrant::testing

@@ -20,8 +20,7 @@ namespace {
 
 using launch::Reply;
 using launch::Request;
-
-uint64_t soon() { return now_ns() + testing::patient_ns(20'000'000'000); }
+using testing::soon;
 
 // The supervisor's end of one rank's sockets, played by the test.
 class SupervisedBootstrapTest : public ::testing::Test {

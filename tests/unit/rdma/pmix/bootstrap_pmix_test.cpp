@@ -18,11 +18,10 @@
 namespace hydrant {
 namespace {
 
+using testing::soon;
 using testing::fake_pmix::Board;
 using Kind = Bootstrap::Event::Kind;
 namespace fake = testing::fake_pmix;
-
-uint64_t soon() { return now_ns() + testing::patient_ns(20'000'000'000); }
 
 bool is_readable(int fd, int timeout_ms) {
   pollfd polled{fd, POLLIN, 0};

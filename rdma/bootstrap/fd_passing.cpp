@@ -1,6 +1,6 @@
 // Passes a descriptor from a node's first rank to the others over a unix socket (SCM_RIGHTS). share_fd()
 // serves the node's memory (rdma/shm), segments (am/segment) and the memory of barriers (extended/barrier).
-#include "rdma/exit/fd_passing.hpp"
+#include "rdma/bootstrap/fd_passing.hpp"
 
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/thread.hpp"

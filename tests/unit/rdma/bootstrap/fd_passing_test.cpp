@@ -1,6 +1,6 @@
 // The socket by which the first rank of a node hands a descriptor to the others: the handshakes that it
 // accepts.
-#include "rdma/exit/fd_passing.hpp"
+#include "rdma/bootstrap/fd_passing.hpp"
 
 #include "firehose/base/thread.hpp"
 #include "rdma/bootstrap/abstract_socket.hpp"
@@ -28,6 +28,8 @@
 namespace hydrant {
 namespace {
 
+using testing::soon;
+
 constexpr uint32_t kSequence = 9;
 
 // The handshake: a constant, the rank, and the token of the first rank's entry.
@@ -40,8 +42,6 @@ struct Record {
   RandomName name{};
   RandomName token{};
 };
-
-uint64_t soon() { return now_ns() + testing::patient_ns(20'000'000'000); }
 
 // Rank 0 of six, with 2 and 4 on its node. `others` runs after the entry has been put and before the first
 // connection is accepted.
