@@ -66,8 +66,9 @@ def named_program(text):
         words = shlex.split(command)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"'{text}': {error}") from error
-    if not words or shutil.which(words[0]) is None:
-        raise argparse.ArgumentTypeError(f"'{text}': no program '{words[0] if words else ''}' can be run")
+    program = words[0] if words else ""
+    if "{n}" not in program and shutil.which(program) is None:
+        raise argparse.ArgumentTypeError(f"'{text}': no program '{program}' can be run")
     return name, command
 
 

@@ -12,11 +12,12 @@ import contextlib
 import ctypes
 import os
 import shlex
-import shutil
 import signal
 import statistics
 import subprocess
 import sys
+
+from compare import named_program, numbers
 
 PR_SET_PDEATHSIG = 1
 ROWS = ("barrier", "round trip", "put")
@@ -54,24 +55,6 @@ def run_once(command, ranks, seconds):
     if done.returncode != 0:
         print(f"status {done.returncode}: {' '.join(words)}: {done.stderr[-300:]}", file=sys.stderr)
     return found
-
-
-def numbers(text):
-    return [int(word) for word in text.split(",")]
-
-
-def named_program(text):
-    name, equals, command = text.partition("=")
-    if not name or not equals:
-        raise argparse.ArgumentTypeError(f"'{text}' is not NAME=PROGRAM")
-    try:
-        words = shlex.split(command)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"'{text}': {error}") from error
-    program = words[0] if words else ""
-    if "{n}" not in program and shutil.which(program) is None:
-        raise argparse.ArgumentTypeError(f"'{text}': no program '{program}' can be run")
-    return name, command
 
 
 def main():
