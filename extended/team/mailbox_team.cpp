@@ -14,83 +14,21 @@
 
 #include <algorithm>
 #include <bit>
-#include <immintrin.h>
 #include <new>
 #include <span>
 #include <utility>
 
 namespace hydrant {
 
-class MailboxTeam::Guard {
- public:
-  explicit Guard(MailboxTeam& team) noexcept : team_(team) {
-    if (!team.threaded_) return;
-    while (team.busy_.exchange(true, std::memory_order_acquire)) _mm_pause();
-  }
-  ~Guard() {
-    if (team_.threaded_) team_.busy_.store(false, std::memory_order_release);
-  }
-  Guard(const Guard&) = delete;
-  Guard& operator=(const Guard&) = delete;
-
- private:
-  MailboxTeam& team_;
-};
-
-// The teams that have operations under way.
-class MailboxTeams {
- public:
-  void add(MailboxTeam& team) noexcept HYDRANT_EXCLUDES(mu_) {
-    const MutexLock lock(mu_);
-    if (team.is_active_.load(std::memory_order_relaxed)) return;
-    team.is_active_.store(true, std::memory_order_relaxed);
-    team.next_active_ = active_;
-    active_ = &team;
-    job().progress.add(make_progress, this, true);  // adapters write the mailboxes
-  }
-  void remove(MailboxTeam& team) noexcept HYDRANT_EXCLUDES(mu_) {
-    const MutexLock lock(mu_);
-    if (!team.is_active_.load(std::memory_order_relaxed)) return;
-    MailboxTeam** link = &active_;
-    while (*link != &team) link = &(*link)->next_active_;
-    *link = team.next_active_;
-    team.is_active_.store(false, std::memory_order_relaxed);
-    if (active_ == nullptr) job().progress.remove(make_progress, this);
-  }
-  std::atomic<uint64_t> operations{0};
-
- private:
-  static uint32_t make_progress(void* self) noexcept {
-    if (handler_depth != 0) return 0;  // perhaps of an operation that is being advanced
-    auto& all = *static_cast<MailboxTeams*>(self);
-    if (!all.mu_.try_lock()) return 0;
-    uint32_t completed = 0;
-    for (MailboxTeam** link = &all.active_; *link != nullptr;) {
-      MailboxTeam& team = **link;
-      const MailboxTeam::Guard guard(team);
-      completed += team.operations_.advance();
-      if (team.operations_.has_pending()) {
-        link = &team.next_active_;
-        continue;
-      }
-      // start() enters the team again.
-      *link = team.next_active_;
-      team.is_active_.store(false, std::memory_order_relaxed);
-    }
-    if (all.active_ == nullptr) job().progress.remove(make_progress, self);
-    all.mu_.unlock();
-    return completed;
-  }
-
-  Mutex mu_;
-  MailboxTeam* active_ HYDRANT_GUARDED_BY(mu_) = nullptr;
-};
-
 namespace {
 
 constexpr uint64_t kWaitNs = 60'000'000'000;
 constexpr const char* kKey = "mailboxes";
 
+struct MailboxTeams {
+  ActiveTeams<MailboxTeam> active;
+  std::atomic<uint64_t> operations{0};
+};
 MailboxTeams& mailbox_teams() noexcept {
   // Lives as long as the process, because threads may be using it at process exit.
   alignas(MailboxTeams) static std::byte place[sizeof(MailboxTeams)];
@@ -214,7 +152,7 @@ std::unique_ptr<MailboxTeam> MailboxTeam::make(const TeamMembers& members, uint3
 }
 
 MailboxTeam::~MailboxTeam() {
-  mailbox_teams().remove(*this);
+  mailbox_teams().active.remove(*this);
   withdraw(uint32_t{1} << block_);
 }
 
@@ -264,14 +202,14 @@ void MailboxTeam::refuse(uint32_t edge, uint32_t mine, uint32_t theirs) noexcept
 MailboxOperations::Pending* MailboxTeam::begin(const MailboxOperations::Call& call) noexcept {
   mailbox_teams().operations.fetch_add(1, std::memory_order_relaxed);
   MailboxOperations::Pending* pending = nullptr;
-  const Guard guard(*this);
+  const TeamGuard guard(*this);
   if (!operations_.start(call, &pending)) refuse_without_memory(call.signature);
   if (pending != nullptr) ++outstanding_;
   return pending;
 }
 
 bool MailboxTeam::has_outstanding() noexcept {
-  const Guard guard(*this);
+  const TeamGuard guard(*this);
   return outstanding_ != 0;
 }
 
@@ -286,7 +224,8 @@ gex_Event_t MailboxTeam::start(const MailboxOperations::Call& call) noexcept {
   event->log_pending = log_pending_event;
   event->is_ready = event_is_ready;
   event->is_done = event_is_done;
-  if (!is_active_.load(std::memory_order_relaxed)) mailbox_teams().add(*this);
+  // Adapters write the mailboxes.
+  if (!is_active_.load(std::memory_order_relaxed)) mailbox_teams().active.add(*this, true);
   return event;
 }
 
@@ -294,7 +233,7 @@ bool MailboxTeam::event_is_done(hydrant_event& event) noexcept {
   check_outside_user_function();
   MailboxTeam& team = mailboxes_of(event);
   MailboxOperations::Pending& pending = pending_in_mailboxes(event);
-  const Guard guard(team);
+  const TeamGuard guard(team);
   if (!pending.is_done) (void)team.operations_.advance();
   if (!pending.is_done) return false;
   team.operations_.release(&pending);
@@ -305,20 +244,20 @@ bool MailboxTeam::event_is_done(hydrant_event& event) noexcept {
 // A message wakes this rank, an adapter's write does not.
 WaitTarget MailboxTeam::event_wait_target(const hydrant_event& event) noexcept {
   MailboxTeam& team = mailboxes_of(event);
-  const Guard guard(team);
+  const TeamGuard guard(team);
   return team.operations_.awaits_message(pending_in_mailboxes(event)) ? WaitTarget::kUnknown
                                                                       : WaitTarget::kAdapter;
 }
 
 bool MailboxTeam::event_is_ready(const hydrant_event& event) noexcept {
   MailboxTeam& team = mailboxes_of(event);
-  const Guard guard(team);
+  const TeamGuard guard(team);
   return team.operations_.is_ready(pending_in_mailboxes(event));
 }
 
 void MailboxTeam::log_pending_event(const hydrant_event& event) {
   MailboxTeam& team = mailboxes_of(event);
-  const Guard guard(team);
+  const TeamGuard guard(team);
   const MailboxOperations::Pending& pending = pending_in_mailboxes(event);
   const char* call = collective_name(pending.call.signature);
   if (team.operations_.is_ready(pending)) return;

@@ -17,6 +17,7 @@
 #include "extended/collective/operation/operation.hpp"
 #include "extended/event/event.hpp"
 #include "extended/message/send_failures.hpp"
+#include "extended/team/active_teams.hpp"
 #include "firehose/base/status.hpp"
 
 #include <atomic>
@@ -56,8 +57,8 @@ class MailboxTeam final : private MailboxMessages {
   const TeamMailboxes& mailboxes() const noexcept { return operations_.mailboxes(); }
 
  private:
-  class Guard;
-  friend class MailboxTeams;
+  friend class TeamGuard<MailboxTeam>;
+  friend class ActiveTeams<MailboxTeam>;
   friend Status connect_mailboxes() noexcept;
   static inline constinit MailboxTeam* world_ = nullptr;
 
@@ -79,6 +80,9 @@ class MailboxTeam final : private MailboxMessages {
   bool has(uint32_t edge, uint32_t operation, uint32_t signature) noexcept override;
   [[noreturn]] void refuse(uint32_t edge, uint32_t mine, uint32_t theirs) noexcept override;
 
+  // Under the guard.
+  uint32_t advance() noexcept { return operations_.advance(); }
+  bool has_pending() const noexcept { return operations_.has_pending(); }
   // Null: it is complete.
   MailboxOperations::Pending* begin(const MailboxOperations::Call& call) noexcept;
   static bool event_is_done(hydrant_event& event) noexcept;
@@ -94,8 +98,8 @@ class MailboxTeam final : private MailboxMessages {
   SendFailures failures_{on_peer_failed};
   std::atomic<bool> busy_{false};  // threaded_: lock of operations_
   MailboxOperations operations_;
-  MailboxTeam* next_active_ = nullptr;  // list of MailboxTeams
-  std::atomic<bool> is_active_{false};  // written under MailboxTeams' mutex and the lock; relaxed
+  MailboxTeam* next_active_ = nullptr;  // list of ActiveTeams
+  std::atomic<bool> is_active_{false};  // written under ActiveTeams' mutex and the lock; relaxed
 };
 
 }  // namespace hydrant

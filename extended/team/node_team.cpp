@@ -15,7 +15,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <immintrin.h>
 #include <new>
 #include <sched.h>
 #include <unistd.h>
@@ -24,22 +23,6 @@
 namespace hydrant {
 
 static_assert(sizeof(TeamLines) == Transport::kCollectiveBytes);
-
-class NodeTeam::Guard {
- public:
-  explicit Guard(NodeTeam& team) noexcept : team_(team) {
-    if (!team.threaded_) return;
-    while (team.busy_.exchange(true, std::memory_order_acquire)) _mm_pause();
-  }
-  ~Guard() {
-    if (team_.threaded_) team_.busy_.store(false, std::memory_order_release);
-  }
-  Guard(const Guard&) = delete;
-  Guard& operator=(const Guard&) = delete;
-
- private:
-  NodeTeam& team_;
-};
 
 namespace {
 
@@ -90,9 +73,11 @@ NodeTeamOffer NodeTeamOffer::with(const NodeTeamOffer& other) const noexcept {
   return {.blocks = blocks & other.blocks, .base = std::max(base, other.base)};
 }
 
-// The blocks of this rank, and the teams that have operations under way.
+// The blocks of this rank, and its teams.
 class NodeTeams {
  public:
+  ActiveTeams<NodeTeam> active;
+
   NodeTeamOffer offer() noexcept HYDRANT_EXCLUDES(mu_) {
     const MutexLock lock(mu_);
     reap_locked();
@@ -127,14 +112,6 @@ class NodeTeams {
     reap_locked();
   }
 
-  void add(NodeTeam& team) noexcept HYDRANT_EXCLUDES(mu_) {
-    const MutexLock lock(mu_);
-    if (team.is_active_.load(std::memory_order_relaxed)) return;
-    team.is_active_.store(true, std::memory_order_relaxed);
-    team.next_active_ = active_;
-    active_ = &team;
-    job().progress.add(make_progress, this);
-  }
   void note_made(NodeTeam& team) noexcept HYDRANT_EXCLUDES(mu_) {
     const MutexLock lock(mu_);
     team.next_of_all_ = std::exchange(all_, &team);
@@ -146,7 +123,7 @@ class NodeTeams {
     *link = team.next_of_all_;
     ended_.add(team.operations_->counts());
   }
-  // A user function may end the job, in a thread that has the mutex.
+  // The job may end in a signal handler, below a call that has the mutex.
   bool add_counts(LineOperations::Counts* sum) noexcept {
     constexpr int kTries = 1000;
     for (int i = 0; i < kTries; ++i) {
@@ -161,15 +138,6 @@ class NodeTeams {
     }
     return false;
   }
-  void remove(NodeTeam& team) noexcept HYDRANT_EXCLUDES(mu_) {
-    const MutexLock lock(mu_);
-    if (!team.is_active_.load(std::memory_order_relaxed)) return;
-    NodeTeam** link = &active_;
-    while (*link != &team) link = &(*link)->next_active_;
-    *link = team.next_active_;
-    team.is_active_.store(false, std::memory_order_relaxed);
-    if (active_ == nullptr) job().progress.remove(make_progress, this);
-  }
 
   // Constructed at the first use, after the job is wired.
   NodeTeam* world() noexcept {
@@ -178,27 +146,6 @@ class NodeTeams {
   }
 
  private:
-  static uint32_t make_progress(void* self) noexcept {
-    if (handler_depth != 0) return 0;  // perhaps of an operation that is being advanced
-    auto& all = *static_cast<NodeTeams*>(self);
-    if (!all.mu_.try_lock()) return 0;
-    uint32_t completed = 0;
-    for (NodeTeam** link = &all.active_; *link != nullptr;) {
-      NodeTeam& team = **link;
-      const NodeTeam::Guard guard(team);
-      completed += team.advance();
-      if (team.pending_ != 0) {
-        link = &team.next_active_;
-        continue;
-      }
-      // start() enters the team again.
-      *link = team.next_active_;
-      team.is_active_.store(false, std::memory_order_relaxed);
-    }
-    if (all.active_ == nullptr) job().progress.remove(make_progress, self);
-    all.mu_.unlock();
-    return completed;
-  }
   void reap_locked() noexcept HYDRANT_REQUIRES(mu_) {
     for (uint32_t block = 0; block < Transport::kCollectiveBlocks; ++block) {
       if (retired_[block] == nullptr || !retired_[block]->all_done()) continue;
@@ -222,7 +169,6 @@ class NodeTeams {
   uint64_t reserved_ HYDRANT_GUARDED_BY(mu_) = 1;
   uint64_t last_number_ HYDRANT_GUARDED_BY(mu_) = 0;
   std::unique_ptr<LineOperations> retired_[Transport::kCollectiveBlocks] HYDRANT_GUARDED_BY(mu_);
-  NodeTeam* active_ HYDRANT_GUARDED_BY(mu_) = nullptr;
   NodeTeam* all_ HYDRANT_GUARDED_BY(mu_) = nullptr;
   LineOperations::Counts ended_ HYDRANT_GUARDED_BY(mu_);  // of destroyed teams
 
@@ -313,13 +259,13 @@ std::unique_ptr<NodeTeam> NodeTeam::make(const TeamMembers& members, const NodeT
 }
 
 NodeTeam::~NodeTeam() {
+  node_teams().active.remove(*this);
   node_teams().note_ended(*this);
-  node_teams().remove(*this);
   node_teams().give_back(block_, std::move(operations_));
 }
 
 bool NodeTeam::has_outstanding() noexcept {
-  const Guard guard(*this);
+  const TeamGuard guard(*this);
   return pending_ != 0;
 }
 
@@ -365,7 +311,7 @@ gex_Event_t NodeTeam::start(LineOperations::Call& call) noexcept {
   }
   LineOperations::Pending* pending = nullptr;
   {
-    const Guard guard(*this);
+    const TeamGuard guard(*this);
     if (!operations_->start(call, &pending))
       fatal("%s: no memory for an operation: free memory, or raise ulimit -v",
             collective_name(call.signature));
@@ -384,7 +330,7 @@ gex_Event_t NodeTeam::start(LineOperations::Call& call) noexcept {
   event->log_pending = log_pending_event;
   event->object = this;
   event->number = reinterpret_cast<uintptr_t>(pending);
-  if (!is_active_.load(std::memory_order_relaxed)) node_teams().add(*this);
+  if (!is_active_.load(std::memory_order_relaxed)) node_teams().active.add(*this, false);
   return event;
 }
 
@@ -392,7 +338,7 @@ bool NodeTeam::event_is_done(hydrant_event& event) noexcept {
   check_outside_user_function();
   NodeTeam& team = lines_of(event);
   LineOperations::Pending& pending = pending_in_lines(event);
-  const Guard guard(team);
+  const TeamGuard guard(team);
   if (!pending.is_done()) (void)team.advance();
   if (!pending.is_done()) return false;
   if (CollectiveOperation* other = other_of(pending); other != nullptr && !finish_operation(*other))
@@ -404,7 +350,7 @@ bool NodeTeam::event_is_done(hydrant_event& event) noexcept {
 
 bool NodeTeam::event_is_ready(const hydrant_event& event) noexcept {
   NodeTeam& team = lines_of(event);
-  const Guard guard(team);
+  const TeamGuard guard(team);
   LineOperations::Pending& pending = pending_in_lines(event);
   if (CollectiveOperation* other = other_of(pending); other != nullptr)
     return is_operation_ready(*other);
@@ -413,14 +359,14 @@ bool NodeTeam::event_is_ready(const hydrant_event& event) noexcept {
 
 WaitTarget NodeTeam::event_wait_target(const hydrant_event& event) noexcept {
   NodeTeam& team = lines_of(event);
-  const Guard guard(team);
+  const TeamGuard guard(team);
   const LineOperations::Pending& pending = pending_in_lines(event);
   return pending.is_done() ? WaitTarget::kUnknown : team.operations_->wait_target(pending);
 }
 
 void NodeTeam::log_pending_event(const hydrant_event& event) {
   NodeTeam& team = lines_of(event);
-  const Guard guard(team);
+  const TeamGuard guard(team);
   const LineOperations::Pending& pending = pending_in_lines(event);
   if (const CollectiveOperation* other = other_of(pending); other != nullptr)
     return log_pending_operation(*other);

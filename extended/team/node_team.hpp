@@ -10,6 +10,7 @@
 
 #include "extended/collective/node/line_operations.hpp"
 #include "extended/collective/operation/operation.hpp"
+#include "extended/team/active_teams.hpp"
 #include "firehose/base/status.hpp"
 
 #include <atomic>
@@ -60,11 +61,12 @@ class NodeTeam {
   gex_Event_t start(LineOperations::Call& call) noexcept;
 
  private:
-  class Guard;
   static NodeTeam* find_world() noexcept;
   static inline constinit std::atomic<NodeTeam*> world_{nullptr};
 
   friend class NodeTeams;
+  friend class TeamGuard<NodeTeam>;
+  friend class ActiveTeams<NodeTeam>;
 
   NodeTeam(const TeamMembers& members, uint32_t block, uint64_t base) noexcept;
 
@@ -74,6 +76,7 @@ class NodeTeam {
   static void log_pending_event(const hydrant_event& event);
   // Under the lock. Advances all operations.
   uint32_t advance() noexcept;
+  bool has_pending() const noexcept { return pending_ != 0; }
   // Starts those whose vectors are not shared with messages: after each call that may advance operations.
   void start_others() noexcept;
   static std::byte* map(void* self, Rank member, uintptr_t address, size_t bytes) noexcept;
@@ -88,9 +91,9 @@ class NodeTeam {
   std::atomic<bool> busy_{false};  // threaded_: lock of operations_
   std::unique_ptr<LineOperations> operations_;
   uint32_t pending_ = 0;             // operations whose events are not synced; under the lock
-  NodeTeam* next_active_ = nullptr;  // lists of NodeTeams
-  NodeTeam* next_of_all_ = nullptr;
-  // Written under NodeTeams' mutex and the lock; relaxed.
+  NodeTeam* next_active_ = nullptr;  // list of ActiveTeams
+  NodeTeam* next_of_all_ = nullptr;  // list of NodeTeams
+  // Written under ActiveTeams' mutex and the lock; relaxed.
   std::atomic<bool> is_active_{false};
 };
 
