@@ -38,30 +38,22 @@ struct Events {
   gex_Event_t* first;
   size_t count;
   const char* call;
+  bool wants_all = true;  // or one is enough
 
-  // Overwrites completed events; *left is the number of the others.
-  size_t collect(size_t* left) const noexcept {
+  // Overwrites completed events. True if the call's condition is met.
+  bool test() const noexcept {
     size_t completed = 0;
-    *left = 0;
+    size_t left = 0;
     for (size_t i = 0; i < count; ++i) {
       if (first[i] == GEX_EVENT_INVALID) continue;
       if (try_event(first[i], call)) {
         first[i] = GEX_EVENT_INVALID;
         ++completed;
       } else {
-        ++*left;
+        ++left;
       }
     }
-    return completed;
-  }
-  bool test_some() const noexcept {
-    size_t left = 0;
-    return collect(&left) != 0 || left == 0;
-  }
-  bool test_all() const noexcept {
-    size_t left = 0;
-    collect(&left);
-    return left == 0;
+    return left == 0 || (!wants_all && completed != 0);
   }
   const hydrant_event* outstanding() const noexcept {
     for (size_t i = 0; i < count; ++i) {
@@ -85,6 +77,7 @@ WaitTarget where_events_are(const void* context) noexcept {
   return event != nullptr && event->wait_target != nullptr ? event->wait_target(*event)
                                                            : WaitTarget::kUnknown;
 }
+bool events_done(void* context) noexcept { return static_cast<Events*>(context)->test(); }
 bool events_ready(const void* context) noexcept {
   return static_cast<const Events*>(context)->any_ready();
 }
@@ -92,25 +85,23 @@ void log_pending_events(const void* context) {
   const hydrant_event* event = static_cast<const Events*>(context)->outstanding();
   if (event != nullptr && event->log_pending != nullptr) event->log_pending(*event);
 }
-bool some_done(void* context) noexcept { return static_cast<Events*>(context)->test_some(); }
-bool all_done(void* context) noexcept { return static_cast<Events*>(context)->test_all(); }
 
 // A wait for completed events is harmless, so a client without checks may call it in a handler.
-[[gnu::cold]] void wait_in_handler(Events& events, bool (*done)(void*) noexcept) noexcept {
-  if (!done(&events)) refuse_wait(events.call);
+[[gnu::cold]] void wait_in_handler(const Events& events) noexcept {
+  if (!events.test()) refuse_wait(events.call);
 }
 
-void wait_for_events(Events& events, bool (*done)(void*) noexcept) noexcept {
+void wait_for_events(Events events) noexcept {
   if (handler_depth != 0) [[unlikely]]
-    return wait_in_handler(events, done);
-  if (done(&events)) {
+    return wait_in_handler(events);
+  if (events.test()) {
     poll_now_and_then();
     return;
   }
-  if (spin_briefly([&]() noexcept { return done(&events); },
+  if (spin_briefly([&]() noexcept { return events.test(); },
                    [&]() noexcept { return where_events_are(&events); }))
     return;
-  wait_blocking({.done = done,
+  wait_blocking({.done = events_done,
                  .ready = events_ready,
                  .where = where_events_are,
                  .log_pending = log_pending_events,
@@ -132,32 +123,31 @@ void hydrant_event_wait(gex_Event_t event) {
     poll_now_and_then();
     return;
   }
-  Events events{.first = &event, .count = 1, .call = "gex_Event_Wait"};
-  wait_for_events(events, all_done);
+  wait_for_events({.first = &event, .count = 1, .call = "gex_Event_Wait"});
 }
 
 int gex_Event_TestSome(gex_Event_t* pevent, size_t numevents, gex_Flags_t) {
   const InCall in_call("gex_Event_TestSome");
-  const Events events{.first = pevent, .count = numevents, .call = "gex_Event_TestSome"};
-  return events.test_some() ? GASNET_OK : GASNET_ERR_NOT_READY;
+  const Events events{
+      .first = pevent, .count = numevents, .call = "gex_Event_TestSome", .wants_all = false};
+  return events.test() ? GASNET_OK : GASNET_ERR_NOT_READY;
 }
 
 void gex_Event_WaitSome(gex_Event_t* pevent, size_t numevents, gex_Flags_t) {
   const InCall in_call("gex_Event_WaitSome");
-  Events events{.first = pevent, .count = numevents, .call = "gex_Event_WaitSome"};
-  wait_for_events(events, some_done);
+  wait_for_events(
+      {.first = pevent, .count = numevents, .call = "gex_Event_WaitSome", .wants_all = false});
 }
 
 int gex_Event_TestAll(gex_Event_t* pevent, size_t numevents, gex_Flags_t) {
   const InCall in_call("gex_Event_TestAll");
   const Events events{.first = pevent, .count = numevents, .call = "gex_Event_TestAll"};
-  return events.test_all() ? GASNET_OK : GASNET_ERR_NOT_READY;
+  return events.test() ? GASNET_OK : GASNET_ERR_NOT_READY;
 }
 
 void gex_Event_WaitAll(gex_Event_t* pevent, size_t numevents, gex_Flags_t) {
   const InCall in_call("gex_Event_WaitAll");
-  Events events{.first = pevent, .count = numevents, .call = "gex_Event_WaitAll"};
-  wait_for_events(events, all_done);
+  wait_for_events({.first = pevent, .count = numevents, .call = "gex_Event_WaitAll"});
 }
 
 }  // extern "C"
