@@ -11,7 +11,6 @@ import argparse
 import concurrent.futures
 import os
 import pathlib
-import re
 import shutil
 import subprocess
 import sys
@@ -20,8 +19,11 @@ import tempfile
 # Not bench: its build is never one of several sources at once.
 FOLDERS = ("firehose", "rdma", "am", "extended", "tests", "docs/examples")
 OPTIONS = ["-std=c++20", "-O0", "-w", "-D_GNU_SOURCE", "-DGASNET_PAR", "-I.", "-Iinclude"]
-# Macros that a CMakeLists.txt defines: any text, or a switch that is off.
-DEFINED = re.compile(r'\b(HYDRANT_\w+)=(?:\\?(")|\$<BOOL)')
+# Macros that a CMakeLists.txt defines for some sources: texts, and switches that are off here.
+TEXTS = ("ALLOC_SOVERSION", "BARRIER_DEFAULT", "BINARY_DIR", "EXPECTED_BACKEND", "EXPORTS",
+         "HOOKS_TEST_CALLER", "HUNT_GUEST", "HUNT_HOOKS", "INJECTED_SOVERSION", "INJECTED_VERSION",
+         "SOURCE_DIR", "VERSION")
+SWITCHES = ("DEBUG", "MUTANTS", "TICKETS")
 SKIPPED = 77
 
 
@@ -60,15 +62,6 @@ def sources_of(root, names, without):
     return list(found)
 
 
-def definitions(root):
-    """Options that define what CMake defines for some sources."""
-    files = [root / "CMakeLists.txt", *(root / "cmake").glob("*.cmake")]
-    files += [path for folder in FOLDERS for path in (root / folder).rglob("CMakeLists.txt")]
-    found = {match.groups() for path in files if path.exists()
-             for match in DEFINED.finditer(path.read_text())}
-    return [f"-D{name}=" + ('""' if is_text else "0") for name, is_text in sorted(found, key=str)]
-
-
 def compile_source(job):
     """The compiler's first errors for one source, or ""."""
     source, command, root, folder = job
@@ -97,7 +90,7 @@ def main():
     for source in sources[arguments.most:]:
         print(f"left to ./test --alone: {source}")
     launcher = ["ccache"] if shutil.which("ccache") else []
-    options += definitions(arguments.root)
+    options += [f'-DHYDRANT_{name}=""' for name in TEXTS] + [f"-DHYDRANT_{name}=0" for name in SWITCHES]
     with tempfile.TemporaryDirectory(prefix="hydrant-alone-") as folder:
         jobs = [(source, [*launcher, arguments.cxx, *OPTIONS, *options], arguments.root, folder)
                 for source in sources[:arguments.most]]
