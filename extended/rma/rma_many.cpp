@@ -57,38 +57,12 @@ Status check_all(gex_TM_t tm, Ops ops, size_t before, Direction direction) noexc
   return Status::kOk;
 }
 
-// Maximum per system call (UIO_MAXIOV is 1024), bounded by the stack.
-constexpr size_t kMaxTogether = 128;
-
 bool goes_by_kernel(RmaThread& thread, const hydrant_rma_op_t& op) noexcept {
   if (op.rank >= job().size()) return false;
   const PathChoices& choices = paths(op.rank);
   if (!choices.cma || op.bytes == 0 || op.rank == job().rank()) return false;
   return !choices.mapped ||
          mapped_here(thread, op.rank, reinterpret_cast<uintptr_t>(op.remote), op.bytes) == nullptr;
-}
-
-// Collects the operations at the front that one system call can do; a count of 0 or 1 is no run.
-size_t find_run(RmaThread& thread, Ops ops,
-                std::array<Transport::Piece, kMaxTogether>& run) noexcept {
-  size_t count = 0;
-  while (count < ops.size() && count < kMaxTogether && ops[count].rank == ops[0].rank &&
-         goes_by_kernel(thread, ops[count])) {
-    const hydrant_rma_op_t& op = ops[count];
-    run[count++] = {
-        .local = op.local, .remote = reinterpret_cast<uintptr_t>(op.remote), .bytes = op.bytes};
-  }
-  return count;
-}
-
-Status copy_run(RmaThread& thread, Rank peer, Direction direction,
-                std::span<const Transport::Piece> run) noexcept {
-  Transport& transport = *job().transport;
-  const Status status = direction == Direction::kPut ? transport.put_pieces(peer, run)
-                                                     : transport.get_pieces(peer, run);
-  if (status != Status::kOk) return status;
-  for (const Transport::Piece& piece : run) thread.count(direction, peer, Path::kCma, piece.bytes);
-  return Status::kOk;
 }
 
 // Starts the operations at the front for one rank whose firehoses are cached, as one list for the
@@ -111,51 +85,73 @@ size_t start_run_of_hits(RmaThread& thread, Ops ops, Direction direction,
 
 }  // namespace
 
-Status hydrant::start_many(Ops ops, Direction direction, ManyFlags flags,
+Status hydrant::copy_by_kernel(RmaThread& thread, Ops ops, Direction direction) noexcept {
+  const Rank peer = ops[0].rank;
+  std::array<Transport::Piece, kMaxTogether> run;
+  std::transform(ops.begin(), ops.end(), run.begin(), [](const hydrant_rma_op_t& op) {
+    return Transport::Piece{
+        .local = op.local, .remote = reinterpret_cast<uintptr_t>(op.remote), .bytes = op.bytes};
+  });
+  const std::span<const Transport::Piece> pieces = std::span(run).first(ops.size());
+  Transport& transport = *job().transport;
+  const Status status = direction == Direction::kPut ? transport.put_pieces(peer, pieces)
+                                                     : transport.get_pieces(peer, pieces);
+  if (status != Status::kOk) return status;
+  for (const hydrant_rma_op_t& op : ops) thread.count(direction, peer, Path::kCma, op.bytes);
+  return Status::kOk;
+}
+
+Status hydrant::start_each(RmaThread& thread, Ops ops, Direction direction, ManyFlags flags,
                            CompletionCounter& counter, size_t* started) noexcept {
   *started = 0;
-  RmaThread* thread = RmaThread::mine();
-  if (thread == nullptr || !thread->has_peers())
-    return fail(Status::kResource, "no memory for a thread's state of puts and gets");
-  settle_exports();
-  std::array<Transport::Piece, kMaxTogether> run;
-  while (!ops.empty()) {
-    const size_t together = find_run(*thread, ops, run);
-    if (together > 1) {
-      const Status status =
-          copy_run(*thread, ops[0].rank, direction, std::span(run).first(together));
-      if (status == Status::kOk) {
-        ops = ops.subspan(together);
-        *started += together;
-        continue;
-      }
-      if (status != Status::kUnsupported) return status;
-      // The kernel cannot execute an operation of the run; executing each separately finds it.
-    }
+  while (*started < ops.size()) {
+    const Ops rest = ops.subspan(*started);
     const size_t hits =
-        flags.source_may_change ? 0 : start_run_of_hits(*thread, ops, direction, counter);
+        flags.source_may_change ? 0 : start_run_of_hits(thread, rest, direction, counter);
     *started += hits;
-    if (hits != 0) {
-      ops = ops.subspan(hits);
-      continue;
+    if (hits != 0) continue;
+    Transfer what = transfer_of(rest[0], direction);
+    what.peer = rest[0].rank;
+    what.source_may_change = flags.source_may_change;
+    what.immediate = flags.immediate;
+    if (what.bytes != 0) {
+      if (const Status status = transfer(what, counter); status != Status::kOk) return status;
     }
-    const size_t alone = std::max<size_t>(together, 1);
-    for (const hydrant_rma_op_t& op : ops.first(alone)) {
-      Transfer what = transfer_of(op, direction);
-      what.peer = op.rank;
-      what.source_may_change = flags.source_may_change;
-      what.immediate = flags.immediate;
-      if (what.bytes != 0) {
-        if (const Status status = transfer(what, counter); status != Status::kOk) return status;
-      }
-      ++*started;
-    }
-    ops = ops.subspan(alone);
+    ++*started;
   }
   return Status::kOk;
 }
 
 namespace {
+
+// The operations at the front that the kernel can copy together, or those until the next that it can.
+size_t length_of_run(RmaThread& thread, Ops ops, bool by_kernel) noexcept {
+  size_t count = 1;
+  while (count < ops.size() && goes_by_kernel(thread, ops[count]) == by_kernel &&
+         !(by_kernel && (count == kMaxTogether || ops[count].rank != ops[0].rank)))
+    ++count;
+  return count;
+}
+
+// The ranks are those of the job, and the arguments have been checked.
+Status start_many(Ops ops, Direction direction, CompletionCounter& counter) noexcept {
+  RmaThread* thread = RmaThread::mine();
+  if (thread == nullptr || !thread->has_peers())
+    return fail(Status::kResource, "no memory for a thread's state of puts and gets");
+  settle_exports();
+  while (!ops.empty()) {
+    const bool by_kernel = goes_by_kernel(*thread, ops[0]);
+    const Ops run = ops.first(length_of_run(*thread, ops, by_kernel));
+    Status status = Status::kUnsupported;
+    if (by_kernel && run.size() > 1) status = copy_by_kernel(*thread, run, direction);
+    size_t started = 0;
+    if (status == Status::kUnsupported)
+      status = start_each(*thread, run, direction, {}, counter, &started);
+    if (status != Status::kOk) return status;
+    ops = ops.subspan(run.size());
+  }
+  return Status::kOk;
+}
 
 // In parts that fit the stack, with the ranks of the job.
 Status translate_and_start(gex_TM_t tm, Ops ops, Direction direction,
@@ -171,8 +167,7 @@ Status translate_and_start(gex_TM_t tm, Ops ops, Direction direction,
     }
     const Ops translated = Ops(part).first(count);
     const size_t known = copy_known(&hydrant_world, translated, direction);
-    size_t started = 0;
-    const Status status = start_many(translated.subspan(known), direction, {}, counter, &started);
+    const Status status = start_many(translated.subspan(known), direction, counter);
     if (status != Status::kOk) return status;
     ops = ops.subspan(count);
   }
@@ -207,8 +202,7 @@ int do_many(gex_TM_t tm, const hydrant_rma_op_t* list, size_t count, size_t tota
   CompletionCounter here;
   CompletionCounter& counter = own != nullptr ? own->counter : here;
   counter.returns_errors = true;
-  size_t started = 0;
-  const Status status = tm == &hydrant_world ? start_many(ops, direction, {}, counter, &started)
+  const Status status = tm == &hydrant_world ? start_many(ops, direction, counter)
                                              : translate_and_start(tm, ops, direction, counter);
   if (status == Status::kOk && own != nullptr && !counter.all_done()) {
     *event = own;

@@ -12,14 +12,24 @@
 
 namespace hydrant {
 
+class RmaThread;
+
+// Both functions take ranks of the job, and arguments that have been checked.
+
+// Lets the kernel copy up to kMaxTogether operations for one rank in one system call. Errors: as
+// Transport::put(); kUnsupported: it cannot execute one of them, which start_each() finds; others may have
+// been copied.
+inline constexpr size_t kMaxTogether = 128;  // bounded by the stack; UIO_MAXIOV is 1024
+Status copy_by_kernel(RmaThread& thread, std::span<const hydrant_rma_op_t> ops,
+                      Direction direction) noexcept;
+
 struct ManyFlags {
   bool source_may_change = false;
   bool immediate = false;
 };
-// As transfer() for each operation. The ranks are those of the job, and the arguments have been checked.
-// `*started`: how many operations at the front have been started. Those that the kernel copies together may
-// have been copied behind them.
-Status start_many(std::span<const hydrant_rma_op_t> ops, Direction direction, ManyFlags flags,
-                  CompletionCounter& counter, size_t* started) noexcept;
+// As transfer() for each operation; runs of hits are one list for the adapter. `*started`: how many at the
+// front have been started.
+Status start_each(RmaThread& thread, std::span<const hydrant_rma_op_t> ops, Direction direction,
+                  ManyFlags flags, CompletionCounter& counter, size_t* started) noexcept;
 
 }  // namespace hydrant

@@ -1,8 +1,9 @@
 // Starts vector, indexed and strided transfers on the path that suits them; docs/vis.md explains the choice.
 //
 //   copied    both memories are mapped here: loops (copy_grid.cpp, copy_list.cpp)
-//   pieces    each piece is a put or get of its own, all under one counter (rma_many.cpp)
+//   kernel    the kernel copies many pieces in one system call (rma_many.cpp)
 //   packets   many pieces travel in one Medium, with a description of the target's pieces (packets.cpp)
+//   pieces    each piece is a put or get of its own, all under one counter (rma_many.cpp)
 #pragma once
 
 #include "extended/event/completion_counter.hpp"
@@ -12,8 +13,8 @@
 
 namespace hydrant {
 
-enum class VisPath : uint8_t { kCopied, kPieces, kPackets };
-inline constexpr size_t kVisPaths = 3;
+enum class VisPath : uint8_t { kCopied, kPieces, kPackets, kKernel };
+inline constexpr size_t kVisPaths = 3;  // in statistics, where kKernel counts as kPieces
 const char* vis_path_name(VisPath path) noexcept;
 
 struct VisTransfer {
