@@ -55,47 +55,51 @@ gex_Event_t hydrant_vis_strided_nb(unsigned mode, gex_TM_t tm, gex_Rank_t rank, 
 /* A compiler counts the arguments of these calls and would not inline them. */
 #define HYDRANT_VIS_INLINE static inline __attribute__((__always_inline__))
 /* A single piece in mapped memory is a put or get of the caller's own, as in rma.h. */
-HYDRANT_VIS_INLINE int hydrant_vis_is_copied(unsigned mode, gex_TM_t tm, gex_Rank_t rank, void* dst,
-                                             void* src, size_t bytes) {
+HYDRANT_VIS_INLINE int hydrant_vis_copy_if_mapped(unsigned mode, gex_TM_t tm, gex_Rank_t rank,
+                                                  void* dst, void* src, size_t bytes) {
   if (hydrant_known_peers.count == 0) return 0; /* the next put may have a handler to run */
-  return (mode & HYDRANT_VIS_GET) != 0 ? hydrant_copied_get(tm, rank, dst, src, bytes)
-                                       : hydrant_copied_put(tm, rank, dst, src, bytes);
+  return (mode & HYDRANT_VIS_GET) != 0 ? hydrant_get_if_mapped(tm, rank, dst, src, bytes)
+                                       : hydrant_put_if_mapped(tm, rank, dst, src, bytes);
 }
-HYDRANT_VIS_INLINE int hydrant_vis_vector_is_copied(unsigned mode, gex_TM_t tm, gex_Rank_t rank,
-                                                    size_t dstcount, gex_Memvec_t const dstlist[],
-                                                    size_t srccount, gex_Memvec_t const srclist[]) {
+HYDRANT_VIS_INLINE int hydrant_vis_copy_vector_if_mapped(unsigned mode, gex_TM_t tm,
+                                                         gex_Rank_t rank, size_t dstcount,
+                                                         gex_Memvec_t const dstlist[],
+                                                         size_t srccount,
+                                                         gex_Memvec_t const srclist[]) {
   return dstcount == 1 && srccount == 1 && dstlist != NULL && srclist != NULL &&
          dstlist->gex_len == srclist->gex_len &&
-         hydrant_vis_is_copied(mode, tm, rank, dstlist->gex_addr, srclist->gex_addr,
-                               srclist->gex_len);
+         hydrant_vis_copy_if_mapped(mode, tm, rank, dstlist->gex_addr, srclist->gex_addr,
+                                    srclist->gex_len);
 }
-HYDRANT_VIS_INLINE int hydrant_vis_indexed_is_copied(unsigned mode, gex_TM_t tm, gex_Rank_t rank,
-                                                     size_t dstcount, void* const dstlist[],
-                                                     size_t dstlen, size_t srccount,
-                                                     void* const srclist[], size_t srclen) {
+HYDRANT_VIS_INLINE int hydrant_vis_copy_indexed_if_mapped(unsigned mode, gex_TM_t tm,
+                                                          gex_Rank_t rank, size_t dstcount,
+                                                          void* const dstlist[], size_t dstlen,
+                                                          size_t srccount, void* const srclist[],
+                                                          size_t srclen) {
   return dstcount == 1 && srccount == 1 && dstlist != NULL && srclist != NULL && dstlen == srclen &&
-         hydrant_vis_is_copied(mode, tm, rank, *dstlist, *srclist, srclen);
+         hydrant_vis_copy_if_mapped(mode, tm, rank, *dstlist, *srclist, srclen);
 }
 
 HYDRANT_VIS_INLINE int gex_VIS_VectorPutBlocking(gex_TM_t tm, gex_Rank_t dstrank, size_t dstcount,
                                                  gex_Memvec_t const dstlist[], size_t srccount,
                                                  gex_Memvec_t const srclist[], gex_Flags_t flags) {
-  if (hydrant_vis_vector_is_copied(0, tm, dstrank, dstcount, dstlist, srccount, srclist)) return 0;
+  if (hydrant_vis_copy_vector_if_mapped(0, tm, dstrank, dstcount, dstlist, srccount, srclist))
+    return 0;
   return hydrant_vis_vector(0, tm, dstrank, dstcount, dstlist, srccount, srclist, flags);
 }
 HYDRANT_VIS_INLINE gex_Event_t gex_VIS_VectorPutNB(gex_TM_t tm, gex_Rank_t dstrank, size_t dstcount,
                                                    gex_Memvec_t const dstlist[], size_t srccount,
                                                    gex_Memvec_t const srclist[],
                                                    gex_Flags_t flags) {
-  if (hydrant_vis_vector_is_copied(0, tm, dstrank, dstcount, dstlist, srccount, srclist))
+  if (hydrant_vis_copy_vector_if_mapped(0, tm, dstrank, dstcount, dstlist, srccount, srclist))
     return GEX_EVENT_INVALID;
   return hydrant_vis_vector_nb(0, tm, dstrank, dstcount, dstlist, srccount, srclist, flags);
 }
 HYDRANT_VIS_INLINE int gex_VIS_VectorPutNBI(gex_TM_t tm, gex_Rank_t dstrank, size_t dstcount,
                                             gex_Memvec_t const dstlist[], size_t srccount,
                                             gex_Memvec_t const srclist[], gex_Flags_t flags) {
-  if (hydrant_vis_vector_is_copied(HYDRANT_VIS_NBI, tm, dstrank, dstcount, dstlist, srccount,
-                                   srclist))
+  if (hydrant_vis_copy_vector_if_mapped(HYDRANT_VIS_NBI, tm, dstrank, dstcount, dstlist, srccount,
+                                        srclist))
     return 0;
   return hydrant_vis_vector(HYDRANT_VIS_NBI, tm, dstrank, dstcount, dstlist, srccount, srclist,
                             flags);
@@ -104,8 +108,8 @@ HYDRANT_VIS_INLINE int gex_VIS_VectorGetBlocking(gex_TM_t tm, size_t dstcount,
                                                  gex_Memvec_t const dstlist[], gex_Rank_t srcrank,
                                                  size_t srccount, gex_Memvec_t const srclist[],
                                                  gex_Flags_t flags) {
-  if (hydrant_vis_vector_is_copied(HYDRANT_VIS_GET, tm, srcrank, dstcount, dstlist, srccount,
-                                   srclist))
+  if (hydrant_vis_copy_vector_if_mapped(HYDRANT_VIS_GET, tm, srcrank, dstcount, dstlist, srccount,
+                                        srclist))
     return 0;
   return hydrant_vis_vector(HYDRANT_VIS_GET, tm, srcrank, dstcount, dstlist, srccount, srclist,
                             flags);
@@ -114,8 +118,8 @@ HYDRANT_VIS_INLINE gex_Event_t gex_VIS_VectorGetNB(gex_TM_t tm, size_t dstcount,
                                                    gex_Memvec_t const dstlist[], gex_Rank_t srcrank,
                                                    size_t srccount, gex_Memvec_t const srclist[],
                                                    gex_Flags_t flags) {
-  if (hydrant_vis_vector_is_copied(HYDRANT_VIS_GET, tm, srcrank, dstcount, dstlist, srccount,
-                                   srclist))
+  if (hydrant_vis_copy_vector_if_mapped(HYDRANT_VIS_GET, tm, srcrank, dstcount, dstlist, srccount,
+                                        srclist))
     return GEX_EVENT_INVALID;
   return hydrant_vis_vector_nb(HYDRANT_VIS_GET, tm, srcrank, dstcount, dstlist, srccount, srclist,
                                flags);
@@ -124,8 +128,8 @@ HYDRANT_VIS_INLINE int gex_VIS_VectorGetNBI(gex_TM_t tm, size_t dstcount,
                                             gex_Memvec_t const dstlist[], gex_Rank_t srcrank,
                                             size_t srccount, gex_Memvec_t const srclist[],
                                             gex_Flags_t flags) {
-  if (hydrant_vis_vector_is_copied(HYDRANT_VIS_GET | HYDRANT_VIS_NBI, tm, srcrank, dstcount,
-                                   dstlist, srccount, srclist))
+  if (hydrant_vis_copy_vector_if_mapped(HYDRANT_VIS_GET | HYDRANT_VIS_NBI, tm, srcrank, dstcount,
+                                        dstlist, srccount, srclist))
     return 0;
   return hydrant_vis_vector(HYDRANT_VIS_GET | HYDRANT_VIS_NBI, tm, srcrank, dstcount, dstlist,
                             srccount, srclist, flags);
@@ -135,8 +139,8 @@ HYDRANT_VIS_INLINE int gex_VIS_IndexedPutBlocking(gex_TM_t tm, gex_Rank_t dstran
                                                   void* const dstlist[], size_t dstlen,
                                                   size_t srccount, void* const srclist[],
                                                   size_t srclen, gex_Flags_t flags) {
-  if (hydrant_vis_indexed_is_copied(0, tm, dstrank, dstcount, dstlist, dstlen, srccount, srclist,
-                                    srclen))
+  if (hydrant_vis_copy_indexed_if_mapped(0, tm, dstrank, dstcount, dstlist, dstlen, srccount,
+                                         srclist, srclen))
     return 0;
   return hydrant_vis_indexed(0, tm, dstrank, dstcount, dstlist, dstlen, srccount, srclist, srclen,
                              flags);
@@ -146,8 +150,8 @@ HYDRANT_VIS_INLINE gex_Event_t gex_VIS_IndexedPutNB(gex_TM_t tm, gex_Rank_t dstr
                                                     size_t dstlen, size_t srccount,
                                                     void* const srclist[], size_t srclen,
                                                     gex_Flags_t flags) {
-  if (hydrant_vis_indexed_is_copied(0, tm, dstrank, dstcount, dstlist, dstlen, srccount, srclist,
-                                    srclen))
+  if (hydrant_vis_copy_indexed_if_mapped(0, tm, dstrank, dstcount, dstlist, dstlen, srccount,
+                                         srclist, srclen))
     return GEX_EVENT_INVALID;
   return hydrant_vis_indexed_nb(0, tm, dstrank, dstcount, dstlist, dstlen, srccount, srclist,
                                 srclen, flags);
@@ -156,8 +160,8 @@ HYDRANT_VIS_INLINE int gex_VIS_IndexedPutNBI(gex_TM_t tm, gex_Rank_t dstrank, si
                                              void* const dstlist[], size_t dstlen, size_t srccount,
                                              void* const srclist[], size_t srclen,
                                              gex_Flags_t flags) {
-  if (hydrant_vis_indexed_is_copied(HYDRANT_VIS_NBI, tm, dstrank, dstcount, dstlist, dstlen,
-                                    srccount, srclist, srclen))
+  if (hydrant_vis_copy_indexed_if_mapped(HYDRANT_VIS_NBI, tm, dstrank, dstcount, dstlist, dstlen,
+                                         srccount, srclist, srclen))
     return 0;
   return hydrant_vis_indexed(HYDRANT_VIS_NBI, tm, dstrank, dstcount, dstlist, dstlen, srccount,
                              srclist, srclen, flags);
@@ -167,8 +171,8 @@ HYDRANT_VIS_INLINE int gex_VIS_IndexedGetBlocking(gex_TM_t tm, size_t dstcount,
                                                   gex_Rank_t srcrank, size_t srccount,
                                                   void* const srclist[], size_t srclen,
                                                   gex_Flags_t flags) {
-  if (hydrant_vis_indexed_is_copied(HYDRANT_VIS_GET, tm, srcrank, dstcount, dstlist, dstlen,
-                                    srccount, srclist, srclen))
+  if (hydrant_vis_copy_indexed_if_mapped(HYDRANT_VIS_GET, tm, srcrank, dstcount, dstlist, dstlen,
+                                         srccount, srclist, srclen))
     return 0;
   return hydrant_vis_indexed(HYDRANT_VIS_GET, tm, srcrank, dstcount, dstlist, dstlen, srccount,
                              srclist, srclen, flags);
@@ -178,8 +182,8 @@ HYDRANT_VIS_INLINE gex_Event_t gex_VIS_IndexedGetNB(gex_TM_t tm, size_t dstcount
                                                     gex_Rank_t srcrank, size_t srccount,
                                                     void* const srclist[], size_t srclen,
                                                     gex_Flags_t flags) {
-  if (hydrant_vis_indexed_is_copied(HYDRANT_VIS_GET, tm, srcrank, dstcount, dstlist, dstlen,
-                                    srccount, srclist, srclen))
+  if (hydrant_vis_copy_indexed_if_mapped(HYDRANT_VIS_GET, tm, srcrank, dstcount, dstlist, dstlen,
+                                         srccount, srclist, srclen))
     return GEX_EVENT_INVALID;
   return hydrant_vis_indexed_nb(HYDRANT_VIS_GET, tm, srcrank, dstcount, dstlist, dstlen, srccount,
                                 srclist, srclen, flags);
@@ -188,8 +192,8 @@ HYDRANT_VIS_INLINE int gex_VIS_IndexedGetNBI(gex_TM_t tm, size_t dstcount, void*
                                              size_t dstlen, gex_Rank_t srcrank, size_t srccount,
                                              void* const srclist[], size_t srclen,
                                              gex_Flags_t flags) {
-  if (hydrant_vis_indexed_is_copied(HYDRANT_VIS_GET | HYDRANT_VIS_NBI, tm, srcrank, dstcount,
-                                    dstlist, dstlen, srccount, srclist, srclen))
+  if (hydrant_vis_copy_indexed_if_mapped(HYDRANT_VIS_GET | HYDRANT_VIS_NBI, tm, srcrank, dstcount,
+                                         dstlist, dstlen, srccount, srclist, srclen))
     return 0;
   return hydrant_vis_indexed(HYDRANT_VIS_GET | HYDRANT_VIS_NBI, tm, srcrank, dstcount, dstlist,
                              dstlen, srccount, srclist, srclen, flags);

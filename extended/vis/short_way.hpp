@@ -16,6 +16,10 @@ namespace hydrant {
   if (tm != &hydrant_world || rank >= hydrant_known_peers.count) return nullptr;
   return hydrant_known_peers.first + rank;
 }
+[[gnu::always_inline]] inline bool holds(const KnownPeer& peer, const MemoryRange& range) noexcept {
+  const uintptr_t offset = range.addr - peer.addr;
+  return offset < peer.size && range.len <= peer.size - offset;
+}
 inline Shifts shifts_of(const KnownPeer& peer, bool is_put) noexcept {
   return Shifts::of({peer.addr, peer.size}, peer.shift, is_put);
 }
@@ -30,9 +34,9 @@ struct IndexedList {
   size_t bytes;
 };
 
-[[gnu::always_inline]] inline bool copy_mapped(gex_TM_t tm, gex_Rank_t rank, bool is_put,
-                                               const VectorList& dest,
-                                               const VectorList& source) noexcept {
+[[gnu::always_inline]] inline bool copy_if_known(gex_TM_t tm, gex_Rank_t rank, bool is_put,
+                                                 const VectorList& dest,
+                                                 const VectorList& source) noexcept {
   const KnownPeer* peer = known_peer(tm, rank);
   if (peer == nullptr || dest.list == nullptr || source.list == nullptr || dest.count == 0)
     return false;
@@ -47,9 +51,9 @@ struct IndexedList {
   return true;
 }
 
-[[gnu::always_inline]] inline bool copy_mapped(gex_TM_t tm, gex_Rank_t rank, bool is_put,
-                                               const IndexedList& dest,
-                                               const IndexedList& source) noexcept {
+[[gnu::always_inline]] inline bool copy_if_known(gex_TM_t tm, gex_Rank_t rank, bool is_put,
+                                                 const IndexedList& dest,
+                                                 const IndexedList& source) noexcept {
   const KnownPeer* peer = known_peer(tm, rank);
   if (peer == nullptr || dest.list == nullptr || source.list == nullptr || dest.count == 0 ||
       dest.bytes == 0 || source.bytes == 0)
@@ -127,16 +131,15 @@ struct Front {
   return !__builtin_add_overflow(box->len, magnitude(distance), &box->len);
 }
 
-[[gnu::always_inline]] inline bool copy_mapped(gex_TM_t tm, gex_Rank_t rank, bool is_put,
-                                               const StridedArguments& arguments) noexcept {
+[[gnu::always_inline]] inline bool copy_if_known(gex_TM_t tm, gex_Rank_t rank, bool is_put,
+                                                 const StridedArguments& arguments) noexcept {
   const KnownPeer* peer = known_peer(tm, rank);
   if (peer == nullptr || arguments.dest == nullptr || arguments.source == nullptr) return false;
   const Front front = front_of(arguments);
   if (front.bytes == 0) return false;
   if (front.levels == arguments.levels) {
     const auto addr = reinterpret_cast<uintptr_t>(is_put ? arguments.dest : arguments.source);
-    const uintptr_t offset = addr - peer->addr;
-    if (offset >= peer->size || front.bytes > peer->size - offset) return false;
+    if (!holds(*peer, {addr, front.bytes})) return false;
     copy_bytes(static_cast<std::byte*>(arguments.dest) + (is_put ? peer->shift : 0),
                static_cast<const std::byte*>(arguments.source) + (is_put ? 0 : peer->shift),
                front.bytes);
@@ -147,13 +150,21 @@ struct Front {
   if (row.element == 0 || !(is_put ? has_box(row, row.dest, row.dimension.dest, &box)
                                    : has_box(row, row.source, row.dimension.source, &box)))
     return false;
-  const uintptr_t offset = box.addr - peer->addr;
-  if (offset >= peer->size || box.len > peer->size - offset) return false;
+  if (!holds(*peer, box)) return false;
   if (is_put)
     row.dest += peer->shift;
   else
     row.source += peer->shift;
   copy_row(row);
+  return true;
+}
+
+// A strided transfer that is no row, in its canonical form; `box` is around the peer's side.
+inline bool copy_if_known(gex_TM_t tm, gex_Rank_t rank, bool is_put, const GridPair& grids,
+                          const MemoryRange& box) noexcept {
+  const KnownPeer* peer = known_peer(tm, rank);
+  if (peer == nullptr || !holds(*peer, box)) return false;
+  copy_grid(grids, is_put ? peer->shift : 0, is_put ? 0 : peer->shift);
   return true;
 }
 

@@ -9,7 +9,6 @@
 #include "extended/rma/common/rma_thread.hpp"
 #include "extended/rma/rma_events.hpp"
 #include "extended/vis/check_vis.hpp"
-#include "extended/vis/copy_grid.hpp"
 #include "extended/vis/peer_completion.hpp"
 #include "extended/vis/short_way.hpp"
 
@@ -122,16 +121,6 @@ auto run(Completion completion, const Call& call, VisTransfer& what) noexcept {
   return finish(completion, call, what);
 }
 
-bool copy_mapped(const Call& call, const GridPair& grids, const MemoryRange& box) noexcept {
-  const KnownPeer* peer = known_peer(call.tm, call.rank);
-  if (peer == nullptr) return false;
-  const uintptr_t offset = box.addr - peer->addr;
-  if (offset >= peer->size || box.len > peer->size - offset) return false;
-  const bool is_put = call.direction == Direction::kPut;
-  copy_grid(grids, is_put ? peer->shift : 0, is_put ? 0 : peer->shift);
-  return true;
-}
-
 // ---- the three shapes ----
 
 Status unequal(size_t dest, size_t dest_count, size_t source, size_t source_count) noexcept {
@@ -214,7 +203,7 @@ template <typename Completion>
     VisTransfer what;
     return run(completion, call, what);
   }
-  if (copy_mapped(call, pair, box)) [[likely]]
+  if (copy_if_known(call.tm, call.rank, call.direction == Direction::kPut, pair, box)) [[likely]]
     return Completion::kComplete;
   return do_grids(completion, call, pair, box);
 }
@@ -249,7 +238,7 @@ int hydrant_vis_vector(unsigned mode, gex_TM_t tm, gex_Rank_t rank, size_t dest_
                        gex_Flags_t flags) {
   const VectorList dests = {dest_count, dest};
   const VectorList sources = {source_count, source};
-  if (copy_mapped(tm, rank, is_put(mode), dests, sources)) return GASNET_OK;
+  if (copy_if_known(tm, rank, is_put(mode), dests, sources)) return GASNET_OK;
   return do_vector(Returning{}, call_of(kVector, mode, tm, rank, flags), dests, sources);
 }
 gex_Event_t hydrant_vis_vector_nb(unsigned mode, gex_TM_t tm, gex_Rank_t rank, size_t dest_count,
@@ -257,7 +246,7 @@ gex_Event_t hydrant_vis_vector_nb(unsigned mode, gex_TM_t tm, gex_Rank_t rank, s
                                   gex_Memvec_t const source[], gex_Flags_t flags) {
   const VectorList dests = {dest_count, dest};
   const VectorList sources = {source_count, source};
-  if (copy_mapped(tm, rank, is_put(mode), dests, sources)) return GEX_EVENT_INVALID;
+  if (copy_if_known(tm, rank, is_put(mode), dests, sources)) return GEX_EVENT_INVALID;
   return do_vector(WithEvent{}, call_of(kVector, mode | kNb, tm, rank, flags), dests, sources);
 }
 int hydrant_vis_indexed(unsigned mode, gex_TM_t tm, gex_Rank_t rank, size_t dest_count,
@@ -265,7 +254,7 @@ int hydrant_vis_indexed(unsigned mode, gex_TM_t tm, gex_Rank_t rank, size_t dest
                         void* const source[], size_t source_bytes, gex_Flags_t flags) {
   const IndexedList dests = {dest_count, dest, dest_bytes};
   const IndexedList sources = {source_count, source, source_bytes};
-  if (copy_mapped(tm, rank, is_put(mode), dests, sources)) return GASNET_OK;
+  if (copy_if_known(tm, rank, is_put(mode), dests, sources)) return GASNET_OK;
   return do_indexed(Returning{}, call_of(kIndexed, mode, tm, rank, flags), dests, sources);
 }
 gex_Event_t hydrant_vis_indexed_nb(unsigned mode, gex_TM_t tm, gex_Rank_t rank, size_t dest_count,
@@ -273,7 +262,7 @@ gex_Event_t hydrant_vis_indexed_nb(unsigned mode, gex_TM_t tm, gex_Rank_t rank, 
                                    void* const source[], size_t source_bytes, gex_Flags_t flags) {
   const IndexedList dests = {dest_count, dest, dest_bytes};
   const IndexedList sources = {source_count, source, source_bytes};
-  if (copy_mapped(tm, rank, is_put(mode), dests, sources)) return GEX_EVENT_INVALID;
+  if (copy_if_known(tm, rank, is_put(mode), dests, sources)) return GEX_EVENT_INVALID;
   return do_indexed(WithEvent{}, call_of(kIndexed, mode | kNb, tm, rank, flags), dests, sources);
 }
 int hydrant_vis_strided(unsigned mode, gex_TM_t tm, gex_Rank_t rank, void* dest,
@@ -282,7 +271,7 @@ int hydrant_vis_strided(unsigned mode, gex_TM_t tm, gex_Rank_t rank, void* dest,
                         size_t levels, gex_Flags_t flags) {
   const StridedArguments arguments = {dest,    dest_strides, source, source_strides,
                                       element, count,        levels};
-  if (copy_mapped(tm, rank, is_put(mode), arguments)) return GASNET_OK;
+  if (copy_if_known(tm, rank, is_put(mode), arguments)) return GASNET_OK;
   return do_strided(Returning{}, call_of(kStrided, mode, tm, rank, flags), arguments);
 }
 gex_Event_t hydrant_vis_strided_nb(unsigned mode, gex_TM_t tm, gex_Rank_t rank, void* dest,
@@ -291,7 +280,7 @@ gex_Event_t hydrant_vis_strided_nb(unsigned mode, gex_TM_t tm, gex_Rank_t rank, 
                                    const size_t count[], size_t levels, gex_Flags_t flags) {
   const StridedArguments arguments = {dest,    dest_strides, source, source_strides,
                                       element, count,        levels};
-  if (copy_mapped(tm, rank, is_put(mode), arguments)) return GEX_EVENT_INVALID;
+  if (copy_if_known(tm, rank, is_put(mode), arguments)) return GEX_EVENT_INVALID;
   return do_strided(WithEvent{}, call_of(kStrided, mode | kNb, tm, rank, flags), arguments);
 }
 

@@ -131,8 +131,8 @@ static inline const struct hydrant_mapped_segment* hydrant_segment_of(gex_TM_t t
  * length, although such copies never get here. */
 #define HYDRANT_RMA_ANY_OBJECT(pointer) __asm__("" : "+r"(pointer))
 /* Copies if the memory is mapped here, else returns 0. */
-static inline int hydrant_copied_put(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
-                                     size_t bytes) {
+static inline int hydrant_put_if_mapped(gex_TM_t tm, gex_Rank_t rank, void* dest,
+                                        const void* source, size_t bytes) {
   const struct hydrant_mapped_segment* entry = hydrant_segment_of(tm, rank, dest, source, bytes);
   if (!HYDRANT_RMA_LIKELY(entry != NULL)) return 0;
   HYDRANT_RMA_ANY_OBJECT(source);
@@ -141,8 +141,8 @@ static inline int hydrant_copied_put(gex_TM_t tm, gex_Rank_t rank, void* dest, c
   HYDRANT_RMA_FENCE();
   return 1;
 }
-static inline int hydrant_copied_get(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
-                                     size_t bytes) {
+static inline int hydrant_get_if_mapped(gex_TM_t tm, gex_Rank_t rank, void* dest,
+                                        const void* source, size_t bytes) {
   const struct hydrant_mapped_segment* entry = hydrant_segment_of(tm, rank, source, dest, bytes);
   if (!HYDRANT_RMA_LIKELY(entry != NULL)) return 0;
   HYDRANT_RMA_ANY_OBJECT(dest);
@@ -160,7 +160,7 @@ static inline int hydrant_inlined_put(gex_TM_t tm, gex_Rank_t rank, void* dest, 
     hydrant_small_put(entry, dest, source, bytes);
     return 1;
   }
-  return HYDRANT_RMA_IS_COPIED(bytes) && hydrant_copied_put(tm, rank, dest, source, bytes);
+  return HYDRANT_RMA_IS_COPIED(bytes) && hydrant_put_if_mapped(tm, rank, dest, source, bytes);
 }
 static inline int hydrant_inlined_get(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
                                       size_t bytes) {
@@ -170,7 +170,7 @@ static inline int hydrant_inlined_get(gex_TM_t tm, gex_Rank_t rank, void* dest, 
     hydrant_small_get(entry, dest, source, bytes);
     return 1;
   }
-  return HYDRANT_RMA_IS_COPIED(bytes) && hydrant_copied_get(tm, rank, dest, source, bytes);
+  return HYDRANT_RMA_IS_COPIED(bytes) && hydrant_get_if_mapped(tm, rank, dest, source, bytes);
 }
 /* `value` is copied to this function's parameter. The original, whose address the library may take,
  * would live in memory. */
