@@ -151,7 +151,8 @@ void start_firehose(hydrant_remote_fn serve) noexcept {
   hydrant_remote_options_t options;
   hydrant_remote_options_init(&options);
   options.remote = serve;
-  options.flags = HYDRANT_REMOTE_INLINE_REMOTE;
+  // The callback of a miss only queues its piece.
+  options.flags = HYDRANT_REMOTE_INLINE_DONE | HYDRANT_REMOTE_INLINE_REMOTE;
   hydrant_remote_t end = 0;
   Status status = Status::kUnsupported;
   if (registrar != nullptr)

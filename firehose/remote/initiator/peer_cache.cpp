@@ -317,7 +317,12 @@ void PeerCache::complete(RemoteRequest* request, Status status, const RegionSlot
     request->drop();
     return;
   }
-  completions_.finish(request, answer, answer_len);
+  if ((channel_.config().flags & HYDRANT_REMOTE_INLINE_DONE) == 0)
+    return completions_.keep(request, answer, answer_len);
+  request->outcome.answer = answer;
+  request->outcome.answer_len = answer_len;
+  request->done(request->context, request->pin, &request->outcome);
+  request->drop();
 }
 
 // Turns a request that has waited into a move of its own. A failure is reported to its callback only.

@@ -1,17 +1,10 @@
-// Runs the callbacks of requests (remote_completions.hpp): PeerCache::complete() and poll() call it.
+// Keeps the callbacks of requests (remote_completions.hpp): PeerCache::complete() and poll() call it.
 #include "firehose/remote/initiator/remote_completions.hpp"
 
 namespace hydrant {
 
-void RemoteCompletions::finish(RemoteRequest* request, const std::byte* answer,
-                               size_t answer_len) noexcept {
-  if ((channel_.config().flags & HYDRANT_REMOTE_INLINE_DONE) != 0) {
-    request->outcome.answer = answer;
-    request->outcome.answer_len = answer_len;
-    request->done(request->context, request->pin, &request->outcome);
-    request->drop();
-    return;
-  }
+void RemoteCompletions::keep(RemoteRequest* request, const std::byte* answer,
+                             size_t answer_len) noexcept {
   if (answer_len != 0 && !request->answer.reserve(answer_len)) {
     // Without memory for the reply's data the request has failed.
     if (request->pin.region != nullptr) (void)hydrant_remote_release(request->pin);

@@ -1,6 +1,6 @@
-// Callbacks of completed requests: run at once, or kept until poll() runs them.
+// Callbacks of completed requests, kept until poll() runs them.
 //
-// Invariant: a request is in the list from finish() to run(), and only run() takes it out. done_mu_ is a
+// Invariant: a request is in the list from keep() to run(), and only run() takes it out. done_mu_ is a
 // leaf; no callback runs under it.
 //
 // Threads: any.
@@ -20,8 +20,8 @@ class RemoteCompletions {
   RemoteCompletions(const RemoteCompletions&) = delete;
   RemoteCompletions& operator=(const RemoteCompletions&) = delete;
 
-  // Runs the callback, or keeps it for run(). `answer` need not outlive the call.
-  void finish(RemoteRequest* request, const std::byte* answer, size_t answer_len) noexcept;
+  // `answer` need not outlive the call.
+  void keep(RemoteRequest* request, const std::byte* answer, size_t answer_len) noexcept;
   // Runs all that were kept; returns their number.
   int run() noexcept;
 
