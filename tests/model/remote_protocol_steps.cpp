@@ -18,7 +18,7 @@ using testing::RemoteMessage;
 
 namespace {
 
-// Interval of polls that check for ended holds, as in firehose/remote/initiator/peer_replies.cpp.
+// Interval of polls that check for ended holds, as in firehose/remote/initiator/peer_polls.cpp.
 constexpr uint64_t kDrainNs = 21'000;
 
 uint32_t name_of(uint32_t from, uint32_t n) { return from << 16 | n; }

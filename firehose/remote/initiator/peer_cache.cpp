@@ -1,14 +1,11 @@
-// Sends requests to a peer: caches pins of its memory, builds moves, and keeps the requests that wait for
-// another's move. PeerCache::pin() is step 2 of "Tour: a remote miss".
+// Requests memory of a peer and takes its replies: PeerCache::pin() is step 2 of "Tour: a remote miss",
+// on_reply() step 5. What waits for poll() is in peer_polls.cpp.
 #include "firehose/remote/initiator/peer_cache.hpp"
 
-#include "firehose/base/log.hpp"
-#include "firehose/cache/domain_registry.hpp"
 #include "firehose/pin/failure_texts.hpp"
 #include "firehose/pin/pin_handle.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -21,121 +18,39 @@ namespace {
 
 constexpr uint32_t kMaxUnderWay = 64;  // moves to one peer
 constexpr size_t kRideAlong = 8;       // ids that a move takes with it
-// Room for ids that senders have taken, and may put back, beside the listed ones.
-constexpr size_t kMaxInTransit = 4096;
-// The lease before the peer has sent one: the peer decides.
-constexpr uint64_t kUnknownLease = uint64_t{1} << 46;
 
-constexpr size_t align_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
+// The peer's reply has no text: the peer knows its limits, and its knobs are set there.
+void fail_at_peer(Status status, uint32_t peer, MemoryRange range) noexcept {
+  const auto addr = static_cast<size_t>(range.addr);
+  if (status == Status::kNotReady) {
+    (void)fail(
+        status,
+        "rank %u cannot pin [%#zx, +%zu) now: what it lends to peers, or what it can pin, is "
+        "in use; release remote pins and try again, raise FIREHOSE_REMOTE_BUDGET, "
+        "FIREHOSE_REMOTE_MAX or FIREHOSE_BUDGET there, or send messages",
+        peer, addr, range.len);
+    return;
+  }
+  (void)fail(status, "rank %u cannot pin [%#zx, +%zu): %s; send messages, or see that rank's log",
+             peer, addr, range.len, status_description(status));
+}
+
+// The codes that peers may send; any other is invalid.
+Status status_of(int32_t code) noexcept {
+  const auto status = static_cast<Status>(code);
+  switch (status) {
+    case Status::kOk:
+    case Status::kNotInit:
+    case Status::kResource:
+    case Status::kBadArg:
+    case Status::kNotReady:
+    case Status::kRefused:
+    case Status::kUnsupported: return status;
+    default: return Status::kBroken;
+  }
+}
 
 }  // namespace
-
-// The domain's registrar: registers no memory, and returns unpinned firehoses to the peer.
-class PeerCache::RemoteRegistrar final : public Registrar {
- public:
-  explicit RemoteRegistrar(PeerCache& peer) noexcept : peer_(peer) {
-    const RegistrarTraits& local = peer.channel_.domain().registrar().traits();
-    traits_.name = "remote";
-    traits_.key_bytes = static_cast<uint32_t>(peer.id_offset_ + sizeof(uint64_t));
-    traits_.granule_bytes = local.granule_bytes;
-    traits_.max_region_bytes = peer.channel_.config().max_region_bytes;
-    traits_.max_regions = peer.channel_.config().max_peer_regions;
-    traits_.asynchronous = true;
-  }
-
-  const RegistrarTraits& traits() const noexcept override { return traits_; }
-  Status pin(MemoryRange, Access, std::byte*) noexcept override {
-    return fail_literal(Status::kNotReady,
-                        "memory of a peer is requested from the peer, not registered");
-  }
-  UnpinResult unpin(MemoryRange, const std::byte* key) noexcept override {
-    peer_.channel_.domain().registrar().drop_import(key);
-    uint64_t id = 0;
-    std::memcpy(&id, key + peer_.id_offset_, sizeof id);
-    peer_.add_release(id);
-    return UnpinResult::kDone;
-  }
-
- private:
-  PeerCache& peer_;
-  RegistrarTraits traits_;
-};
-
-Status PeerCache::create(RemoteChannel& channel, RemoteCompletions& completions, uint32_t peer,
-                         std::unique_ptr<PeerCache>* out) noexcept {
-  // Claims the place first: if there is none, each pin of such a peer comes here, and must cost no more than
-  // that.
-  const uint64_t handle = claim_domain_handle(DomainOwner::kPeer);
-  if (handle == 0) {
-    return fail(Status::kResource,
-                "this process has caches of the memory of %u peers already, in all its ends: that "
-                "is the limit; reach rank %u by messages",
-                kMaxDomains - kMaxClientDomains, peer);
-  }
-  out->reset(new (std::nothrow) PeerCache(channel, completions, peer));
-  const Status status = *out != nullptr ? (*out)->make_domain(handle)
-                                        : fail(Status::kResource,
-                                               "the system has no memory for the cache of rank %u: "
-                                               "free memory, or raise ulimit -v",
-                                               peer);
-  if (status != Status::kOk) {
-    out->reset();
-    abandon_domain_handle(handle);
-  }
-  return status;
-}
-
-Status PeerCache::make_domain(uint64_t handle) noexcept HYDRANT_NO_TSA {
-  const RemoteConfig& config = channel_.config();
-  const DomainConfig& local = channel_.domain().config();
-  id_offset_ = align_up(channel_.domain().registrar().traits().key_bytes, sizeof(uint64_t));
-  DomainConfig mine;
-  (void)snprintf(mine.name, sizeof mine.name, "%.20s.%u", config.name, peer_);
-  mine.mode = HYDRANT_MODE_REGION;
-  mine.watch = HYDRANT_WATCH_CLIENT;
-  mine.is_remote = true;
-  mine.budget_bytes = kUnknownLease;
-  mine.max_regions = config.max_peer_regions;
-  mine.max_region_bytes = config.max_region_bytes;
-  mine.granule_bytes = local.granule_bytes;
-  mine.merge_bytes = config.merge_bytes;
-  mine.stream_bytes = config.stream_bytes <= 1 ? 0 : config.stream_bytes;
-  mine.thread_table_bytes = local.thread_table_bytes;
-  mine.wait_warn_ns = local.wait_warn_ns;
-  const uint32_t slots = Domain::slots_for(mine.max_regions);
-  std::unique_ptr<Registrar> requester(new (std::nothrow) RemoteRegistrar(*this));
-  CachePolicies policies;
-  if (requester == nullptr || !policies.complete(requester->traits(), slots) ||
-      !released_.map(size_t{2} * slots + kMaxInTransit)) {
-    return fail(
-        Status::kResource,
-        "the system has no memory for the cache of rank %u: free memory, or raise ulimit -v",
-        peer_);
-  }
-  std::unique_ptr<Domain> domain(
-      new (std::nothrow) Domain(mine, std::move(requester), std::move(policies), handle));
-  Status status = domain != nullptr ? domain->set_up()
-                                    : fail(Status::kResource,
-                                           "the system has no memory for the cache of rank %u: "
-                                           "free memory, or raise ulimit -v",
-                                           peer_);
-  if (status != Status::kOk) return status;
-  domain_ = domain.get();
-  handle_ = handle;
-  add_to_fork_list(*domain);
-  publish_domain(std::move(domain));
-  return Status::kOk;
-}
-
-PeerCache::~PeerCache() {
-  if (domain_ == nullptr) return;
-  std::unique_ptr<Domain> domain(withdraw_domain(handle_));
-  if (domain == nullptr) return;
-  domain->shut_down(true);
-  forget_domain(std::move(domain));
-}
-
-// ---- requests -----------------------------------------------------------------------------------------
 
 Status PeerCache::begin(RemoteRequest& request, const RegionSlot** slot) noexcept {
   if (is_too_large(request.range)) [[unlikely]]
@@ -325,64 +240,80 @@ void PeerCache::complete(RemoteRequest* request, Status status, const RegionSlot
   request->drop();
 }
 
-// Turns a request that has waited into a move of its own. A failure is reported to its callback only.
-void PeerCache::start_waiting(RemoteRequest* request) noexcept {
-  const auto done = request->done;
-  void* const context = request->context;
-  const Status status = start(request, {});
-  if (status == Status::kOk) return;
-  auto* failed = new (std::nothrow) RemoteRequest;
-  if (failed == nullptr) {
-    const hydrant_remote_outcome_t outcome{to_c(status), 0, nullptr, 0};
-    if (done != nullptr) done(context, failed_pin(status), &outcome);
-    return;
+Status PeerCache::import(const Reply& reply, const std::byte* blob, std::byte* key) noexcept {
+  Registrar& local = channel_.domain().registrar();
+  const uint32_t key_bytes = local.traits().key_bytes;
+  std::memcpy(key + id_offset_, &reply.id, sizeof reply.id);
+  if (local.traits().exports) return local.import_key(blob, reply.blob_len, key);
+  if (reply.blob_len != key_bytes) {
+    return fail(Status::kBadArg, "rank %u sent a key of %u bytes; keys have %u here", peer_,
+                reply.blob_len, key_bytes);
   }
-  failed->done = done;
-  failed->context = context;
-  complete(failed, status, nullptr, false, nullptr, 0);
+  if (key_bytes != 0) std::memcpy(key, blob, key_bytes);
+  return Status::kOk;
 }
 
-// Serves the requests that waited for another request's move: most are hits by now. The others may become
-// moves of their own only outside of delivery, without callback arguments.
-void PeerCache::serve_waiting(bool may_send) noexcept {
-  RemoteRequest* list = nullptr;
-  uint64_t ended = 0;
+void PeerCache::adopt_lease(uint64_t bytes, uint32_t number) noexcept {
   {
     MutexLock lock(mu_);
-    list = requests_.waiting.take_all();
-    ended = requests_.ended;
+    if (lease_number_ != 0 && static_cast<int32_t>(number - lease_number_) <= 0) return;
+    lease_number_ = number;
   }
-  RemoteRequestList again;
-  while (list != nullptr) {
-    RemoteRequest* request = list;
-    list = request->next;
-    const RegionSlot* slot = nullptr;
-    Status status = Status::kOk;
-    if (may_send) {
-      status = begin(*request, &slot);
-      if (request->peer_pin.is_open()) {
-        start_waiting(request);
-        continue;
-      }
+  domain_->peer_regions().set_lease(bytes);
+}
+
+Status PeerCache::on_reply(const Reply& reply, const std::byte* blob,
+                           const std::byte* answer) noexcept {
+  RemoteRequest* request = nullptr;
+  {
+    MutexLock lock(mu_);
+    request = requests_.moves.take(reply.number);
+  }
+  if (request == nullptr) {
+    return fail(Status::kBadArg,
+                "rank %u replied to move %llu, which was not sent or has completed", peer_,
+                static_cast<unsigned long long>(reply.number));
+  }
+  Domain::PeerPin& asked = request->peer_pin;
+  Domain::Grant grant;
+  grant.range = {static_cast<uintptr_t>(reply.addr), static_cast<size_t>(reply.len)};
+  grant.charge = reply.charge;
+  grant.once = (reply.flags & kOnce) != 0;
+  alignas(16) std::byte key[4096 + 16];
+  grant.key = key;
+  Status status = status_of(reply.status);
+  if (status == Status::kOk) {
+    if (!grant.range.valid() || !grant.range.covers(asked.least()) ||
+        grant.range.last() > kHighestAddress || reply.charge == 0 ||
+        reply.charge > std::max<uint64_t>(asked.charge(), grant.range.len)) {
+      status =
+          fail(Status::kBroken,
+               "rank %u granted memory that was not requested: all ranks must run the same version "
+               "of this library",
+               peer_);
     } else {
-      status = domain_->pin(request->range, request->access, Domain::MissPolicy::kHitOnly, &slot);
+      status = import(reply, blob, key);
     }
-    if (status == Status::kNotReady && (!may_send || request->peer_pin.joins())) {
-      again.push(request);
-      continue;
-    }
-    complete(request, status, slot, false, nullptr, 0);
+    if (status != Status::kOk) add_release(reply.id);
+  } else {
+    fail_at_peer(status, peer_, asked.least());
   }
-  if (again.empty()) return;
-  bool missed = false;
+  limit_.adopt(reply.most, (reply.flags & kMaxIsRegion) != 0);
+  if (status == Status::kResource && is_too_large(asked.least()))
+    status = limit_.fail(peer_, asked.least());
+  const RegionSlot* slot = nullptr;
+  status = domain_->peer_regions().end(asked, status, grant, &slot);
+  adopt_lease(reply.lease, reply.lease_number);
+  complete(request, status, slot, (reply.flags & kCalled) != 0, answer, reply.answer_len);
+  bool waiting = false;
   {
     MutexLock lock(mu_);
-    while (!is_gone_ && !again.empty()) requests_.waiting.push(again.pop());
-    missed = !may_send || requests_.ended != ended;
+    if (!is_gone_) --requests_.under_way;
+    ++requests_.ended;
+    waiting = !requests_.waiting.empty();
   }
-  while (RemoteRequest* request = again.pop())
-    complete(request, Status::kBroken, nullptr, false, nullptr, 0);
-  if (missed) channel_.mark_pending(peer_);
+  if (waiting) serve_waiting(false);
+  return Status::kOk;
 }
 
 }  // namespace hydrant

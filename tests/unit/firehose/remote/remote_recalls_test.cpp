@@ -14,7 +14,7 @@ size_t find(const RemotePinCluster& world, uint8_t type) {
   return 0;
 }
 
-// Polls between two checks of held firehoses: firehose/remote/initiator/peer_replies.cpp.
+// Polls between two checks of held firehoses: firehose/remote/initiator/peer_polls.cpp.
 void poll_until_it_has_looked(RemotePinCluster& world, uint32_t rank) {
   for (int i = 0; i < 3; ++i) {
     std::this_thread::sleep_for(std::chrono::microseconds(100));
