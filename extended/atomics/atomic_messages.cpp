@@ -12,7 +12,6 @@
 #include "extended/rma/common/count_pieces.hpp"
 #include "extended/rma/common/rma_thread.hpp"
 #include "extended/rma/paths/message_words.hpp"
-#include "extended/rma/paths/rma_messages.hpp"
 
 #include <cstdio>
 

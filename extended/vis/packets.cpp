@@ -11,7 +11,6 @@
 #include "extended/rma/common/count_pieces.hpp"
 #include "extended/rma/common/rma_thread.hpp"
 #include "extended/rma/paths/message_words.hpp"
-#include "extended/rma/paths/rma_messages.hpp"
 #include "extended/rma/paths/rma_rest.hpp"
 #include "extended/vis/description.hpp"
 #include "extended/vis/peer_completion.hpp"

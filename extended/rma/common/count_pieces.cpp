@@ -2,7 +2,9 @@
 // put and get; completion comes from handlers and from the transport.
 #include "extended/rma/common/count_pieces.hpp"
 
+#include "am/exit/exit.hpp"
 #include "am/job/job.hpp"
+#include "am/progress/waiting.hpp"
 #include "am/segment/segment_check.hpp"
 #include "extended/event/wait.hpp"
 #include "extended/rma/common/rma_errors.hpp"
@@ -26,6 +28,22 @@ void log_missing_counter(const void* context) {
 }
 
 }  // namespace
+
+bool has_room(const RmaThread& thread, const CompletionCounter& counter) noexcept {
+  return thread.under_way() < paths().depth && counter.under_way() < counter.most;
+}
+
+Status make_room(RmaThread& thread, const CompletionCounter& counter, bool immediate) noexcept {
+  if (has_room(thread, counter)) [[likely]]
+    return Status::kOk;
+  if (immediate) return Status::kNotReady;
+  Backoff backoff;
+  while (!has_room(thread, counter)) {
+    if (has_exit_grace_expired()) return fail(Status::kBroken, "the job is ending");
+    backoff.polled(poll_all());
+  }
+  return Status::kOk;
+}
 
 void count_start(CompletionCounter& counter, Rank peer) noexcept {
   ++counter.started;

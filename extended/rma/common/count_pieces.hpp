@@ -1,4 +1,5 @@
-// Counts the pieces of puts, gets and atomics in their CompletionCounter, and waits for them.
+// Counts the pieces of puts, gets and atomics in their CompletionCounter, limits how many are under way, and
+// waits for them.
 #pragma once
 
 #include "extended/event/completion_counter.hpp"
@@ -9,6 +10,14 @@
 #include <cstdint>
 
 namespace hydrant {
+
+class RmaThread;
+
+// True if the thread, and `counter`, may start one more piece.
+bool has_room(const RmaThread& thread, const CompletionCounter& counter) noexcept;
+// Polls until the thread, and `counter`, may start one more piece. Errors: kNotReady: `immediate`, and
+// there is no room; kBroken: the job is ending.
+Status make_room(RmaThread& thread, const CompletionCounter& counter, bool immediate) noexcept;
 
 // Counts a started piece. Called by the owning thread, which has checked that there is room.
 void count_start(CompletionCounter& counter, Rank peer) noexcept;

@@ -2,11 +2,9 @@
 // transfer() (rma_transfer.cpp) calls it as the fallback; it sends with am/message/send.cpp.
 #include "extended/rma/paths/rma_messages.hpp"
 
-#include "am/exit/exit.hpp"
 #include "am/handler/token.hpp"
 #include "am/job/job.hpp"
 #include "am/message/send.hpp"
-#include "am/progress/waiting.hpp"
 #include "extended/binding/own_memory.hpp"
 #include "extended/message/handlers.hpp"
 #include "extended/rma/common/count_pieces.hpp"
@@ -145,25 +143,7 @@ void on_got_long(gex_Token_t, void*, size_t, int32_t low, int32_t high, int32_t,
   count_done(named_counter(low, high));
 }
 
-}  // namespace
-
-bool has_room(const RmaThread& thread, const CompletionCounter& counter) noexcept {
-  return thread.under_way() < paths().depth && counter.under_way() < counter.most;
-}
-
-Status make_room(RmaThread& thread, const CompletionCounter& counter, bool immediate) noexcept {
-  if (has_room(thread, counter)) [[likely]]
-    return Status::kOk;
-  if (immediate) return Status::kNotReady;
-  Backoff backoff;
-  while (!has_room(thread, counter)) {
-    if (has_exit_grace_expired()) return fail(Status::kBroken, "the job is ending");
-    backoff.polled(poll_all());
-  }
-  return Status::kOk;
-}
-
-namespace {
+// ---- the pieces of an operation ----
 
 Status start_pieces(RmaThread& thread, Path path, const Transfer& what,
                     CompletionCounter& counter) noexcept {

@@ -33,12 +33,6 @@ Status send_one_message(const Transfer& part, CompletionCounter& counter) noexce
 Status fill_by_messages(RmaThread& thread, Rank peer, uintptr_t remote, int value, size_t bytes,
                         CompletionCounter& counter) noexcept;
 
-// True if the thread, and `counter`, may start one more piece.
-bool has_room(const RmaThread& thread, const CompletionCounter& counter) noexcept;
-// Polls until the thread, and `counter`, may start one more piece. Errors: kNotReady: `immediate`, and
-// there is no room; kBroken: the job is ending.
-Status make_room(RmaThread& thread, const CompletionCounter& counter, bool immediate) noexcept;
-
 void add_rma_handlers() noexcept;
 
 }  // namespace hydrant
