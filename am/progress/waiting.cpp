@@ -1,7 +1,8 @@
-// Polls and waits. All waits of the library end here: poll_all() polls the transport and the progress table,
-// Backoff backs off, and sleeps go to Transport::sleep().
+// Polls and waits. All waits of the library end here: poll_all() polls the transport, runs the progress table
+// and continues unfinished operations, Backoff backs off, and sleeps go to Transport::sleep().
 #include "am/progress/waiting.hpp"
 
+#include "am/call/thread_state.hpp"
 #include "am/exit/exit.hpp"
 #include "am/handler/deliver.hpp"
 #include "am/job/job.hpp"
@@ -84,6 +85,41 @@ void wake_sleepers() noexcept {
 }
 
 }  // namespace
+
+constinit std::atomic<Unfinished*> newest_unfinished{nullptr};
+
+void continue_in_polls(Unfinished& operation) noexcept {
+  Unfinished* head = newest_unfinished.load(std::memory_order_relaxed);
+  do {
+    operation.next_unfinished = head;
+    // Pairs with the acquire in continue_all_unfinished().
+  } while (!newest_unfinished.compare_exchange_weak(head, &operation, std::memory_order_release,
+                                                    std::memory_order_relaxed));
+}
+
+// Not inlined: a poll that finds no operation needs no frame for it.
+[[gnu::noinline]] uint32_t continue_all_unfinished() noexcept {
+  if (handler_depth != 0) return 0;  // operations send requests
+  Unfinished* newest = newest_unfinished.exchange(nullptr, std::memory_order_acquire);
+  Unfinished* oldest = nullptr;
+  while (newest != nullptr) {
+    Unfinished* const older = newest->next_unfinished;
+    newest->next_unfinished = oldest;
+    oldest = newest;
+    newest = older;
+  }
+  uint32_t finished = 0;
+  // Each once per poll; those that cannot go on wait for the next poll.
+  while (oldest != nullptr) {
+    Unfinished& operation = *oldest;
+    oldest = operation.next_unfinished;
+    if (operation.proceed(operation))
+      ++finished;
+    else
+      continue_in_polls(operation);
+  }
+  return finished;
+}
 
 uint32_t poll_all() noexcept {
   Job& the_job = job();
