@@ -1,7 +1,7 @@
 // Put and get: the single entry point for all calls.
 //
-// A call becomes a Transfer. rma_path.cpp chooses the path. Paths whose copy is complete at return are
-// in rma_transfer.cpp. Paths with pieces under way at return are in rma_posted.cpp (one-sided, through
+// A call becomes a Transfer. rma_transfer.cpp chooses its path (rma_path.hpp), and has those whose copy is
+// complete at return. Paths with pieces under way at return are in rma_posted.cpp (one-sided, through
 // the transport), rma_messages.cpp (Active Messages) and pinned/. docs/put_get.md explains all of them.
 #pragma once
 

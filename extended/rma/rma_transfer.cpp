@@ -1,4 +1,4 @@
-// Starts all puts and gets: copies mapped memory at once, else takes the path of rma_path.cpp.
+// Starts all puts and gets: copies mapped memory at once, else chooses a path (rma_path.hpp) and takes it.
 // rma_events.cpp, rma_many.cpp, persistent.cpp and operation.cpp (collective) call it.
 #include "am/call/hsl.hpp"
 #include "am/call/thread_state.hpp"
@@ -75,6 +75,16 @@ Status fill_by_kernel(RmaThread& thread, Rank peer, uintptr_t remote, int value,
   }
   thread.count(Direction::kPut, peer, Path::kCma, bytes);
   return Status::kOk;
+}
+
+// For memory that is neither this rank's nor mapped.
+Path choose_path(const PathChoices& paths, const Transfer& what) noexcept {
+  if (paths.cma) return Path::kCma;
+  if (paths.pinned) return Path::kFirehose;
+  if (paths.direct && !paths.bounce_first && !(what.is_put() && what.source_may_change))
+    return Path::kDirect;
+  if (paths.bounce) return Path::kBounce;
+  return choose_messages(paths, what);
 }
 
 Status take_path(RmaThread& thread, Path path, const Transfer& what,

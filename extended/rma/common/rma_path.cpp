@@ -1,5 +1,5 @@
-// Computes the settings of the decision table at job start, and chooses the path of each operation.
-// Called by transfer() (rma_transfer.cpp).
+// Computes the settings of the decision table at job start, finds what is mapped here, and chooses the kind of
+// messages. Called by transfer() (rma_transfer.cpp).
 #include "extended/rma/common/rma_path.hpp"
 
 #include "am/job/job.hpp"
@@ -172,15 +172,6 @@ std::byte* mapped_here(RmaThread& thread, Rank peer, uintptr_t remote, size_t by
   auto* here = static_cast<std::byte*>(the_job.transport->mapped(peer, remote, bytes));
   if (known.size == 0) remember_segment(thread, peer);
   return here;
-}
-
-Path choose_path(const PathChoices& paths, const Transfer& what) noexcept {
-  if (paths.cma) return Path::kCma;
-  if (paths.pinned) return Path::kFirehose;
-  if (paths.direct && !paths.bounce_first && !(what.is_put() && what.source_may_change))
-    return Path::kDirect;
-  if (paths.bounce) return Path::kBounce;
-  return choose_messages(paths, what);
 }
 
 Path choose_messages(const PathChoices& paths, const Transfer& what) noexcept {

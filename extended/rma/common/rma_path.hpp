@@ -1,5 +1,5 @@
-// The decision table for the path of a put or get. See put_get.md; decisions/0020-put-get.md has the
-// measurements behind the thresholds.
+// The decision table for the path of a put or get, which transfer() follows (rma_transfer.cpp). See
+// put_get.md; decisions/0020-put-get.md has the measurements behind the thresholds.
 //
 //   location of the memory                          path        complete at return
 //   this rank                                       self        yes
@@ -76,8 +76,6 @@ bool pinned_puts_come_first(Rank peer) noexcept;
 class RmaThread;
 std::byte* mapped_here(RmaThread& thread, Rank peer, uintptr_t remote, size_t bytes) noexcept;
 
-// For memory that is neither this rank's nor mapped. Cost: some loads and comparisons, no call.
-Path choose_path(const PathChoices& paths, const Transfer& what) noexcept;
 // For operations that the network cannot execute: the kind of Active Messages.
 Path choose_messages(const PathChoices& paths, const Transfer& what) noexcept;
 
