@@ -1,5 +1,5 @@
-// Computes the settings of the decision table at job start, finds what is mapped here, and chooses the kind of
-// messages. Called by transfer() (rma_transfer.cpp).
+// Computes the settings of the decision table at job start, finds what is mapped here, and chooses the kind
+// of messages. Called by transfer() (rma_transfer.cpp).
 #include "extended/rma/common/rma_path.hpp"
 
 #include "am/job/job.hpp"

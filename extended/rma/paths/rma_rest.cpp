@@ -1,4 +1,4 @@
-// Sends in polls what is left of puts and gets. Called by rma_messages.cpp, rma_pinned_waiting.cpp and
+// Sends in polls what is left of puts and gets. Called by rma_messages.cpp, rma_pinned_misses.cpp and
 // vis/packets.cpp.
 #include "extended/rma/paths/rma_rest.hpp"
 

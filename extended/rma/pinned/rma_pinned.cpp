@@ -1,18 +1,13 @@
-// Puts and gets between pinned memory: hits, misses and persistent operations. Called by transfer()
-// (rma_transfer.cpp); looks memory up in the pin cache and posts through Transport::put_pinned() and
-// get_pinned().
+// Puts and gets between pinned memory: pieces and their completion, hits and persistent operations. Called by
+// transfer() (rma_transfer.cpp); looks memory up in the pin cache and posts through Transport::put_pinned()
+// and get_pinned().
 #include "extended/rma/pinned/rma_pinned.hpp"
 
-#include "am/exit/exit.hpp"
 #include "am/job/job.hpp"
-#include "am/progress/waiting.hpp"
 #include "extended/binding/firehose_binding.hpp"
-#include "extended/binding/segment_pins.hpp"
 #include "extended/rma/common/count_pieces.hpp"
 #include "extended/rma/common/rma_thread.hpp"
 #include "extended/rma/paths/bounce_pool.hpp"
-#include "extended/rma/paths/rma_messages.hpp"
-#include "extended/rma/pinned/on_demand.hpp"
 #include "extended/rma/pinned/rma_pinned_piece.hpp"
 #include "firehose/remote/initiator/remote_hit.hpp"
 
@@ -21,8 +16,6 @@
 #include <new>
 
 namespace hydrant {
-
-namespace {
 
 PinnedPiece* take_piece(RmaThread& thread) noexcept {
   PinnedPiece* piece = thread.pinned.take();
@@ -48,8 +41,6 @@ void release_piece(PinnedPiece* piece) noexcept {
     piece->home->pinned.free_from_any(piece);
   }
 }
-
-}  // namespace
 
 void end(PinnedPiece* piece, Status status) noexcept {
   CompletionCounter& counter = *piece->counter;
@@ -128,66 +119,7 @@ Status post(PinnedPiece& piece) noexcept {
   return status;
 }
 
-// ---- one piece ----------------------------------------------------------------------------------------
-
 namespace {
-
-// Access rights for the local end. For a get they include remote writes, because on a miss the target
-// may put the data.
-uint32_t local_access(const Transfer& part) noexcept {
-  if (part.is_put()) return HYDRANT_LOCAL_READ;
-  return pinned_puts_come_first(part.peer) ? HYDRANT_LOCAL_WRITE | HYDRANT_REMOTE_WRITE
-                                           : HYDRANT_LOCAL_WRITE;
-}
-
-// Small puts are copied into the work request, so they need no local key.
-bool needs_no_key(const Transfer& part) noexcept {
-  return part.is_put() && part.bytes <= sizeof PinnedPiece::small &&
-         part.bytes <= job().transport->pinned_inline_bytes();
-}
-
-// Copies a source that the caller may change after the call, in case the network refuses the put later.
-// Afterwards other threads may own the piece.
-void keep_source(PinnedPiece& piece) noexcept {
-  Transfer& part = piece.part;
-  if (!part.is_put() || !part.source_may_change) return;
-  std::memcpy(piece.small, part.local, part.bytes);
-  part.local = nullptr;
-}
-
-// Prepares the local end: no key, a pin, on-demand paging or a bounce buffer. Shortens the piece to the
-// buffer's size. kNotReady: no buffer is free now.
-Status prepare_local(PinnedPiece& piece) noexcept {
-  Transfer& part = piece.part;
-  if (needs_no_key(part)) {
-    keep_source(piece);
-    return Status::kOk;
-  }
-  if (!(part.is_put() && part.source_may_change)) {
-    // Small gets that miss receive their data in the reply or through a buffer, so they are not pinned.
-    const uint32_t access = local_access(part);
-    piece.local = part.bytes >= kMinPinned
-                      ? hydrant_pin(firehose().domain, part.local, part.bytes, access)
-                      : hydrant_try_pin(firehose().domain, part.local, part.bytes, access);
-    if (piece.local.region != nullptr) return Status::kOk;
-    if (part.bytes >= kMinPinned) {
-      piece.local_key = on_demand_key(hydrant_pin_status(piece.local), part.direction, part.bytes);
-      if (piece.local_key != nullptr) return Status::kOk;
-    }
-  }
-  const size_t most = bounce_buffer_bytes();
-  if (most == 0) return fail_literal(Status::kUnsupported, "there is no pool of buffers");
-  part.bytes = std::min(part.bytes, most);
-  const Status status = take_bounce_buffer(part.bytes, part.immediate, &piece.buffer);
-  if (status == Status::kOk && part.is_put())
-    std::memcpy(piece.buffer.addr, part.local, part.bytes);
-  return status;
-}
-
-// The path to count for a miss: kInMove if the move carries the data, else kRendezvous.
-Path path_of_miss(const hydrant_remote_call_t& call) noexcept {
-  return call.flags != 0 ? Path::kInMove : Path::kRendezvous;
-}
 
 // Handles the result of a post of a counted piece: under way at return, or uncounted and released.
 Status launched(PinnedPiece* piece, CompletionCounter& counter, Status status) noexcept {
@@ -202,48 +134,16 @@ Status launched(PinnedPiece* piece, CompletionCounter& counter, Status status) n
   return Status::kOk;
 }
 
-// Posts a counted piece whose both ends are pinned; returns like launched().
+}  // namespace
+
 Status launch(PinnedPiece* piece, CompletionCounter& counter) noexcept {
   piece->state = PinnedPiece::State::kPinned;
   return launched(piece, counter, post(*piece));
 }
 
-Status start(RmaThread& thread, const Transfer& what, CompletionCounter& counter, size_t* bytes,
-             Path* path) noexcept {
-  if (const Status room = make_room(thread, counter, what.immediate); room != Status::kOk)
-    return room;
-  PinnedPiece* piece = take_piece(thread);
-  if (piece == nullptr) return fail_literal(Status::kUnsupported, "no memory for an operation");
-  piece->part = what;
-  piece->counter = &counter;
-  Status status = prepare_local(*piece);
-  if (status != Status::kOk) {
-    release_piece(piece);
-    return status;
-  }
-  const Transfer& part = piece->part;
-  *bytes = part.bytes;
-  const hydrant_remote_call_t call = call_for(*piece);
-  piece->state = PinnedPiece::State::kRequested;
-  count_start(counter, part.peer);
-  hydrant_pin_t pin{};
-  const int code =
-      hydrant_remote_pin(firehose().end, part.peer, part.remote, part.bytes,
-                         part.is_put() ? kPutAccess : HYDRANT_REMOTE_READ, &call, &pin);
-  if (code != GASNET_OK) {
-    uncount_start(counter);
-    release_piece(piece);
-    if (code == HYDRANT_ERR_BROKEN) return fail(Status::kBroken, "%s", hydrant_error_text());
-    return fail_literal(Status::kUnsupported, "the remote memory is not pinned now");
-  }
-  if (pin.region == nullptr) {
-    *path = path_of_miss(call);
-    return Status::kOk;
-  }
-  *path = Path::kFirehose;
-  piece->remote = pin;
-  return launch(piece, counter);
-}
+// ---- hits ----------------------------------------------------------------------------------------------
+
+namespace {
 
 // Sets the local end of a hit. True if it needs no key, or if its memory is pinned already.
 bool find_local(PinnedPiece& piece) noexcept {
@@ -377,30 +277,6 @@ size_t start_hits(RmaThread& thread, std::span<const Transfer> list,
   for (const Transfer& what : list.first(started))
     thread.count(what.direction, what.peer, Path::kFirehose, what.bytes);
   return started;
-}
-
-Status transfer_pinned(RmaThread& thread, const Transfer& what,
-                       CompletionCounter& counter) noexcept {
-  if (!is_firehose_enabled()) return fail_literal(Status::kUnsupported, "no memory can be pinned");
-  vouch_own_segment();
-  Path first = Path::kFirehose;
-  for (size_t done = 0; done < what.bytes;) {
-    Transfer part = what;
-    part.remote += done;
-    part.local += done;
-    part.bytes = std::min(kMaxPieceBytes, what.bytes - done);
-    Path path = Path::kFirehose;
-    Status status = start(thread, part, counter, &part.bytes, &path);
-    if ((status == Status::kUnsupported || status == Status::kNotReady) && done != 0) {
-      part.bytes = what.bytes - done;
-      status = continue_by_messages(thread, part, counter);
-    }
-    if (status != Status::kOk) return status;
-    if (done == 0) first = path;
-    done += part.bytes;
-  }
-  thread.count(what.direction, what.peer, first, what.bytes);
-  return Status::kOk;
 }
 
 uint64_t refused_operation_count() noexcept { return refused.load(std::memory_order_relaxed); }

@@ -1,12 +1,14 @@
 // Shared types of the puts and gets between pinned memory: a piece under way, and the arguments of a
-// move. Hits are in rma_pinned.cpp, blocking hits in rma_pinned_blocking.cpp, waiting operations in
-// rma_pinned_waiting.cpp, the target's part in rma_pinned_target.cpp.
+// move. Pieces and hits are in rma_pinned.cpp, blocking hits in rma_pinned_blocking.cpp, misses in
+// rma_pinned_misses.cpp, the target's part in rma_pinned_target.cpp.
 #pragma once
 
 #include <hydrant/remote_pin.h>
 
+#include "am/job/job.hpp"
 #include "am/progress/unfinished.hpp"
 #include "extended/event/completion_counter.hpp"
+#include "extended/rma/common/rma_path.hpp"
 #include "extended/rma/common/transfer.hpp"
 #include "extended/rma/paths/bounce_pool.hpp"
 #include "firehose/base/status.hpp"
@@ -14,6 +16,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 
 namespace hydrant {
@@ -71,6 +74,29 @@ inline std::byte* source_of(PinnedPiece& piece) noexcept {
   return piece.part.local != nullptr ? piece.part.local : piece.small;
 }
 
+// Access rights for the local end. For a get they include remote writes, because on a miss the target
+// may put the data.
+inline uint32_t local_access(const Transfer& part) noexcept {
+  if (part.is_put()) return HYDRANT_LOCAL_READ;
+  return pinned_puts_come_first(part.peer) ? HYDRANT_LOCAL_WRITE | HYDRANT_REMOTE_WRITE
+                                           : HYDRANT_LOCAL_WRITE;
+}
+
+// Small puts are copied into the work request, so they need no local key.
+inline bool needs_no_key(const Transfer& part) noexcept {
+  return part.is_put() && part.bytes <= sizeof PinnedPiece::small &&
+         part.bytes <= job().transport->pinned_inline_bytes();
+}
+
+// Copies a source that the caller may change after the call, in case the network refuses the put later.
+// Afterwards other threads may own the piece.
+inline void keep_source(PinnedPiece& piece) noexcept {
+  Transfer& part = piece.part;
+  if (!part.is_put() || !part.source_may_change) return;
+  std::memcpy(piece.small, part.local, part.bytes);
+  part.local = nullptr;
+}
+
 // The peer has recalled the memory, or the key is unusable: messages still work.
 inline bool is_refusal(Status status) noexcept {
   return status == Status::kRefused || status == Status::kUnsupported;
@@ -85,16 +111,19 @@ struct PersistentPiece {
 // Counts for refused_operation_count().
 void count_refusal() noexcept;
 
-// Completes the piece and releases everything that it held.
+// Null: there is no memory.
+PinnedPiece* take_piece(RmaThread& thread) noexcept;
+// Releases everything that the piece holds, and the piece.
+void release_piece(PinnedPiece* piece) noexcept;
+// Completes the piece and releases it.
 void end(PinnedPiece* piece, Status status) noexcept;
 
 // Posts a piece. kNotReady: retry later. Other codes: posted, or switched to messages.
 Status post(PinnedPiece& piece) noexcept;
+// Posts a counted piece whose both ends are pinned: under way at return, or uncounted and released (kBroken).
+Status launch(PinnedPiece* piece, CompletionCounter& counter) noexcept;
 
 // Puts the piece on the list that the next poll processes, in any thread.
 void queue_for_progress(PinnedPiece* piece) noexcept;
-
-// The arguments of a move for this piece.
-hydrant_remote_call_t call_for(PinnedPiece& piece) noexcept;
 
 }  // namespace hydrant

@@ -1,10 +1,17 @@
-// Puts and gets between pinned memory that wait: misses, refused posts, and the fallback to messages.
-// Completions put pieces on the list of unfinished operations, which each poll continues.
+// Puts and gets between pinned memory that wait: misses, refused posts, and the fallback to messages. Called
+// by transfer() (rma_transfer.cpp); answers put pieces on the list of unfinished operations, which each poll
+// continues.
 #include "am/job/job.hpp"
 #include "am/progress/unfinished.hpp"
 #include "extended/binding/firehose_binding.hpp"
+#include "extended/binding/segment_pins.hpp"
+#include "extended/rma/common/count_pieces.hpp"
 #include "extended/rma/common/rma_path.hpp"
+#include "extended/rma/common/rma_thread.hpp"
+#include "extended/rma/paths/bounce_pool.hpp"
+#include "extended/rma/paths/rma_messages.hpp"
 #include "extended/rma/paths/rma_rest.hpp"
+#include "extended/rma/pinned/on_demand.hpp"
 #include "extended/rma/pinned/rma_pinned.hpp"
 #include "extended/rma/pinned/rma_pinned_piece.hpp"
 #include "rdma/config/job_knobs.hpp"
@@ -124,8 +131,7 @@ size_t write_put_back(void* context, void* room, size_t bytes) {
   return sizeof args + blob;
 }
 
-}  // namespace
-
+// The arguments of a move for this piece.
 hydrant_remote_call_t call_for(PinnedPiece& piece) noexcept {
   hydrant_remote_call_t call{};
   call.done = on_move_done;
@@ -139,6 +145,103 @@ hydrant_remote_call_t call_for(PinnedPiece& piece) noexcept {
     call.make_args = write_put_back;
   }
   return call;
+}
+
+// Prepares the local end: no key, a pin, on-demand paging or a bounce buffer. Shortens the piece to the
+// buffer's size. kNotReady: no buffer is free now.
+Status prepare_local(PinnedPiece& piece) noexcept {
+  Transfer& part = piece.part;
+  if (needs_no_key(part)) {
+    keep_source(piece);
+    return Status::kOk;
+  }
+  if (!(part.is_put() && part.source_may_change)) {
+    // Small gets that miss receive their data in the reply or through a buffer, so they are not pinned.
+    const uint32_t access = local_access(part);
+    piece.local = part.bytes >= kMinPinned
+                      ? hydrant_pin(firehose().domain, part.local, part.bytes, access)
+                      : hydrant_try_pin(firehose().domain, part.local, part.bytes, access);
+    if (piece.local.region != nullptr) return Status::kOk;
+    if (part.bytes >= kMinPinned) {
+      piece.local_key = on_demand_key(hydrant_pin_status(piece.local), part.direction, part.bytes);
+      if (piece.local_key != nullptr) return Status::kOk;
+    }
+  }
+  const size_t most = bounce_buffer_bytes();
+  if (most == 0) return fail_literal(Status::kUnsupported, "there is no pool of buffers");
+  part.bytes = std::min(part.bytes, most);
+  const Status status = take_bounce_buffer(part.bytes, part.immediate, &piece.buffer);
+  if (status == Status::kOk && part.is_put())
+    std::memcpy(piece.buffer.addr, part.local, part.bytes);
+  return status;
+}
+
+// The path to count for a miss: kInMove if the move carries the data, else kRendezvous.
+Path path_of_miss(const hydrant_remote_call_t& call) noexcept {
+  return call.flags != 0 ? Path::kInMove : Path::kRendezvous;
+}
+
+Status start(RmaThread& thread, const Transfer& what, CompletionCounter& counter, size_t* bytes,
+             Path* path) noexcept {
+  if (const Status room = make_room(thread, counter, what.immediate); room != Status::kOk)
+    return room;
+  PinnedPiece* piece = take_piece(thread);
+  if (piece == nullptr) return fail_literal(Status::kUnsupported, "no memory for an operation");
+  piece->part = what;
+  piece->counter = &counter;
+  Status status = prepare_local(*piece);
+  if (status != Status::kOk) {
+    release_piece(piece);
+    return status;
+  }
+  const Transfer& part = piece->part;
+  *bytes = part.bytes;
+  const hydrant_remote_call_t call = call_for(*piece);
+  piece->state = PinnedPiece::State::kRequested;
+  count_start(counter, part.peer);
+  hydrant_pin_t pin{};
+  const int code =
+      hydrant_remote_pin(firehose().end, part.peer, part.remote, part.bytes,
+                         part.is_put() ? kPutAccess : HYDRANT_REMOTE_READ, &call, &pin);
+  if (code != GASNET_OK) {
+    uncount_start(counter);
+    release_piece(piece);
+    if (code == HYDRANT_ERR_BROKEN) return fail(Status::kBroken, "%s", hydrant_error_text());
+    return fail_literal(Status::kUnsupported, "the remote memory is not pinned now");
+  }
+  if (pin.region == nullptr) {
+    *path = path_of_miss(call);
+    return Status::kOk;
+  }
+  *path = Path::kFirehose;
+  piece->remote = pin;
+  return launch(piece, counter);
+}
+
+}  // namespace
+
+Status transfer_pinned(RmaThread& thread, const Transfer& what,
+                       CompletionCounter& counter) noexcept {
+  if (!is_firehose_enabled()) return fail_literal(Status::kUnsupported, "no memory can be pinned");
+  vouch_own_segment();
+  Path first = Path::kFirehose;
+  for (size_t done = 0; done < what.bytes;) {
+    Transfer part = what;
+    part.remote += done;
+    part.local += done;
+    part.bytes = std::min(kMaxPieceBytes, what.bytes - done);
+    Path path = Path::kFirehose;
+    Status status = start(thread, part, counter, &part.bytes, &path);
+    if ((status == Status::kUnsupported || status == Status::kNotReady) && done != 0) {
+      part.bytes = what.bytes - done;
+      status = continue_by_messages(thread, part, counter);
+    }
+    if (status != Status::kOk) return status;
+    if (done == 0) first = path;
+    done += part.bytes;
+  }
+  thread.count(what.direction, what.peer, first, what.bytes);
+  return Status::kOk;
 }
 
 }  // namespace hydrant
