@@ -20,7 +20,6 @@
 #include "extended/rma/common/rma_errors.hpp"
 #include "extended/rma/common/rma_path.hpp"
 #include "extended/rma/common/rma_thread.hpp"
-#include "extended/rma/rma_events.hpp"
 #include "extended/team/check_collective.hpp"
 #include "extended/team/live_teams.hpp"
 #include "extended/team/team.hpp"

@@ -7,7 +7,7 @@
 #include "am/job/job.hpp"
 #include "extended/event/event.hpp"
 #include "extended/event/wait.hpp"
-#include "extended/rma/rma_events.hpp"
+#include "extended/rma/common/count_pieces.hpp"
 
 using namespace hydrant;
 
@@ -148,6 +148,13 @@ int gex_Event_TestAll(gex_Event_t* pevent, size_t numevents, gex_Flags_t) {
 void gex_Event_WaitAll(gex_Event_t* pevent, size_t numevents, gex_Flags_t) {
   const InCall in_call("gex_Event_WaitAll");
   wait_for_events({.first = pevent, .count = numevents, .call = "gex_Event_WaitAll"});
+}
+
+// This version offers no operation with GEX_FLAG_ENABLE_LEAF_LC, and complete operations have complete
+// leaves.
+gex_Event_t gex_Event_QueryLeaf(gex_Event_t root, gex_EC_t) {
+  if (root == GEX_EVENT_NO_OP) fatal("gex_Event_QueryLeaf: GEX_EVENT_NO_OP is not an event");
+  return GEX_EVENT_INVALID;
 }
 
 }  // extern "C"

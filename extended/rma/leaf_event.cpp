@@ -5,7 +5,6 @@
 #include "extended/event/event.hpp"
 #include "extended/rma/common/count_pieces.hpp"
 #include "extended/rma/common/rma_thread.hpp"
-#include "extended/rma/rma_events.hpp"
 
 #include <utility>
 

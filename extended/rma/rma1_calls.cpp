@@ -1,5 +1,5 @@
 // Implements GASNet-1's calls that have no equivalent in GASNet-EX: fills (gasnet_memset*), and gets of
-// values with their own handles. They use rma_transfer.cpp and rma_events.cpp.
+// values with their own handles. They use rma_transfer.cpp and count_pieces.cpp.
 #include <hydrant/gasnet/rma1.h>
 
 #include "am/call/in_call.hpp"
@@ -10,7 +10,6 @@
 #include "extended/rma/common/rma_errors.hpp"
 #include "extended/rma/common/rma_thread.hpp"
 #include "extended/rma/rma.hpp"
-#include "extended/rma/rma_events.hpp"
 
 #include <new>
 

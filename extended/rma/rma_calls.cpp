@@ -1,5 +1,5 @@
 // Implements the C functions of rma.h: tries the fast paths, else describes the operation and starts it
-// (rma_events.cpp, rma_transfer.cpp). Step 1 of "Tour: a put" ends here.
+// (rma_transfer.cpp) with one of three kinds of completion. Step 1 of "Tour: a put" ends here.
 #include <hydrant/gasnet/rma.h>
 
 #include "am/call/in_call.hpp"
@@ -7,11 +7,12 @@
 #include "am/job/resolve.hpp"
 #include "am/segment/segment_check.hpp"
 #include "extended/event/event.hpp"
+#include "extended/rma/common/count_pieces.hpp"
 #include "extended/rma/common/rma_errors.hpp"
+#include "extended/rma/common/rma_thread.hpp"
 #include "extended/rma/mapped_copy.hpp"
 #include "extended/rma/pinned/rma_pinned.hpp"
 #include "extended/rma/rma.hpp"
-#include "extended/rma/rma_events.hpp"
 
 using namespace hydrant;
 
@@ -65,6 +66,55 @@ Transfer get_of(void* dest, const void* source, size_t bytes, gex_Flags_t flags)
                                  size_t bytes) noexcept {
   return get_mapped(&hydrant_world, rank, dest, source, bytes) ||
          get_from_created(rank, dest, source, bytes);
+}
+
+// The three completion modes. Each function checks and starts the operation, and reports errors under the
+// name of the C call `call`.
+[[gnu::noinline]] int finish_blocking(gex_TM_t tm, gex_Rank_t rank, Transfer what,
+                                      const char* call) noexcept {
+  Status status = check_transfer(tm, rank, what);
+  if (status == Status::kOk && what.bytes != 0) {
+    CompletionCounter counter;
+    status = transfer(what, counter);
+    // Started pieces write to this stack frame, so wait even if others failed.
+    const Status waited = wait_for(counter);
+    if (status == Status::kOk) status = waited;
+  }
+  return return_or_abort(status, call);
+}
+
+// GEX_EVENT_INVALID: the operation is complete; GEX_EVENT_NO_OP: it did not start (immediate).
+[[gnu::noinline]] gex_Event_t start_with_event(gex_TM_t tm, gex_Rank_t rank, Transfer what,
+                                               const char* call) noexcept {
+  Status status = check_transfer(tm, rank, what);
+  if (status != Status::kOk || what.bytes == 0) {
+    (void)return_or_abort(status, call);
+    return GEX_EVENT_INVALID;
+  }
+  hydrant_event* event = take_counted_event();
+  if (event == nullptr) {
+    (void)finish_blocking(tm, rank, what, call);
+    return GEX_EVENT_INVALID;
+  }
+  status = transfer(what, event->counter);
+  if (status != Status::kOk) [[unlikely]] {
+    (void)wait_for(event->counter);
+    release_event(event);
+    return return_or_abort(status, call) == GASNET_ERR_NOT_READY ? GEX_EVENT_NO_OP
+                                                                 : GEX_EVENT_INVALID;
+  }
+  return finish_or_return_event(event, call);
+}
+
+[[gnu::noinline]] int start_implicit(gex_TM_t tm, gex_Rank_t rank, Transfer what,
+                                     const char* call) noexcept {
+  Status status = check_transfer(tm, rank, what);
+  if (status == Status::kOk && what.bytes != 0) {
+    RmaThread* thread = RmaThread::mine();
+    if (thread == nullptr) return finish_blocking(tm, rank, what, call);
+    status = transfer(what, thread->implicit(what.direction));
+  }
+  return return_or_abort(status, call);
 }
 
 // Paths for memory not known to be mapped. Separate functions, so that the callers above need no stack

@@ -14,7 +14,6 @@
 #include "extended/rma/mapped_copy.hpp"
 #include "extended/rma/pinned/rma_pinned.hpp"
 #include "extended/rma/rma.hpp"
-#include "extended/rma/rma_events.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,5 @@
 // Starts all puts and gets: copies mapped memory at once, else chooses a path (rma_path.hpp) and takes it.
-// rma_events.cpp, rma_many.cpp, persistent.cpp and operation.cpp (collective) call it.
+// rma_calls.cpp, rma_many.cpp, persistent.cpp and operation.cpp (collective) call it.
 #include "am/call/hsl.hpp"
 #include "am/call/thread_state.hpp"
 #include "am/job/endpoints.hpp"

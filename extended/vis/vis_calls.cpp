@@ -7,7 +7,6 @@
 #include "extended/rma/common/count_pieces.hpp"
 #include "extended/rma/common/rma_errors.hpp"
 #include "extended/rma/common/rma_thread.hpp"
-#include "extended/rma/rma_events.hpp"
 #include "extended/vis/check_vis.hpp"
 #include "extended/vis/peer_completion.hpp"
 #include "extended/vis/short_way.hpp"

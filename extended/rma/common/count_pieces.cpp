@@ -6,6 +6,7 @@
 #include "am/job/job.hpp"
 #include "am/progress/waiting.hpp"
 #include "am/segment/segment_check.hpp"
+#include "extended/event/event.hpp"
 #include "extended/event/wait.hpp"
 #include "extended/rma/common/rma_errors.hpp"
 #include "extended/rma/common/rma_thread.hpp"
@@ -26,6 +27,12 @@ WaitTarget completes_by_polls(const void*) noexcept { return WaitTarget::kPolls;
 void log_missing_counter(const void* context) {
   log_missing(*static_cast<const CompletionCounter*>(context));
 }
+
+// Functions of counted events.
+bool pieces_are_done(hydrant_event& event) noexcept { return event.counter.all_done(); }
+bool pieces_are_ready(const hydrant_event& event) noexcept { return event.counter.all_done(); }
+WaitTarget pieces_come_by_polls(const hydrant_event&) noexcept { return WaitTarget::kPolls; }
+void log_pending_event(const hydrant_event& event) { log_missing(event.counter); }
 
 }  // namespace
 
@@ -117,6 +124,34 @@ Status wait_for(CompletionCounter& counter) noexcept {
                    .context = &counter});
   }
   return failure_of(counter);
+}
+
+hydrant_event* take_counted_event() noexcept {
+  hydrant_event* event = take_event();
+  if (event == nullptr) return nullptr;
+  event->is_done = pieces_are_done;
+  event->is_ready = pieces_are_ready;
+  event->wait_target = pieces_come_by_polls;
+  event->log_pending = log_pending_event;
+  return event;
+}
+
+gex_Event_t finish_or_return_event(hydrant_event* event, const char* call) noexcept {
+  if (!event->counter.all_done()) return event;
+  check_failure(*event, call);
+  release_event(event);
+  return GEX_EVENT_INVALID;
+}
+
+void check_failure(const hydrant_event& event, const char* call) noexcept {
+  const Status status = failure_of(event.counter);
+  if (status == Status::kOk) [[likely]]
+    return;
+  // No caller can receive the code any more.
+  if (event.counter.returns_errors && is_fault_returned(true))
+    log_error("%s: %s (%s)", call, last_error_text(), status_name(status));
+  else
+    (void)return_or_abort(status, call);
 }
 
 }  // namespace hydrant

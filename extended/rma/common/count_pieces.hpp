@@ -1,6 +1,8 @@
-// Counts the pieces of puts, gets and atomics in their CompletionCounter, limits how many are under way, and
-// waits for them.
+// Counts the pieces of puts, gets and atomics in their CompletionCounter, or that of their event, limits how
+// many are under way, and waits for them.
 #pragma once
+
+#include <hydrant/gasnet/events.h>
 
 #include "extended/event/completion_counter.hpp"
 #include "firehose/base/status.hpp"
@@ -40,5 +42,14 @@ void log_missing(const CompletionCounter& counter) noexcept;
 
 // Sets the error text for unreachable memory of `peer`; returns `status`.
 Status explain_failure(Status status, Rank peer, uintptr_t at, size_t bytes) noexcept;
+
+// Returns an event whose CompletionCounter is ready for counting; null if there is no memory.
+hydrant_event* take_counted_event() noexcept;
+// Called after everything was started: returns the event, or, if all pieces are complete, checks for
+// failures, releases the event and returns GEX_EVENT_INVALID.
+gex_Event_t finish_or_return_event(hydrant_event* event, const char* call) noexcept;
+// Reports a failed piece of a completed event: ends the job, or logs it if the event belongs to a call
+// that returns errors.
+void check_failure(const hydrant_event& event, const char* call) noexcept;
 
 }  // namespace hydrant

@@ -1,5 +1,5 @@
 // Runs blocking puts and gets between firehoses across a network on a fast path: all state is on the caller's
-// stack. rma_calls.cpp calls it; it falls back to finish_blocking() (rma_events.cpp).
+// stack. rma_calls.cpp calls it; it falls back to finish_blocking().
 #include "am/call/thread_state.hpp"
 #include "am/job/job.hpp"
 #include "am/progress/waiting.hpp"

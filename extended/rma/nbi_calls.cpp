@@ -1,6 +1,5 @@
-// Implements blocking, NB and NBI completion of puts and gets, and the gex_NBI_* functions. rma_calls.cpp
-// calls it; it starts operations by transfer() (rma_transfer.cpp).
-#include "extended/rma/rma_events.hpp"
+// Implements the gex_NBI_* functions: tests and waits for a thread's implicit operations, and access regions.
+#include <hydrant/gasnet/events.h>
 
 #include "am/call/in_call.hpp"
 #include "am/call/thread_state.hpp"
@@ -10,91 +9,6 @@
 #include "extended/rma/common/count_pieces.hpp"
 #include "extended/rma/common/rma_errors.hpp"
 #include "extended/rma/common/rma_thread.hpp"
-#include "firehose/base/log.hpp"
-
-namespace hydrant {
-namespace {
-
-bool pieces_are_done(hydrant_event& event) noexcept { return event.counter.all_done(); }
-bool pieces_are_ready(const hydrant_event& event) noexcept { return event.counter.all_done(); }
-WaitTarget pieces_come_by_polls(const hydrant_event&) noexcept { return WaitTarget::kPolls; }
-void log_pending_event(const hydrant_event& event) { log_missing(event.counter); }
-
-}  // namespace
-
-hydrant_event* take_counted_event() noexcept {
-  hydrant_event* event = take_event();
-  if (event == nullptr) return nullptr;
-  event->is_done = pieces_are_done;
-  event->is_ready = pieces_are_ready;
-  event->wait_target = pieces_come_by_polls;
-  event->log_pending = log_pending_event;
-  return event;
-}
-
-gex_Event_t finish_or_return_event(hydrant_event* event, const char* call) noexcept {
-  if (!event->counter.all_done()) return event;
-  check_failure(*event, call);
-  release_event(event);
-  return GEX_EVENT_INVALID;
-}
-
-void check_failure(const hydrant_event& event, const char* call) noexcept {
-  const Status status = failure_of(event.counter);
-  if (status == Status::kOk) [[likely]]
-    return;
-  // No caller can receive the code any more.
-  if (event.counter.returns_errors && is_fault_returned(true))
-    log_error("%s: %s (%s)", call, last_error_text(), status_name(status));
-  else
-    (void)return_or_abort(status, call);
-}
-
-int finish_blocking(gex_TM_t tm, gex_Rank_t rank, Transfer what, const char* call) noexcept {
-  Status status = check_transfer(tm, rank, what);
-  if (status == Status::kOk && what.bytes != 0) {
-    CompletionCounter counter;
-    status = transfer(what, counter);
-    // Started pieces write to this stack frame, so wait even if others failed.
-    const Status waited = wait_for(counter);
-    if (status == Status::kOk) status = waited;
-  }
-  return return_or_abort(status, call);
-}
-
-gex_Event_t start_with_event(gex_TM_t tm, gex_Rank_t rank, Transfer what,
-                             const char* call) noexcept {
-  Status status = check_transfer(tm, rank, what);
-  if (status != Status::kOk || what.bytes == 0) {
-    (void)return_or_abort(status, call);
-    return GEX_EVENT_INVALID;
-  }
-  hydrant_event* event = take_counted_event();
-  if (event == nullptr) {
-    (void)finish_blocking(tm, rank, what, call);
-    return GEX_EVENT_INVALID;
-  }
-  status = transfer(what, event->counter);
-  if (status != Status::kOk) [[unlikely]] {
-    (void)wait_for(event->counter);
-    release_event(event);
-    return return_or_abort(status, call) == GASNET_ERR_NOT_READY ? GEX_EVENT_NO_OP
-                                                                 : GEX_EVENT_INVALID;
-  }
-  return finish_or_return_event(event, call);
-}
-
-int start_implicit(gex_TM_t tm, gex_Rank_t rank, Transfer what, const char* call) noexcept {
-  Status status = check_transfer(tm, rank, what);
-  if (status == Status::kOk && what.bytes != 0) {
-    RmaThread* thread = RmaThread::mine();
-    if (thread == nullptr) return finish_blocking(tm, rank, what, call);
-    status = transfer(what, thread->implicit(what.direction));
-  }
-  return return_or_abort(status, call);
-}
-
-}  // namespace hydrant
 
 using namespace hydrant;
 
@@ -196,13 +110,6 @@ gex_Event_t gex_NBI_EndAccessRegion(gex_Flags_t) {
   hydrant_event* event = thread->region;
   thread->region = nullptr;
   return finish_or_return_event(event, "gex_NBI_EndAccessRegion");
-}
-
-// This version offers no operation with GEX_FLAG_ENABLE_LEAF_LC, and complete operations have complete
-// leaves.
-gex_Event_t gex_Event_QueryLeaf(gex_Event_t root, gex_EC_t) {
-  if (root == GEX_EVENT_NO_OP) fatal("gex_Event_QueryLeaf: GEX_EVENT_NO_OP is not an event");
-  return GEX_EVENT_INVALID;
 }
 
 }  // extern "C"
