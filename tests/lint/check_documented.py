@@ -5,7 +5,8 @@ knobs   the knob tables (config/*knobs.cpp) and docs/env_vars.md have the same n
 errors  include/gasnet_errors.h and docs/error_codes.md have the same macros
 files   every path in back quotes that begins with a folder of the tree, and every link to a file or to a
         heading of a page, exists (a program stands for its source); every page directly in docs/ names the
-        files it is about
+        files it is about; docs/architecture.md may shorten the path of a source, and the functions that it
+        names exist, in the file that stands beside them
 links   every link of the pages below ROOT, an installation's, leads to a file or a heading there
 A page names a knob or error in the first cell of a table row or in a heading, in back quotes. Tables of
 docs/coverage/ also name planned files: check_coverage.py checks them.
@@ -22,6 +23,12 @@ DOCUMENTED = re.compile(r"^(?:\| *|#+ *)`((?:FIREHOSE|HYDRANT|GASNET)_[A-Z0-9_]+
 PATH = re.compile(r"`([A-Za-z]\w*/[\w./*-]*)`")
 LINK = re.compile(r"\]\(([^)#:\s]*)(?:#([^)\s]*))?\)")
 HEADING = re.compile(r"^#+ +(.*?) *$", re.MULTILINE)
+# `file`, `function()`, and the other way round: `function()` (`file`) or `function()` in `file`.
+SOURCE = r"`([\w./-]+\.(?:cpp|hpp|h))`"
+CALL = r"`(?:\w+::)*(\w+)\([^`]*\)`"
+SOURCES = re.compile(SOURCE)
+CALLS = re.compile(rf"(?:{SOURCE},\s+)?{CALL}(?:\s+(?:\(|in\s+){SOURCE})?")
+SOURCE_FOLDERS = ("include", "firehose", "rdma", "am", "extended")
 # Programs whose sources are in another folder than their name suggests.
 PROGRAMS = {"bench/stale_hunt": "tests/stale/hunt"}
 
@@ -74,6 +81,23 @@ def missing_files(root):
     return wrong, count
 
 
+def missing_steps(root):
+    """(errors, number of checked names) of the files and functions that docs/architecture.md names."""
+    page = root / "docs/architecture.md"
+    text = page.read_text() if page.exists() else ""
+    sources = {"/" + path.relative_to(root).as_posix(): path.read_text() for folder in SOURCE_FOLDERS
+               for path in sorted((root / folder).rglob("*.*")) if path.suffix in (".cpp", ".hpp", ".h")}
+    names, calls = SOURCES.findall(text), CALLS.findall(text)
+    wrong = [f"names {name}, which does not exist" for name in names
+             if not any(path.endswith("/" + name) for path in sources)]
+    for before, function, behind in calls:
+        name = before or behind
+        if not any(re.search(rf"\b{function}\(", code) for path, code in sources.items()
+                   if path.endswith("/" + name if name else "")):
+            wrong.append(f"names {function}(), which is not in {name or 'any source'}")
+    return [f"docs/architecture.md: {fault}" for fault in wrong], len(names) + len(calls)
+
+
 def read(root, kind):
     if kind == "knobs":
         folders = (root / "firehose/base/config", root / "rdma/config")
@@ -87,6 +111,9 @@ def main():
     root = pathlib.Path(sys.argv[2])
     if sys.argv[1] in ("files", "links"):
         wrong, count = missing_files(root) if sys.argv[1] == "files" else wrong_links(root)
+        if sys.argv[1] == "files":
+            steps, named = missing_steps(root)
+            wrong, count = wrong + steps, count + named
         print("\n".join([*wrong, f"{count} names of files looked at"]))
         return 1 if wrong or not count else 0
     place, pattern, files, page = read(root, sys.argv[1])

@@ -553,6 +553,19 @@ class DocumentedFiles(Tree):
         for name in ("README.md", "docs/decisions/0001.md", "am/README.md"):
             self.assert_finds(self.check(name, "`am/gone.cpp`\n"), f"{name}: names am/gone.cpp")
 
+    def test_steps_of_tours(self):
+        self.write("docs/page.md", "`am/`\n")
+        self.write("firehose/cache/pins.cpp", "void pin(int) {}\n")
+        self.write("am/pins.cpp", "void unpin() {}\n")
+        page = "docs/architecture.md"
+        text = "`Cache::pin()` (`cache/pins.cpp`), `am/pins.cpp`, `unpin()`; `pin(1)`\n"
+        self.assert_clean(self.check(page, text))
+        for gone, fault in (("`cache/pin.cpp`", "cache/pin.cpp, which does not exist"),
+                            ("`Cache::pins()` and", "pins(), which is not in any source"),
+                            ("`unpin()` (`cache/pins.cpp`, x)", "unpin(), which is not in cache/pins.cpp"),
+                            ("`am/pins.cpp`, `pin()`", "pin(), which is not in am/pins.cpp")):
+            self.assert_finds(self.check(page, f"`am/` {gone}\n"), f"{page}: names {fault}")
+
     def test_links_that_lead_nowhere(self):
         self.assert_finds(self.check(text="[a](gone.md#b) `am/`\n"), "a link to gone.md, which")
         for link in ("env_vars.md#gone", "#gone"):
