@@ -1,5 +1,5 @@
 // Implements the C functions of include/hydrant/remote_pin.h, and keeps the handles of the ends. Each
-// function checks and converts its arguments and makes one call: step 1 of "Tour: a remote miss".
+// function checks and converts its arguments and makes one call: step 4 of "Tour: a put".
 #include "firehose/base/cancellation.hpp"
 #include "firehose/base/config/knobs.hpp"
 #include "firehose/base/log.hpp"

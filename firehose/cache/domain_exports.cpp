@@ -1,4 +1,4 @@
-// Describes a pin to the target of a remote miss: step 4 of "Tour: a remote miss". It also estimates whether
+// Describes a pin to the target of a remote miss: step 6 of "Tour: a put". It also estimates whether
 // a pin may fit, and reports exported memory that was released.
 #include "firehose/cache/domain_exports.hpp"
 

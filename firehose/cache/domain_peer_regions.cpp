@@ -1,4 +1,4 @@
-// Begins and ends registrations that a peer makes for this process: steps 2 and 5 of "Tour: a remote miss".
+// Begins and ends registrations that a peer makes for this process: steps 4 and 7 of "Tour: a put".
 #include "firehose/cache/domain_peer_regions.hpp"
 
 #include <algorithm>

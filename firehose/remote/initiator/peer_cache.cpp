@@ -1,5 +1,5 @@
-// Requests memory of a peer and takes its replies: PeerCache::pin() is step 2 of "Tour: a remote miss",
-// on_reply() step 5. What waits for poll() is in peer_polls.cpp.
+// Requests memory of a peer and takes its replies: PeerCache::pin() is step 4 of "Tour: a put", on_reply()
+// step 7. What waits for poll() is in peer_polls.cpp.
 #include "firehose/remote/initiator/peer_cache.hpp"
 
 #include "firehose/pin/failure_texts.hpp"

@@ -1,5 +1,5 @@
 // Lists the firehoses that peers hold on this process, and marks those whose memory was released.
-// RemoteTarget adds an export in step 4 of "Tour: a remote miss", and ends it when the peer returns its id.
+// RemoteTarget adds an export in step 6 of "Tour: a put", and ends it when the peer returns its id.
 #include "firehose/remote/target/export_table.hpp"
 
 #include "firehose/watch/mutant.hpp"

@@ -1,5 +1,5 @@
 // Decides how much each peer may keep pinned, and lends unused quota to peers that run short. RemoteTarget
-// calls admit() before it pins (step 4 of "Tour: a remote miss").
+// calls admit() before it pins (step 6 of "Tour: a put").
 #include "firehose/remote/target/lease_table.hpp"
 
 #include <algorithm>
