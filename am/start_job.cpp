@@ -31,6 +31,8 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
+#include <utility>
 
 namespace hydrant {
 namespace {
@@ -74,8 +76,10 @@ Status wire_up(int* argc, char*** argv, bool one_node) noexcept {
   if (status == Status::kOk && topology.rank == 0 && topology.size > 1)
     status = shared_environment().publish(*the_job.bootstrap);
   if (status == Status::kOk) {
+    std::unique_ptr<Transport> transport;
     status = make_transport(*the_job.bootstrap, the_job.bootstrap_mu, the_job.single_threaded,
-                            &the_job.transport);
+                            &transport);
+    the_job.use(std::move(transport));
   }
   if (the_job.transport != nullptr) the_job.transport->set_peer_failed_callback(on_peer_failed);
   the_job.transport_to_wake.store(the_job.transport.get(), std::memory_order_release);

@@ -18,9 +18,11 @@
 #include <map>
 #include <string>
 
+using hydrant::Completion;
 using hydrant::Incoming;
 using hydrant::Lane;
 using hydrant::MemoryRange;
+using hydrant::PinnedOperations;
 using hydrant::Rank;
 using hydrant::Receiver;
 using hydrant::Status;
@@ -40,33 +42,31 @@ uint64_t delivered = 0;
 // The script counts the callees of these functions and their own few instructions. caller_completed() and
 // caller_received() stand for the caller and are excluded. C names, so that the script finds them.
 extern "C" {
-Status from_put(Transport& transport, const Transport::Pinned& remote,
-                const Transport::Pinned& local, Transport::Completion* completion);
-Status from_get(Transport& transport, const Transport::Pinned& remote,
-                const Transport::Pinned& local, Transport::Completion* completion);
-Status from_prepared(Transport::PersistentRequest& operation, const std::byte* remote_key,
-                     const std::byte* local_key, Transport::Completion* completion);
+Status from_put(PinnedOperations& pinned, const PinnedOperations::Pinned& remote,
+                const PinnedOperations::Pinned& local, Completion* completion);
+Status from_get(PinnedOperations& pinned, const PinnedOperations::Pinned& remote,
+                const PinnedOperations::Pinned& local, Completion* completion);
+Status from_prepared(PinnedOperations::PersistentRequest& operation, const std::byte* remote_key,
+                     const std::byte* local_key, Completion* completion);
 Status from_post(Transport& transport, Rank peer, Lane lane, const void* head);
 uint32_t from_poll(Transport& transport, Receiver& receiver);
 Status to_post(Transport& transport, Rank peer, Lane lane, const void* head);
 uint32_t to_poll(Transport& transport, Receiver& receiver);
-void caller_completed(Transport::Completion& completion, Status status) noexcept;
+void caller_completed(Completion& completion, Status status) noexcept;
 void caller_received(const Incoming& message) noexcept;
 }
 
-[[gnu::noinline]] Status from_put(Transport& transport, const Transport::Pinned& remote,
-                                  const Transport::Pinned& local,
-                                  Transport::Completion* completion) {
-  return transport.put_pinned(1, remote, local, 8, completion);
+[[gnu::noinline]] Status from_put(PinnedOperations& pinned, const PinnedOperations::Pinned& remote,
+                                  const PinnedOperations::Pinned& local, Completion* completion) {
+  return pinned.put(1, remote, local, 8, completion);
 }
-[[gnu::noinline]] Status from_get(Transport& transport, const Transport::Pinned& remote,
-                                  const Transport::Pinned& local,
-                                  Transport::Completion* completion) {
-  return transport.get_pinned(1, remote, local, 8, completion);
+[[gnu::noinline]] Status from_get(PinnedOperations& pinned, const PinnedOperations::Pinned& remote,
+                                  const PinnedOperations::Pinned& local, Completion* completion) {
+  return pinned.get(1, remote, local, 8, completion);
 }
-[[gnu::noinline]] Status from_prepared(Transport::PersistentRequest& operation,
+[[gnu::noinline]] Status from_prepared(PinnedOperations::PersistentRequest& operation,
                                        const std::byte* remote_key, const std::byte* local_key,
-                                       Transport::Completion* completion) {
+                                       Completion* completion) {
   return operation.start(remote_key, local_key, completion);
 }
 [[gnu::noinline]] Status from_post(Transport& transport, Rank peer, Lane lane, const void* head) {
@@ -81,7 +81,7 @@ void caller_received(const Incoming& message) noexcept;
 [[gnu::noinline]] uint32_t to_poll(Transport& transport, Receiver& receiver) {
   return transport.poll(receiver, kBudget, false);
 }
-[[gnu::noinline]] void caller_completed(Transport::Completion&, Status status) noexcept {
+[[gnu::noinline]] void caller_completed(Completion&, Status status) noexcept {
   if (status == Status::kOk) ++completed;
 }
 [[gnu::noinline]] void caller_received(const Incoming& message) noexcept {
@@ -133,7 +133,7 @@ class LoopBootstrap final : public hydrant::Bootstrap {
 
 // A registered page of a rank, with its local key and the key imported by the peer.
 struct Page {
-  explicit Page(Transport& transport) : registrar(transport.make_registrar()) {
+  explicit Page(Transport& transport) : registrar(transport.pinned()->make_registrar()) {
     const MemoryRange range{reinterpret_cast<uintptr_t>(memory), sizeof memory};
     std::byte blob[64];
     size_t bytes = sizeof blob;
@@ -179,13 +179,14 @@ struct Loop {
   void move(bool is_put, uint32_t window, uint64_t operations) {
     Page remote(to);
     Page local(from);
-    const Transport::Pinned there{reinterpret_cast<uintptr_t>(remote.memory), remote.imported};
-    const Transport::Pinned here{reinterpret_cast<uintptr_t>(local.memory), local.key};
-    Transport::Completion completion{&caller_completed};
+    const PinnedOperations::Pinned there{reinterpret_cast<uintptr_t>(remote.memory),
+                                         remote.imported};
+    const PinnedOperations::Pinned here{reinterpret_cast<uintptr_t>(local.memory), local.key};
+    Completion completion{&caller_completed};
     for (uint64_t i = 0; i < operations; i += window) {
       for (uint32_t k = 0; k < window; ++k) {
-        const Status status = is_put ? from_put(from, there, here, &completion)
-                                     : from_get(from, there, here, &completion);
+        const Status status = is_put ? from_put(*from.pinned(), there, here, &completion)
+                                     : from_get(*from.pinned(), there, here, &completion);
         if (status != Status::kOk) give_up("cannot post an operation");
       }
       while (completed < i + window) from_poll(from, sink);
@@ -196,13 +197,13 @@ struct Loop {
     Page local(from);
     const auto there = reinterpret_cast<uintptr_t>(remote.memory);
     const auto here = reinterpret_cast<uintptr_t>(local.memory);
-    std::unique_ptr<Transport::PersistentRequest> prepared[kWindow];
+    std::unique_ptr<PinnedOperations::PersistentRequest> prepared[kWindow];
     for (uint32_t k = 0; k < window; ++k) {
-      prepared[k] = is_put ? from.make_persistent_put(1, there, here, 8)
-                           : from.make_persistent_get(1, there, here, 8);
+      prepared[k] = is_put ? from.pinned()->make_persistent_put(1, there, here, 8)
+                           : from.pinned()->make_persistent_get(1, there, here, 8);
       if (prepared[k] == nullptr) give_up("cannot prepare an operation");
     }
-    Transport::Completion completion{&caller_completed};
+    Completion completion{&caller_completed};
     for (uint64_t i = 0; i < operations; i += window) {
       for (uint32_t k = 0; k < window; ++k) {
         const Status status = from_prepared(*prepared[k], remote.imported, local.key, &completion);

@@ -71,8 +71,6 @@ class CompositeTransport final : public Transport {
     return near_->capabilities() | far_->capabilities();
   }
   uint32_t peer_capabilities(Rank peer) const noexcept override { return to(peer).capabilities(); }
-  uint32_t rails() const noexcept override { return far_->rails(); }
-  uint32_t rails_with(Rank peer) const noexcept override { return to(peer).rails_with(peer); }
   // Operations of the near one complete at once.
   uint32_t depth() const noexcept override { return far_->depth(); }
   Status put(Rank peer, uintptr_t remote, const void* local, size_t bytes,
@@ -90,39 +88,9 @@ class CompositeTransport final : public Transport {
     return to(peer).get_pieces(peer, pieces);
   }
 
-  // Memory is pinned for the far transport, which also reaches the ranks of this node through the adapter;
-  // peer_capabilities() of those ranks does not include it.
-  std::unique_ptr<Registrar> make_registrar() noexcept override { return far_->make_registrar(); }
-  uint32_t pinned_inline_bytes() const noexcept override { return far_->pinned_inline_bytes(); }
-  Status put_pinned(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
-                    Completion* completion) noexcept override {
-    return far_->put_pinned(peer, remote, local, bytes, completion);
-  }
-  Status get_pinned(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
-                    Completion* completion) noexcept override {
-    return far_->get_pinned(peer, remote, local, bytes, completion);
-  }
-
-  size_t put_pinned_list(Rank peer, std::span<const PinnedOperation> list) noexcept override {
-    return far_->put_pinned_list(peer, list);
-  }
-  size_t get_pinned_list(Rank peer, std::span<const PinnedOperation> list) noexcept override {
-    return far_->get_pinned_list(peer, list);
-  }
-  std::unique_ptr<PersistentRequest> make_persistent_put(Rank peer, uintptr_t remote,
-                                                         uintptr_t local,
-                                                         size_t bytes) noexcept override {
-    return far_->make_persistent_put(peer, remote, local, bytes);
-  }
-  std::unique_ptr<PersistentRequest> make_persistent_get(Rank peer, uintptr_t remote,
-                                                         uintptr_t local,
-                                                         size_t bytes) noexcept override {
-    return far_->make_persistent_get(peer, remote, local, bytes);
-  }
-  Status start_atomic(Rank peer, const Pinned& remote, const Pinned& local, const Atomic& what,
-                      Completion* completion) noexcept override {
-    return far_->start_atomic(peer, remote, local, what, completion);
-  }
+  // The far transport reaches the ranks of this node, too, through the adapter; peer_capabilities() of those
+  // ranks does not include kPinned.
+  PinnedOperations* pinned() noexcept override { return far_->pinned(); }
 
   size_t list_counts(std::span<Count> rows) const noexcept override {
     return far_->list_counts(rows);  // the near transport has no counters

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace hydrant {
@@ -73,8 +74,9 @@ struct Job {
   std::unique_ptr<Bootstrap> bootstrap;
   // Serialises calls of the bootstrap once several client threads may make them.
   Mutex bootstrap_mu;
-  // Null when the job has one rank.
+  // Null when the job has one rank. Set by use(), as its parts are.
   std::unique_ptr<Transport> transport;
+  PinnedOperations* pinned = nullptr;
   // Copy of `transport` for the control thread: null until the transport exists, because the thread starts
   // earlier.
   std::atomic<Transport*> transport_to_wake{nullptr};
@@ -86,6 +88,10 @@ struct Job {
   HandlerTable handlers;
   std::unique_ptr<std::string> client_name;
 
+  void use(std::unique_ptr<Transport> network) noexcept {
+    transport = std::move(network);
+    pinned = transport != nullptr ? transport->pinned() : nullptr;
+  }
   Rank rank() const noexcept { return hydrant_job_info.rank; }
   Rank size() const noexcept { return hydrant_job_info.size; }
   const JobTopology& topology() const noexcept { return bootstrap->topology(); }

@@ -16,8 +16,9 @@ bool are_adapter_operations(gex_DT_t type, gex_OP_t ops) noexcept {
   }
 }
 
-Transport::Atomic adapter_operation(gex_OP_t op, uint64_t operand1, uint64_t operand2) noexcept {
-  using Kind = Transport::Atomic::Kind;
+PinnedOperations::Atomic adapter_operation(gex_OP_t op, uint64_t operand1,
+                                           uint64_t operand2) noexcept {
+  using Kind = PinnedOperations::Atomic::Kind;
   switch (op) {
     case GEX_OP_CAS:
     case GEX_OP_FCAS: return {Kind::kCompareSwap, operand2, operand1};

@@ -12,7 +12,8 @@ namespace hydrant {
 // True if an adapter has all of the operations, of this type.
 bool are_adapter_operations(gex_DT_t type, gex_OP_t ops) noexcept;
 // The adapter's form of such an operation.
-Transport::Atomic adapter_operation(gex_OP_t op, uint64_t operand1, uint64_t operand2) noexcept;
+PinnedOperations::Atomic adapter_operation(gex_OP_t op, uint64_t operand1,
+                                           uint64_t operand2) noexcept;
 
 // Posts the operation on the word with this key. Its completion counts for `counter`, after the result is
 // stored. May poll. Errors: kNotReady: immediate, and no room; kBroken: the peer has died or the job is

@@ -16,7 +16,7 @@
 namespace hydrant {
 namespace {
 
-using Atomic = Transport::Atomic;
+using Atomic = PinnedOperations::Atomic;
 
 constexpr uint64_t kTrialNs = 5'000'000'000;
 constexpr size_t kMaxKey = 4096;
@@ -28,29 +28,29 @@ struct alignas(4096) TrialPage {
 };
 constinit TrialPage page = {};
 
-struct Trial : Transport::Completion {
+struct Trial : Completion {
   std::atomic<bool> is_done{false};
   Status status = Status::kNotReady;
 };
 constinit Trial trial;
 
-void on_completion(Transport::Completion& completion, Status status) noexcept {
+void on_completion(Completion& completion, Status status) noexcept {
   auto& ended = static_cast<Trial&>(completion);
   ended.status = status;
   ended.is_done.store(true, std::memory_order_release);
 }
 
-// Errors: kNotReady: it takes longer than until the deadline; those of Transport::start_atomic().
+// Errors: kNotReady: it takes longer than until the deadline; those of PinnedOperations::start_atomic().
 Status carry_out(const Atomic& what, const std::byte* remote_key, const std::byte* local_key,
                  uint64_t deadline_ns) noexcept {
   trial.done = on_completion;
   trial.is_done.store(false, std::memory_order_relaxed);
-  const Transport::Pinned word{reinterpret_cast<uintptr_t>(&page.word), remote_key};
-  const Transport::Pinned old{reinterpret_cast<uintptr_t>(&page.old), local_key};
+  const PinnedOperations::Pinned word{reinterpret_cast<uintptr_t>(&page.word), remote_key};
+  const PinnedOperations::Pinned old{reinterpret_cast<uintptr_t>(&page.old), local_key};
   Backoff backoff;
   for (bool is_posted = false;;) {
     if (!is_posted) {
-      const Status status = job().transport->start_atomic(job().rank(), word, old, what, &trial);
+      const Status status = job().pinned->start_atomic(job().rank(), word, old, what, &trial);
       if (status != Status::kOk && status != Status::kNotReady) return status;
       is_posted = status == Status::kOk;
     }

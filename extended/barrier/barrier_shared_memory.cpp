@@ -1,5 +1,5 @@
 // Allocates, registers and connects the shared states of RdmaBarrier, and writes words to other nodes' shared
-// states through Transport::put_pinned(). Called by barriers.cpp at job start; WordWriter::post() is called
+// states through PinnedOperations::put(). Called by barriers.cpp at job start; WordWriter::post() is called
 // by barrier_rdma.cpp.
 #include "extended/barrier/barrier_shared_memory.hpp"
 
@@ -75,13 +75,13 @@ size_t whole_pages(size_t bytes) noexcept {
 }
 
 // Completion of a write. No thread waits for it, and the transport itself detects a lost peer.
-void note_failure(Transport::Completion&, Status status) noexcept {
+void note_failure(Completion&, Status status) noexcept {
   if (status == Status::kOk) return;
   static constinit RateLimit limit(RateLimit::kSecond);
   log_warning(limit, "a barrier's word for another node was not written (%s)", status_name(status));
 }
 // All writes share this completion, because it has no state.
-constinit Transport::Completion completion = {.done = note_failure};
+constinit Completion completion = {.done = note_failure};
 
 }  // namespace
 
@@ -102,7 +102,7 @@ std::string BarrierSharedMemory::obstacle() {
       return std::string(transport->name()) + " cannot write to pinned memory of rank " +
              std::to_string(rank);
   }
-  if (transport->pinned_inline_bytes() < sizeof(uint64_t))
+  if (the_job.pinned == nullptr || the_job.pinned->keyless_bytes() < sizeof(uint64_t))
     return std::string(transport->name()) + " cannot write eight bytes from unpinned memory";
   return "";
 }
@@ -189,7 +189,7 @@ Status BarrierSharedMemory::make() noexcept {
   const size_t bytes = whole_pages(state_offset(kBarriers));
   Status status = map_memory(bytes);
   if (status != Status::kOk) return status;
-  registrar_ = job().transport->make_registrar();
+  registrar_ = job().pinned->make_registrar();
   if (registrar_ == nullptr) {
     const std::string why = last_error_text();
     return fail(Status::kUnsupported, "barriers cannot pin memory: %s; %s", why.c_str(), kInstead);
@@ -249,7 +249,7 @@ Status BarrierSharedMemory::WordWriter::post(uint32_t parity, uint32_t round,
                                              uint64_t word) noexcept {
   const Target& target = owner->targets_[round];
   const uint64_t addr = target.states[which] + BarrierSharedState::word_offset(parity, round);
-  const Status status = job().transport->put_pinned(
+  const Status status = job().pinned->put(
       target.rank, {.addr = addr, .key = target.key.data()},
       {.addr = reinterpret_cast<uintptr_t>(&word), .key = nullptr}, sizeof word, &completion);
   if (status == Status::kOk) [[likely]]

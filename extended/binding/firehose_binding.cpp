@@ -145,9 +145,8 @@ Status make_end(Firehose& of, const hydrant_remote_options_t& wanted,
 }  // namespace
 
 void start_firehose(hydrant_remote_fn serve) noexcept {
-  Transport* transport = job().transport.get();
-  if (transport == nullptr || (transport->capabilities() & Transport::kPinned) == 0) return;
-  std::unique_ptr<Registrar> registrar = transport->make_registrar();
+  if (job().pinned == nullptr) return;
+  std::unique_ptr<Registrar> registrar = job().pinned->make_registrar();
   hydrant_remote_options_t options;
   hydrant_remote_options_init(&options);
   options.remote = serve;

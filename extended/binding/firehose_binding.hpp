@@ -34,7 +34,7 @@ inline const Firehose& firehose() noexcept { return the_firehose; }
 bool are_mappings_enabled(bool make) noexcept;
 
 // Called once per process, after rank, size and transport are set. `serve` does the target's part of a move.
-// Without Transport::kPinned it has no effect. After a failure, which is logged, puts and gets use messages.
+// Without pinned operations it has no effect. After a failure, which is logged, puts and gets use messages.
 void start_firehose(hydrant_remote_fn serve) noexcept;
 void add_firehose_handlers() noexcept;
 

@@ -32,7 +32,7 @@ constexpr size_t kMinInBackground = 8192;
 
 // A put under way. It lies at the front of its bounce buffer, on the stack of the waiting caller, or, in the
 // background, on the heap.
-struct Piece : Transport::Completion {
+struct Piece : Completion {
   Rank peer = 0;
   hydrant_pin_t remote{};
   void* buffer = nullptr;  // for the pool at completion; null: the caller waits for `is_over`
@@ -43,7 +43,7 @@ struct Piece : Transport::Completion {
 };
 
 // A held firehose cannot be recalled, so only a lost peer can fail the put; then the job ends anyway.
-void on_done(Transport::Completion& completion, Status status) noexcept {
+void on_done(Completion& completion, Status status) noexcept {
   auto& piece = static_cast<Piece&>(completion);
   const hydrant_pin_t remote = piece.remote;
   if (status != Status::kOk && status != Status::kBroken)
@@ -64,12 +64,12 @@ void on_done(Transport::Completion& completion, Status status) noexcept {
 Status post(Piece& piece, uintptr_t dest, const std::byte* source, const std::byte* key,
             size_t bytes, bool may_wait) noexcept {
   piece.done = on_done;
-  Transport& transport = *job().transport;
-  const Transport::Pinned remote{dest, static_cast<const std::byte*>(piece.remote.region->key)};
-  const Transport::Pinned local{reinterpret_cast<uintptr_t>(source), key};
+  const PinnedOperations::Pinned remote{dest,
+                                        static_cast<const std::byte*>(piece.remote.region->key)};
+  const PinnedOperations::Pinned local{reinterpret_cast<uintptr_t>(source), key};
   Backoff backoff;
   for (;;) {
-    const Status status = transport.put_pinned(piece.peer, remote, local, bytes, &piece);
+    const Status status = job().pinned->put(piece.peer, remote, local, bytes, &piece);
     if (status != Status::kNotReady || !may_wait || has_exit_grace_expired()) return status;
     backoff.polled(poll_all());
   }

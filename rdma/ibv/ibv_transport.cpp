@@ -2,10 +2,6 @@
 // the connection.
 #include "rdma/ibv/ibv_transport.hpp"
 
-#include "firehose/base/machine/machine_limits.hpp"
-#include "firehose/registrars/ibv/ibv_registrar.hpp"
-#include "rdma/ibv/registrar/rail_registrar.hpp"
-
 #include <algorithm>
 #include <bit>
 #include <iterator>
@@ -58,67 +54,7 @@ Status IbvTransport::write(Rank, uintptr_t, const void*, size_t) noexcept {
   return fail_literal(Status::kUnsupported, "verbs reach pinned memory only");
 }
 
-// ---- operations ----
-
-Status IbvTransport::put_pinned(Rank rank, const Pinned& remote, const Pinned& local, size_t bytes,
-                                Completion* completion) noexcept {
-  Peer* const peer = peers_.find(rank);
-  if (peer == nullptr) [[unlikely]]
-    return handshakes_.start_connection(rank);
-  return operations_.begin<true>(*peer, remote, local, bytes, completion);
-}
-
-Status IbvTransport::get_pinned(Rank rank, const Pinned& remote, const Pinned& local, size_t bytes,
-                                Completion* completion) noexcept {
-  Peer* const peer = peers_.find(rank);
-  if (peer == nullptr) [[unlikely]]
-    return handshakes_.start_connection(rank);
-  return operations_.begin<false>(*peer, remote, local, bytes, completion);
-}
-
-size_t IbvTransport::put_pinned_list(Rank rank, std::span<const PinnedOperation> list) noexcept {
-  Peer* const peer = peers_.find(rank);
-  return peer != nullptr ? operations_.begin_list<true>(*peer, list) : 0;
-}
-
-size_t IbvTransport::get_pinned_list(Rank rank, std::span<const PinnedOperation> list) noexcept {
-  Peer* const peer = peers_.find(rank);
-  return peer != nullptr ? operations_.begin_list<false>(*peer, list) : 0;
-}
-
-std::unique_ptr<Transport::PersistentRequest> IbvTransport::make_persistent_put(
-    Rank rank, uintptr_t remote, uintptr_t local, size_t bytes) noexcept {
-  Peer* const peer = peers_.find(rank);
-  return peer != nullptr ? operations_.prepare(true, *peer, remote, local, bytes) : nullptr;
-}
-
-std::unique_ptr<Transport::PersistentRequest> IbvTransport::make_persistent_get(
-    Rank rank, uintptr_t remote, uintptr_t local, size_t bytes) noexcept {
-  Peer* const peer = peers_.find(rank);
-  return peer != nullptr ? operations_.prepare(false, *peer, remote, local, bytes) : nullptr;
-}
-
-Status IbvTransport::start_atomic(Rank rank, const Pinned& remote, const Pinned& local,
-                                  const Atomic& what, Completion* completion) noexcept {
-  if (!has_atomics_)
-    return fail(
-        Status::kUnsupported,
-        "%s has no remote atomic operations, or another device of HYDRANT_IBV_PORTS has not "
-        "(ibv_devinfo -v: atomic_cap): send the owner of the word a request message instead",
-        port_.name);
-  if (remote.addr % sizeof(uint64_t) != 0)
-    return fail(Status::kBadArg,
-                "an atomic operation on the word at %#zx: its address has to be a multiple of %zu",
-                static_cast<size_t>(remote.addr), sizeof(uint64_t));
-  if (remote.key == nullptr || local.key == nullptr)
-    return fail_literal(Status::kBadArg,
-                        "an atomic operation: the remote word or the local result has no key");
-  Peer* const peer = peers_.find(rank);
-  if (peer == nullptr) {
-    return rank == own_.self() ? handshakes_.connect_to_self() : handshakes_.start_connection(rank);
-  }
-  return operations_.begin_atomic(*peer, remote, local, what, completion);
-}
+// ---- peers and statistics ----
 
 uint32_t IbvTransport::rails_with(Rank rank) const noexcept {
   const Peer* const peer = peers_.find(rank);
@@ -126,27 +62,6 @@ uint32_t IbvTransport::rails_with(Rank rank) const noexcept {
   return 1 +
          static_cast<uint32_t>(std::popcount(peer->rails->usable.load(std::memory_order_relaxed)));
 }
-
-// The registrar leaves a part of the locked-memory limit to peers that are contacted later.
-std::unique_ptr<Registrar> IbvTransport::make_registrar() noexcept {
-  const MachineLimits machine = read_machine_limits();
-  const Needs needs = needs_of(options_, port_, rails());
-  const uint64_t kept =
-      machine.memlock_lifted ? 0 : needs.kept_of(machine.memlock_bytes, peers_.places() - 1);
-  if (rails_.count() != 0) {
-    ibv_pd* domains[ibv::kMaxRails] = {};
-    for (uint32_t i = 0; i < rails(); ++i) domains[i] = ports_.all[i].device.pd;
-    std::unique_ptr<Registrar> made;
-    if (RailRegistrar::create({domains, rails()}, &made, kept) != Status::kOk) return nullptr;
-    return made;
-  }
-  std::unique_ptr<IbvRegistrar> made;
-  if (IbvRegistrar::create(port_.device.pd, &made) != Status::kOk) return nullptr;
-  made->keep_back(kept);
-  return made;
-}
-
-// ---- peers and statistics ----
 
 void IbvTransport::disconnect(Rank rank) noexcept {
   if (handshakes_.exists(rank)) peers_.mark_dead(rank);

@@ -2,8 +2,9 @@
 // pair of ranks, connected on first contact; one shared receive queue; one completion queue for the first
 // port, and one for each rail. docs/verbs.md explains connection, credits, order and failure.
 //
-// The transport owns its parts and passes calls to them: Messages sends, Receiving delivers, Operations moves
-// pinned memory, Completions reads the completion queues, Handshakes connects, Disconnector ends connections.
+// The transport owns its parts, and passes calls to them or hands them out: Messages sends, Receiving
+// delivers, Operations moves pinned memory, Completions reads the completion queues, Handshakes connects,
+// Disconnector ends connections.
 //
 // Threads: any number. Posting to a peer takes the lock of that peer. Reading a completion queue tries its
 // lock and returns if another thread holds it. Cost: no system call but at first contact and in sleep().
@@ -86,29 +87,12 @@ class IbvTransport final : public NetworkTransport {
     return kPutsBeforeMessages | kPinned | (has_atomics_ ? uint32_t{kAtomics} : 0) |
            (are_with_processors_ ? uint32_t{kAtomicWithProcessors} : 0);
   }
-  uint32_t rails() const noexcept override { return rails_.count() + 1; }
-  uint32_t rails_with(Rank peer) const noexcept override;
   uint32_t depth() const noexcept override { return options_.operations; }
-  std::unique_ptr<Registrar> make_registrar() noexcept override;
-  uint32_t pinned_inline_bytes() const noexcept override { return options_.inline_bytes; }
-  // kRefused: the peer's adapter refuses the key. That ends the connection: later operations are kBroken.
-  Status put_pinned(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
-                    Completion* completion) noexcept override;
-  Status get_pinned(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
-                    Completion* completion) noexcept override;
-  // Posts the operations that there is room for as one list of work requests; the last one is signalled.
-  size_t put_pinned_list(Rank peer, std::span<const PinnedOperation> list) noexcept override;
-  size_t get_pinned_list(Rank peer, std::span<const PinnedOperation> list) noexcept override;
-  // Null also: there was no contact with the peer yet, or the operation needs more than one work request.
-  std::unique_ptr<PersistentRequest> make_persistent_put(Rank peer, uintptr_t remote,
-                                                         uintptr_t local,
-                                                         size_t bytes) noexcept override;
-  std::unique_ptr<PersistentRequest> make_persistent_get(Rank peer, uintptr_t remote,
-                                                         uintptr_t local,
-                                                         size_t bytes) noexcept override;
-  // Uses the first port. kBroken also: the adapter refused the request.
-  Status start_atomic(Rank peer, const Pinned& remote, const Pinned& local, const Atomic& what,
-                      Completion* completion) noexcept override;
+  PinnedOperations* pinned() noexcept override { return &operations_; }
+  // The number of ports that long puts and gets use in parallel, and the number used with one peer: a lower
+  // bound until the peer is connected.
+  uint32_t rails() const noexcept { return rails_.count() + 1; }
+  uint32_t rails_with(Rank peer) const noexcept;
 
   // The result counts completed operations as well.
   uint32_t poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept override;
@@ -212,7 +196,8 @@ class IbvTransport final : public NetworkTransport {
   ibv::Poster poster_{deferred_, cells_};
   ibv::Messages messages_{poster_, deferred_, cells_, counters_};
   ibv::Striping striping_{operation_pool_, rails_, counters_};
-  ibv::Operations operations_{operation_pool_, striping_, poster_, deferred_};
+  ibv::Operations operations_{options_,        ports_,    rails_,  peers_,
+                              operation_pool_, striping_, poster_, deferred_};
   ibv::Disconnector disconnector_{peers_,  messages_, operations_, striping_,
                                   poster_, deferred_, counters_};
   ibv::Receiving receiving_{peers_, deferred_, disconnector_, counters_};

@@ -54,7 +54,7 @@ Status IbvTransport::open_parts() noexcept {
   }
   deferred_.open(threaded);
   messages_.open(options_);
-  operations_.open(options_, max_piece, max_at_once);
+  operations_.open(max_piece, max_at_once, has_atomics_, topology.rank, handshakes_);
   disconnector_.open(threaded);
   liveness_.open(options_);
   for (ibv::CellPool& pool : cells_) {

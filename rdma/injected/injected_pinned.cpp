@@ -46,20 +46,14 @@ void InjectedTransport::free_ends(PinnedEnds* ends) noexcept {
   free_ends_ = ends;
 }
 
-std::unique_ptr<Registrar> InjectedTransport::make_registrar() noexcept {
-  if (pins_ != nullptr) return pins_->make_registrar();
-  (void)fail_literal(Status::kUnsupported, "this transport pins no memory");
-  return nullptr;
-}
-
-Status InjectedTransport::put_pinned(Rank peer, const Pinned& remote, const Pinned& local,
-                                     size_t bytes, Completion* completion) noexcept {
+Status InjectedTransport::put(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
+                              Completion* completion) noexcept {
   DelayedOperation operation{.is_put = true, .bytes = bytes, .completion = completion};
   return begin_pinned(peer, operation, remote, local);
 }
 
-Status InjectedTransport::get_pinned(Rank peer, const Pinned& remote, const Pinned& local,
-                                     size_t bytes, Completion* completion) noexcept {
+Status InjectedTransport::get(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
+                              Completion* completion) noexcept {
   DelayedOperation operation{.bytes = bytes, .completion = completion};
   return begin_pinned(peer, operation, remote, local);
 }
@@ -77,9 +71,8 @@ Status InjectedTransport::start_atomic(Rank peer, const Pinned& remote, const Pi
 
 Status InjectedTransport::begin_pinned(Rank peer, DelayedOperation& operation, const Pinned& remote,
                                        const Pinned& local, const Atomic* what) noexcept {
-  if (pins_ == nullptr) return fail_literal(Status::kUnsupported, "this transport pins no memory");
   const size_t bytes = operation.bytes;
-  const bool is_inlined = operation.is_put && bytes <= kPinnedInlineBytes;
+  const bool is_inlined = operation.is_put && bytes <= kKeylessBytes;
   const char* const kind = operation.is_put ? "put" : "get";
   if (remote.key == nullptr || (local.key == nullptr && !is_inlined)) {
     return fail(Status::kBadArg, "a %s of %zu bytes: the remote or the local memory has no key",

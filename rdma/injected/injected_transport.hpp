@@ -7,8 +7,8 @@
 // they arrive. The source of a put is read only then, so this detects a client that overwrites it before the
 // completion. No memory of other ranks is mapped.
 //
-// With pins it behaves like an adapter that moves data between pinned memory only: put_pinned() and
-// get_pinned() in place of put() and get(), and a registrar (injected_pins.hpp). This rank's keys are checked
+// With pins it behaves like an adapter that moves data between pinned memory only: PinnedOperations in place
+// of put() and get(), with a registrar (injected_pins.hpp). This rank's keys are checked
 // when an operation begins and when it arrives, the peer's key when it arrives: the inner transport reads the
 // record of its registration. An operation that a key does not permit moves nothing. The check of the peer's
 // key and the copy are two steps: an unpin of the peer in between is not detected.
@@ -36,7 +36,7 @@
 
 namespace hydrant {
 
-class InjectedTransport final : public Transport {
+class InjectedTransport final : public Transport, private PinnedOperations {
  public:
   struct Options {
     InjectedNetwork network;
@@ -84,21 +84,7 @@ class InjectedTransport final : public Transport {
   Status put_pieces(Rank peer, std::span<const Piece> pieces) noexcept override;
   Status get_pieces(Rank peer, std::span<const Piece> pieces) noexcept override;
 
-  std::unique_ptr<Registrar> make_registrar() noexcept override;
-  uint32_t pinned_inline_bytes() const noexcept override {
-    return pins_ != nullptr ? kPinnedInlineBytes : 0;
-  }
-  // Errors of the call: kUnsupported as above; kRefused for the local key. Errors of the completion: kRefused
-  // for either key.
-  Status put_pinned(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
-                    Completion* completion) noexcept override;
-  Status get_pinned(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
-                    Completion* completion) noexcept override;
-
-  // Atomic with each other, for all ranks that change a word, and with nothing else, like an adapter's: a
-  // word is read, and stored some 100 ns later. Errors as get_pinned().
-  Status start_atomic(Rank peer, const Pinned& remote, const Pinned& local, const Atomic& what,
-                      Completion* completion) noexcept override;
+  PinnedOperations* pinned() noexcept override { return pins_ != nullptr ? this : nullptr; }
 
   // Completions count as messages.
   uint32_t poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept override;
@@ -115,7 +101,21 @@ class InjectedTransport final : public Transport {
   void disconnect(Rank peer) noexcept override;
 
  private:
-  static constexpr uint32_t kPinnedInlineBytes = 64;
+  static constexpr uint32_t kKeylessBytes = 64;
+
+  // ---- PinnedOperations: with pins ----
+  std::unique_ptr<Registrar> make_registrar() noexcept override { return pins_->make_registrar(); }
+  uint32_t keyless_bytes() const noexcept override { return kKeylessBytes; }
+  // Errors of the call: kUnsupported as those of the inner transport's get(); kRefused for the local key.
+  // Errors of the completion: kRefused for either key.
+  Status put(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
+             Completion* completion) noexcept override;
+  Status get(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
+             Completion* completion) noexcept override;
+  // Atomic with each other, for all ranks that change a word, and with nothing else, like an adapter's: a
+  // word is read, and stored some 100 ns later. Errors as get().
+  Status start_atomic(Rank peer, const Pinned& remote, const Pinned& local, const Atomic& what,
+                      Completion* completion) noexcept override;
 
   struct Pair {
     Rank peer = 0;
@@ -135,7 +135,7 @@ class InjectedTransport final : public Transport {
     bool is_atomic = false;
     Atomic what;              // of an atomic operation
     bool is_inlined = false;  // the source is `inlined`, and needs no key
-    std::byte inlined[kPinnedInlineBytes];
+    std::byte inlined[kKeylessBytes];
     PinnedEnds* next = nullptr;  // in the list of free ones
   };
   struct DelayedOperation {

@@ -38,37 +38,6 @@ Status Transport::get_pieces(Rank peer, std::span<const Piece> pieces) noexcept 
   return Status::kOk;
 }
 
-Status Transport::put_pinned(Rank, const Pinned&, const Pinned&, size_t, Completion*) noexcept {
-  return fail_literal(Status::kUnsupported, "this transport pins no memory");
-}
-
-Status Transport::get_pinned(Rank, const Pinned&, const Pinned&, size_t, Completion*) noexcept {
-  return fail_literal(Status::kUnsupported, "this transport pins no memory");
-}
-
-Status Transport::start_atomic(Rank, const Pinned&, const Pinned&, const Atomic&,
-                               Completion*) noexcept {
-  return fail_literal(Status::kUnsupported, "this transport has no remote atomic operations");
-}
-
-size_t Transport::put_pinned_list(Rank peer, std::span<const PinnedOperation> list) noexcept {
-  size_t count = 0;
-  for (const PinnedOperation& one : list) {
-    if (put_pinned(peer, one.remote, one.local, one.bytes, one.completion) != Status::kOk) break;
-    ++count;
-  }
-  return count;
-}
-
-size_t Transport::get_pinned_list(Rank peer, std::span<const PinnedOperation> list) noexcept {
-  size_t count = 0;
-  for (const PinnedOperation& one : list) {
-    if (get_pinned(peer, one.remote, one.local, one.bytes, one.completion) != Status::kOk) break;
-    ++count;
-  }
-  return count;
-}
-
 bool Transport::announce_sleep(Announcement* announcement) noexcept {
   *announcement = {.deadline_ns = now_ns() + kNapNs};
   return true;

@@ -15,14 +15,14 @@
 // contact with a peer. Errors: kBroken, with a text, if the peer is disconnected.
 #pragma once
 
-#include "firehose/base/registrar.hpp"
 #include "firehose/base/status.hpp"
 #include "rdma/bootstrap/bootstrap.hpp"
+#include "rdma/transport/completion.hpp"
+#include "rdma/transport/pinned_operations.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <sched.h>
 #include <span>
 
@@ -144,26 +144,17 @@ class Transport {
     kOneSided = 1,               // put() and get() exist; without it they return kUnsupported
     kCompletesAtOnce = 2,        // put() and get() are complete when they return
     kPutsBeforeMessages = 4,     // a put is visible before a message committed later is delivered
-    kPinned = 8,                 // put_pinned() and get_pinned() exist
+    kPinned = 8,                 // pinned() is meant for operations with the peer
     kMapped = 16,                // mapped() may return non-null; without it, callers skip the call
-    kAtomics = 32,               // start_atomic() exists
+    kAtomics = 32,               // PinnedOperations::start_atomic() exists
     kAtomicWithProcessors = 64,  // ... and is atomic with respect to processors, too
   };
   virtual uint32_t capabilities() const noexcept { return 0; }
   // Capabilities with one peer. In a composite transport capabilities() is the union over all peers.
   virtual uint32_t peer_capabilities(Rank /*peer*/) const noexcept { return capabilities(); }
-  // Number of ports that long puts and gets use in parallel, and the number used with one peer. The latter is
-  // a lower bound until the peer is connected.
-  virtual uint32_t rails() const noexcept { return 1; }
-  virtual uint32_t rails_with(Rank /*peer*/) const noexcept { return rails(); }
   // The most operations that may be under way at once; 0 if operations complete at once.
   virtual uint32_t depth() const noexcept { return 0; }
 
-  // Completion callback of an operation under way. A polling thread calls `done` once; `done` may neither
-  // send nor poll.
-  struct Completion {
-    void (*done)(Completion& completion, Status status) noexcept = nullptr;
-  };
   // Copies `bytes`, at least one, from `local` to [remote, remote+bytes) of `peer`, or back. kOk means
   // complete if the transport completes at once. Otherwise the operation is under way, and `local` and
   // `completion` belong to the transport until it calls `completion` with kOk or one of these errors.
@@ -184,78 +175,8 @@ class Transport {
   virtual Status put_pieces(Rank peer, std::span<const Piece> pieces) noexcept;
   virtual Status get_pieces(Rank peer, std::span<const Piece> pieces) noexcept;
 
-  // ---- one-sided operations between pinned memory ----
-  // A registrar that pins memory for this transport, to be owned by a pin cache; null without kPinned, or on
-  // failure, with a text. The transport must outlive it.
-  virtual std::unique_ptr<Registrar> make_registrar() noexcept { return nullptr; }
-  // An end of an operation: memory, and the key of the registration that it lies in.
-  struct Pinned {
-    uintptr_t addr = 0;
-    const std::byte* key =
-        nullptr;  // from make_registrar(); a peer's key is imported by that registrar
-  };
-  // Puts of up to this many bytes need no local key: the data has left its source when the call returns.
-  virtual uint32_t pinned_inline_bytes() const noexcept { return 0; }
-  // As put() and get(), of any length; keys are read before the call returns. kRefused, from the call or in
-  // the completion: a key does not, or no longer, permit the access.
-  virtual Status put_pinned(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
-                            Completion* completion) noexcept;
-  virtual Status get_pinned(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
-                            Completion* completion) noexcept;
-  // Several operations with one peer, posted to the adapter together if it can. Returns the number, from the
-  // front, that are under way. A call for the next operation alone returns the error.
-  struct PinnedOperation {
-    Pinned remote;
-    Pinned local;
-    size_t bytes = 0;
-    Completion* completion = nullptr;
-  };
-  virtual size_t put_pinned_list(Rank peer, std::span<const PinnedOperation> list) noexcept;
-  virtual size_t get_pinned_list(Rank peer, std::span<const PinnedOperation> list) noexcept;
-  // An operation that repeats and whose work request is built beforehand; used by one thread at a time. It
-  // may be deleted while it is under way, but not after the transport.
-  class PersistentRequest {
-   public:
-    virtual ~PersistentRequest() = default;
-    // As put_pinned() or get_pinned(), with the current keys of the two ends.
-    virtual Status start(const std::byte* remote_key, const std::byte* local_key,
-                         Completion* completion) noexcept = 0;
-  };
-  // Null if the transport has nothing to build beforehand, or no memory for it; then use put_pinned() and
-  // get_pinned().
-  virtual std::unique_ptr<PersistentRequest> make_persistent_put(Rank /*peer*/,
-                                                                 uintptr_t /*remote*/,
-                                                                 uintptr_t /*local*/,
-                                                                 size_t /*bytes*/) noexcept {
-    return nullptr;
-  }
-  virtual std::unique_ptr<PersistentRequest> make_persistent_get(Rank /*peer*/,
-                                                                 uintptr_t /*remote*/,
-                                                                 uintptr_t /*local*/,
-                                                                 size_t /*bytes*/) noexcept {
-    return nullptr;
-  }
-
-  // Reads and changes a word in a peer's memory, atomically with respect to other operations through the same
-  // adapter. It is not atomic with respect to put_pinned() or, without kAtomicWithProcessors, the peer's
-  // processors: all concurrent writers of a word must use start_atomic().
-  struct Atomic {
-    enum class Kind : uint32_t {
-      kFetchAdd,     // adds `operand`
-      kCompareSwap,  // stores `operand` if the word is `expected`
-    };
-    Kind kind = Kind::kFetchAdd;
-    uint64_t operand = 0;
-    uint64_t expected = 0;
-  };
-  // Applies `what` to the 8 bytes at `remote`, a multiple of 8, in memory pinned with Access::kRemoteAtomic.
-  // `peer` may be this rank: `remote` has an imported key then, too.
-  // The 8 bytes at `local` hold the old value when `completion` is called with kOk. Reports like
-  // get_pinned().
-  // Errors: those of get_pinned(); kUnsupported: without kAtomics; kBadArg: address not a multiple of 8, no
-  // key.
-  virtual Status start_atomic(Rank peer, const Pinned& remote, const Pinned& local,
-                              const Atomic& what, Completion* completion) noexcept;
+  // Operations between pinned memory; null: the network has none.
+  virtual PinnedOperations* pinned() noexcept { return nullptr; }
 
   // Named counters (literals) of internal events, for diagnosis. Returns the number of counters; writes as
   // many as `rows` has room for.

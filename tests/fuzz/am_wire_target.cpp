@@ -44,7 +44,7 @@ bool start_job() {
   Job& the_job = job();
   hydrant_job_info.rank = 0;
   hydrant_job_info.size = 3;
-  the_job.transport = std::make_unique<test::FakeTransport>();
+  the_job.use(std::make_unique<test::FakeTransport>());
   the_job.endpoint.client = &the_job.client;
   hydrant_world.ep = &the_job.endpoint;
   hydrant_world.size = 3;

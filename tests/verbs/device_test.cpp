@@ -70,13 +70,13 @@ TEST(VerbsDevice, APutSendsNoMessage) {
   world.connect(0, 1);
   PinnedMemory here(*world[0].transport, Access::kLocalWrite, 4096);
   PinnedMemory there(*world[1].transport, Access::kRemoteWrite, 4096);
-  const Transport::Pinned remote = there.for_peer();
+  const PinnedOperations::Pinned remote = there.for_peer();
   const uint64_t probes = probes_of(world);
   const DeviceCounters before = read_device_counters();
   constexpr uint32_t kPuts = 10;
   for (uint32_t i = 0; i < kPuts; ++i) {
     Told told;
-    ASSERT_EQ(world[0].transport->put_pinned(1, remote, here.local(), 1024, &told), Status::kOk);
+    ASSERT_EQ(world[0].transport->pinned()->put(1, remote, here.local(), 1024, &told), Status::kOk);
     ASSERT_TRUE(world.until([&] { return told.times != 0; }));
     EXPECT_EQ(told.status, Status::kOk);
   }

@@ -174,8 +174,8 @@ int talk(TwoJobs& two, SharedJob& shared, Rank index) {
   std::memcpy(&address, theirs.data(), sizeof address);
   const uint64_t value = index + 100;
   Told told;
-  const Transport::Pinned local{reinterpret_cast<uintptr_t>(&value), nullptr};
-  if (here.transport->put_pinned(other, {address, imported}, local, sizeof value, &told) !=
+  const PinnedOperations::Pinned local{reinterpret_cast<uintptr_t>(&value), nullptr};
+  if (here.transport->pinned()->put(other, {address, imported}, local, sizeof value, &told) !=
       Status::kOk)
     return 10;
   const auto word = [&] {

@@ -101,9 +101,9 @@ TEST(VerbsProcesses, AllToAllMessagesAndPuts) {
     std::memcpy(&address, blob + 8, 8);
     const uint64_t value = rank + 100;
     Told told;
-    const Transport::Pinned local{reinterpret_cast<uintptr_t>(&value), nullptr};
-    if (here.transport->put_pinned((rank + 1) % kRanks, {address, key}, local, sizeof value,
-                                   &told) != Status::kOk)
+    const PinnedOperations::Pinned local{reinterpret_cast<uintptr_t>(&value), nullptr};
+    if (here.transport->pinned()->put((rank + 1) % kRanks, {address, key}, local, sizeof value,
+                                      &told) != Status::kOk)
       return 8;
     const auto word = [&] {
       uint64_t now = 0;
@@ -170,12 +170,12 @@ TEST(VerbsProcesses, TwoRanksUpdateWordsOfAThirdConcurrently) {
     if (memory.registrar->import_key(blob, length, key) != Status::kOk) return 7;
     uint64_t address = 0;
     std::memcpy(&address, blob + 8, 8);
-    const auto change = [&](size_t at, const Transport::Atomic& what, uint64_t* before) {
+    const auto change = [&](size_t at, const PinnedOperations::Atomic& what, uint64_t* before) {
       Told told;
       Status status = Status::kNotReady;
       if (!here.until([&] {
-            status =
-                here.transport->start_atomic(0, {address + at, key}, memory.local(), what, &told);
+            status = here.transport->pinned()->start_atomic(0, {address + at, key}, memory.local(),
+                                                            what, &told);
             return status != Status::kNotReady;
           }) ||
           status != Status::kOk || !here.until([&] { return told.times != 0; }) ||
@@ -184,7 +184,7 @@ TEST(VerbsProcesses, TwoRanksUpdateWordsOfAThirdConcurrently) {
       *before = word(0);
       return true;
     };
-    using Kind = Transport::Atomic::Kind;
+    using Kind = PinnedOperations::Atomic::Kind;
     const uint64_t mine = rank == 1 ? 1 : uint64_t{1} << 32;
     const uint32_t shift = rank == 1 ? 0 : 32;
     uint64_t before = 0;
@@ -211,14 +211,15 @@ TEST(VerbsProcesses, ARankReachesItsOwnWordsThroughTheAdapter) {
   world.connect(0, 1);
   IbvTransport& transport = *world[0].transport;
   PinnedMemory memory(transport, Access::kRemoteAtomic | Access::kLocalWrite, 4096);
-  const Transport::Pinned word = memory.for_peer();
-  using Atomic = Transport::Atomic;
+  const PinnedOperations::Pinned word = memory.for_peer();
+  using Atomic = PinnedOperations::Atomic;
   for (uint64_t i = 0; i < 200; ++i) {
     const Atomic what = i % 2 == 0 ? Atomic{Atomic::Kind::kFetchAdd, 1, 0}
                                    : Atomic{Atomic::Kind::kCompareSwap, i + 1, i};
     Told told;
-    ASSERT_EQ(world.insist(
-                  [&] { return transport.start_atomic(0, word, memory.local(2048), what, &told); }),
+    ASSERT_EQ(world.insist([&] {
+      return transport.pinned()->start_atomic(0, word, memory.local(2048), what, &told);
+    }),
               Status::kOk)
         << last_error_text();
     ASSERT_TRUE(world.until([&] { return told.times != 0; }));

@@ -46,7 +46,7 @@ TEST_F(VerbsRails, LongPutsAndGetsUseBothAndArriveComplete) {
   ASSERT_TRUE(settle(world));
   PinnedMemory here(*world[0].transport, Access::kLocalWrite, 5 * kMiB);
   PinnedMemory there(*world[1].transport, Access::kRemoteWrite | Access::kRemoteRead, 5 * kMiB);
-  const Transport::Pinned remote = there.for_peer(7);
+  const PinnedOperations::Pinned remote = there.for_peer(7);
   for (const size_t bytes : {kMiB, kMiB + 1, 3 * kMiB + 12'345, 5 * kMiB - 8}) {
     for (const bool is_put : {true, false}) {
       fill(here, bytes);
@@ -54,8 +54,8 @@ TEST_F(VerbsRails, LongPutsAndGetsUseBothAndArriveComplete) {
       const DeviceCounters before[2] = {read_device_counters("rxe0"), read_device_counters("rxe1")};
       Told told;
       IbvTransport& transport = *world[0].transport;
-      ASSERT_EQ(is_put ? transport.put_pinned(1, remote, here.local(3), bytes, &told)
-                       : transport.get_pinned(1, remote, here.local(3), bytes, &told),
+      ASSERT_EQ(is_put ? transport.pinned()->put(1, remote, here.local(3), bytes, &told)
+                       : transport.pinned()->get(1, remote, here.local(3), bytes, &told),
                 Status::kOk)
           << last_error_text();
       ASSERT_TRUE(world.until([&] { return told.times != 0; }));
@@ -76,11 +76,12 @@ TEST_F(VerbsRails, MessagesAndShortPutsUseOnlyTheFirst) {
   ASSERT_TRUE(settle(world));
   PinnedMemory here(*world[0].transport, Access::kLocalWrite, kMiB);
   PinnedMemory there(*world[1].transport, Access::kRemoteWrite, kMiB);
-  const Transport::Pinned remote = there.for_peer();
+  const PinnedOperations::Pinned remote = there.for_peer();
   const DeviceCounters before = read_device_counters("rxe1");
   constexpr uint32_t kMessages = 64;
   Told told;
-  ASSERT_EQ(world[0].transport->put_pinned(1, remote, here.local(), kMiB - 1, &told), Status::kOk);
+  ASSERT_EQ(world[0].transport->pinned()->put(1, remote, here.local(), kMiB - 1, &told),
+            Status::kOk);
   for (uint32_t i = 0; i < kMessages; ++i)
     ASSERT_EQ(world.send(0, 1, Lane::kRequest, 1, "message"), Status::kOk);
   ASSERT_TRUE(world.arrived(1, kMessages));
@@ -97,7 +98,7 @@ TEST_F(VerbsRails, APutArrivesBeforeALaterMessage) {
   constexpr size_t kBytes = 2 * kMiB;
   PinnedMemory here(*world[0].transport, Access::kLocalWrite, kBytes);
   PinnedMemory there(*world[1].transport, Access::kRemoteWrite, kBytes);
-  const Transport::Pinned remote = there.for_peer();
+  const PinnedOperations::Pinned remote = there.for_peer();
   uint32_t wrong = 0;
   for (uint32_t round = 1; round <= 30; ++round) {
     std::memset(here.data.get(), static_cast<int>(round), kBytes);
@@ -106,7 +107,7 @@ TEST_F(VerbsRails, APutArrivesBeforeALaterMessage) {
     };
     Told told;
     ASSERT_EQ(world.insist([&] {
-      return world[0].transport->put_pinned(1, remote, here.local(), kBytes, &told);
+      return world[0].transport->pinned()->put(1, remote, here.local(), kBytes, &told);
     }),
               Status::kOk);
     ASSERT_EQ(world.send(0, 1, round % 2 == 0 ? Lane::kRequest : Lane::kReply, 1, "done"),
@@ -124,11 +125,12 @@ TEST_F(VerbsRails, CutRailFailsThePeerAndIsNamed) {
   ASSERT_TRUE(settle(world));
   PinnedMemory here(*world[0].transport, Access::kLocalWrite, 2 * kMiB);
   PinnedMemory there(*world[1].transport, Access::kRemoteWrite, 2 * kMiB);
-  const Transport::Pinned remote = there.for_peer();
+  const PinnedOperations::Pinned remote = there.for_peer();
   ASSERT_EQ(std::system("ip link set dummy1 down"), 0);
   ::testing::internal::CaptureStderr();
   Told told;
-  ASSERT_EQ(world[0].transport->put_pinned(1, remote, here.local(), 2 * kMiB, &told), Status::kOk);
+  ASSERT_EQ(world[0].transport->pinned()->put(1, remote, here.local(), 2 * kMiB, &told),
+            Status::kOk);
   EXPECT_TRUE(world.until([&] { return told.times != 0; }));
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("rxe1 port 1"));
   EXPECT_EQ(told.status, Status::kBroken);

@@ -1,5 +1,5 @@
 // Allocates, registers and hands out the memory of mailboxes, and writes into that of other ranks through
-// Transport::put_pinned(). mailbox_team.cpp uses it.
+// PinnedOperations::put(). mailbox_team.cpp uses it.
 #include "extended/collective/mailbox/mailbox_memory.hpp"
 
 #include "am/job/job.hpp"
@@ -19,13 +19,13 @@ namespace hydrant {
 namespace {
 
 // Completion of a write. No thread waits for it, and the transport itself detects a lost peer.
-void note_failure(Transport::Completion&, Status status) noexcept {
+void note_failure(Completion&, Status status) noexcept {
   if (status == Status::kOk) return;
   static constinit RateLimit limit(RateLimit::kSecond);
   log_warning(limit, "a line for another rank's mailbox was not written (%s)", status_name(status));
 }
 // All writes share this completion, because it has no state.
-constinit Transport::Completion completion = {.done = note_failure};
+constinit Completion completion = {.done = note_failure};
 
 }  // namespace
 
@@ -42,8 +42,8 @@ bool can_write_mailboxes_of(Rank jobrank) noexcept {
 
 bool wants_mailboxes() noexcept {
   const Transport* transport = job().transport.get();
-  if (transport == nullptr || knob_choice(JobKnob::kCollNet) != "mailboxes" ||
-      transport->pinned_inline_bytes() < sizeof(MailboxLine))
+  if (job().pinned == nullptr || knob_choice(JobKnob::kCollNet) != "mailboxes" ||
+      job().pinned->keyless_bytes() < sizeof(MailboxLine))
     return false;
   // Any rank that shares no memory with this one stands for all.
   Rank far = 0;
@@ -64,7 +64,7 @@ Status MailboxMemory::make(size_t bytes) noexcept {
   if (mmap(start, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_ANONYMOUS, -1, 0) ==
       MAP_FAILED)
     return fail(Status::kResource, "cannot map the memory: %s", errno_text(errno));
-  registrar_ = job().transport->make_registrar();
+  registrar_ = job().pinned->make_registrar();
   if (registrar_ == nullptr) return Status::kUnsupported;
   const RegistrarTraits& traits = registrar_->traits();
   const MemoryRange range{reinterpret_cast<uintptr_t>(memory_), bytes};
@@ -144,7 +144,7 @@ Status MailboxMemory::find_peer(Rank jobrank, const MailboxAddress& address,
 
 Status MailboxMemory::write(const MailboxPeer& peer, uint32_t block, size_t offset,
                             const uint64_t* words, uint32_t count) const noexcept {
-  return job().transport->put_pinned(
+  return job().pinned->put(
       peer.rank, {.addr = peer.address + block * block_bytes_ + offset, .key = peer.key.get()},
       {.addr = reinterpret_cast<uintptr_t>(words), .key = nullptr}, count * sizeof *words,
       &completion);

@@ -59,7 +59,7 @@ class MailboxMemory {
   // Registrar::import_key().
   Status find_peer(Rank jobrank, const MailboxAddress& address, const MailboxPeer** found) noexcept
       HYDRANT_EXCLUDES(mu_);
-  // Writes words at `offset` of the peer's block. Errors: as Transport::put_pinned().
+  // Writes words at `offset` of the peer's block. Errors: as PinnedOperations::put().
   Status write(const MailboxPeer& peer, uint32_t block, size_t offset, const uint64_t* words,
                uint32_t count) const noexcept;
 

@@ -36,9 +36,7 @@ class NoRegistrar final : public Registrar {
 constexpr size_t kSmallBytes = 1024;
 
 std::unique_ptr<Registrar> make_pool_registrar() noexcept {
-  Transport* transport = job().transport.get();
-  if (transport != nullptr && (transport->capabilities() & Transport::kPinned) != 0)
-    return transport->make_registrar();
+  if (job().pinned != nullptr) return job().pinned->make_registrar();
   std::unique_ptr<Registrar> none(new (std::nothrow) NoRegistrar);
   if (none == nullptr) (void)fail(Status::kResource, "no memory for a registrar");
   return none;

@@ -18,7 +18,7 @@
 namespace hydrant {
 
 // A piece under way. The completion returns it to its pool.
-struct PostedPiece : Transport::Completion {
+struct PostedPiece : Completion {
   CompletionCounter* counter = nullptr;
   RmaThread* home = nullptr;
   BounceBuffer buffer{};    // from the pool, or null
@@ -41,7 +41,7 @@ void release_piece(PostedPiece* piece) noexcept {
   }
 }
 
-void on_completion(Transport::Completion& completion, Status status) noexcept {
+void on_completion(Completion& completion, Status status) noexcept {
   auto* piece = static_cast<PostedPiece*>(&completion);
   if (status == Status::kOk && piece->copy_to != nullptr)
     std::memcpy(piece->copy_to, piece->buffer.addr, piece->bytes);
@@ -184,10 +184,11 @@ Status post_atomic(RmaThread& thread, const PostedAtomic& atomic,
     release_piece(piece);
     return status;
   }
-  const Transport::Pinned old{reinterpret_cast<uintptr_t>(piece->buffer.addr), piece->buffer.key};
+  const PinnedOperations::Pinned old{reinterpret_cast<uintptr_t>(piece->buffer.addr),
+                                     piece->buffer.key};
   count_start(counter, atomic.peer);
   status = post(atomic.immediate, [&] {
-    return job().transport->start_atomic(atomic.peer, atomic.word, old, atomic.what, piece);
+    return job().pinned->start_atomic(atomic.peer, atomic.word, old, atomic.what, piece);
   });
   if (status != Status::kOk) {
     uncount_start(counter);

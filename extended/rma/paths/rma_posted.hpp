@@ -18,11 +18,12 @@ Status transfer_direct(RmaThread& thread, const Transfer& what,
 Status transfer_bounced(RmaThread& thread, const Transfer& what,
                         CompletionCounter& counter) noexcept;
 
-// An atomic operation of the adapter (Transport::start_atomic()) on 8 bytes of a rank, which may be this one.
+// An atomic operation of the adapter (PinnedOperations::start_atomic()) on 8 bytes of a rank, which may be
+// this one.
 struct PostedAtomic {
   Rank peer = 0;
-  Transport::Pinned word;
-  Transport::Atomic what;
+  PinnedOperations::Pinned word;
+  PinnedOperations::Atomic what;
   void* result = nullptr;  // 8 bytes for the old value, or null
   bool immediate = false;
 };

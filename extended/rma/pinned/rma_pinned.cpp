@@ -1,6 +1,6 @@
 // Puts and gets between pinned memory: pieces and their completion, hits and persistent operations. Called by
-// transfer() (rma_transfer.cpp); looks memory up in the pin cache and posts through Transport::put_pinned()
-// and get_pinned().
+// transfer() (rma_transfer.cpp); looks memory up in the pin cache and posts through PinnedOperations::put()
+// and get().
 #include "extended/rma/pinned/rma_pinned.hpp"
 
 #include "am/job/job.hpp"
@@ -67,7 +67,7 @@ void count_refusal() noexcept { refused.fetch_add(1, std::memory_order_relaxed);
 
 namespace {
 
-void on_completion(Transport::Completion& completion, Status status) noexcept {
+void on_completion(Completion& completion, Status status) noexcept {
   auto* piece = static_cast<PinnedPiece*>(&completion);
   if (is_refusal(status)) {
     // The peer recalled the memory before its message reached this rank. Send by messages, which use
@@ -83,10 +83,10 @@ void on_completion(Transport::Completion& completion, Status status) noexcept {
 }
 
 // Describes the piece for the transport. The piece counts as posted unless the transport refuses it.
-Transport::PinnedOperation operation_of(PinnedPiece& piece) noexcept {
-  const Transport::Pinned remote{piece.part.remote,
-                                 static_cast<const std::byte*>(piece.remote.region->key)};
-  Transport::Pinned local{reinterpret_cast<uintptr_t>(local_of(piece)), nullptr};
+PinnedOperations::Operation operation_of(PinnedPiece& piece) noexcept {
+  const PinnedOperations::Pinned remote{piece.part.remote,
+                                        static_cast<const std::byte*>(piece.remote.region->key)};
+  PinnedOperations::Pinned local{reinterpret_cast<uintptr_t>(local_of(piece)), nullptr};
   if (piece.buffer.addr != nullptr) {
     local.key = piece.buffer.key;
   } else if (piece.local.region != nullptr) {
@@ -109,12 +109,12 @@ void not_posted(PinnedPiece& piece, Status status) noexcept {
 }  // namespace
 
 Status post(PinnedPiece& piece) noexcept {
-  Transport& transport = *job().transport;
-  const Transport::PinnedOperation one = operation_of(piece);
+  PinnedOperations& pinned = *job().pinned;
+  const PinnedOperations::Operation one = operation_of(piece);
   const Rank peer = piece.part.peer;
   const Status status = piece.part.is_put()
-                            ? transport.put_pinned(peer, one.remote, one.local, one.bytes, &piece)
-                            : transport.get_pinned(peer, one.remote, one.local, one.bytes, &piece);
+                            ? pinned.put(peer, one.remote, one.local, one.bytes, &piece)
+                            : pinned.get(peer, one.remote, one.local, one.bytes, &piece);
   if (status != Status::kOk) not_posted(piece, status);
   return status;
 }
@@ -186,11 +186,11 @@ PinnedPiece* prepare_hit(RmaThread& thread, const Transfer& what,
 [[gnu::noinline]] void create_request(PersistentPiece& persistent) noexcept {
   const Transfer& what = persistent.piece.part;
   const auto local = reinterpret_cast<uintptr_t>(what.local);
-  Transport& transport = *job().transport;
+  PinnedOperations& pinned = *job().pinned;
   persistent.is_requested = true;
-  persistent.request =
-      what.is_put() ? transport.make_persistent_put(what.peer, what.remote, local, what.bytes)
-                    : transport.make_persistent_get(what.peer, what.remote, local, what.bytes);
+  persistent.request = what.is_put()
+                           ? pinned.make_persistent_put(what.peer, what.remote, local, what.bytes)
+                           : pinned.make_persistent_get(what.peer, what.remote, local, what.bytes);
 }
 
 Status post_persistent(PersistentPiece& persistent, const std::byte* local_key) noexcept {
@@ -222,7 +222,7 @@ void make_persistent(PersistentPiece& persistent, const Transfer& what,
   persistent.piece.done = on_completion;
   persistent.piece.is_kept = true;
   // The source does not change while the operation is under way, so it needs no copy.
-  persistent.needs_key = !what.is_put() || what.bytes > job().transport->pinned_inline_bytes();
+  persistent.needs_key = !what.is_put() || what.bytes > job().pinned->keyless_bytes();
 }
 
 bool start_persistent(RmaThread& thread, PersistentPiece& persistent) noexcept {
@@ -255,7 +255,7 @@ bool start_persistent(RmaThread& thread, PersistentPiece& persistent) noexcept {
 size_t start_hits(RmaThread& thread, std::span<const Transfer> list,
                   CompletionCounter& counter) noexcept {
   PinnedPiece* prepared[kMaxBatch];
-  Transport::PinnedOperation operations[kMaxBatch];
+  PinnedOperations::Operation operations[kMaxBatch];
   size_t count = 0;
   for (; count < std::min(list.size(), kMaxBatch); ++count) {
     prepared[count] = prepare_hit(thread, list[count], counter);
@@ -263,11 +263,11 @@ size_t start_hits(RmaThread& thread, std::span<const Transfer> list,
     operations[count] = operation_of(*prepared[count]);
   }
   if (count == 0) return 0;
-  Transport& transport = *job().transport;
+  PinnedOperations& pinned = *job().pinned;
   const std::span all(operations, count);
   const Transfer& first = list[0];
-  size_t started = first.is_put() ? transport.put_pinned_list(first.peer, all)
-                                  : transport.get_pinned_list(first.peer, all);
+  size_t started =
+      first.is_put() ? pinned.put_list(first.peer, all) : pinned.get_list(first.peer, all);
   while (started < count && launch(prepared[started], counter) == Status::kOk) ++started;
   // Releases the pieces after the one that failed, which launch() has released.
   for (size_t i = started + 1; i < count; ++i) {

@@ -17,7 +17,7 @@ namespace hydrant {
 namespace {
 
 // The completion object. Any polling thread stores the status; that is its last access.
-struct Awaiting : Transport::Completion {
+struct Awaiting : Completion {
   static constexpr int kUnderWay = -1;
   explicit Awaiting(Rank rank) noexcept : peer(rank) { done = on_done; }
   static void on_done(Completion& completion, Status status) noexcept {
@@ -78,12 +78,12 @@ inline bool transfer_hit(gex_TM_t tm, gex_Rank_t rank, uintptr_t remote, void* l
   // The per-thread state depends on the job's size, so it is created only now.
   RmaThread* thread = RmaThread::mine();
   if (thread == nullptr || !thread->has_peers()) return false;
-  Transport& transport = *job().transport;
+  PinnedOperations& pinned = *job().pinned;
   const hydrant_pin_t remote_pin = try_remote_hit(firehose().end, rank, remote, bytes,
                                                   kIsPut ? kPutAccess : HYDRANT_REMOTE_READ);
   if (remote_pin.region == nullptr) return false;
   hydrant_pin_t local_pin{};
-  const bool needs_key = !kIsPut || bytes > transport.pinned_inline_bytes();
+  const bool needs_key = !kIsPut || bytes > pinned.keyless_bytes();
   if (needs_key) {
     local_pin = try_local_hit(firehose().domain, local, bytes,
                               kIsPut ? HYDRANT_LOCAL_READ : HYDRANT_LOCAL_WRITE);
@@ -91,12 +91,13 @@ inline bool transfer_hit(gex_TM_t tm, gex_Rank_t rank, uintptr_t remote, void* l
   Awaiting operation(rank);
   Status status = Status::kNotReady;  // not posted to the network
   if (!needs_key || local_pin.region != nullptr) {
-    const Transport::Pinned there{remote, static_cast<const std::byte*>(remote_pin.region->key)};
-    const Transport::Pinned mine{here, local_pin.region != nullptr
-                                           ? static_cast<const std::byte*>(local_pin.region->key)
-                                           : nullptr};
-    status = kIsPut ? transport.put_pinned(rank, there, mine, bytes, &operation)
-                    : transport.get_pinned(rank, there, mine, bytes, &operation);
+    const PinnedOperations::Pinned there{remote,
+                                         static_cast<const std::byte*>(remote_pin.region->key)};
+    const PinnedOperations::Pinned mine{
+        here, local_pin.region != nullptr ? static_cast<const std::byte*>(local_pin.region->key)
+                                          : nullptr};
+    status = kIsPut ? pinned.put(rank, there, mine, bytes, &operation)
+                    : pinned.get(rank, there, mine, bytes, &operation);
   }
   if (status == Status::kOk) {
     wait_for(operation);

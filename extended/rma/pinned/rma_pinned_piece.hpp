@@ -25,7 +25,7 @@ class RmaThread;
 
 // A piece under way. It belongs to the transport, to the endpoint of remote pins, or to the list of
 // pieces that can continue.
-struct PinnedPiece : Transport::Completion, Unfinished {
+struct PinnedPiece : Completion, Unfinished {
   enum class State : uint8_t {
     kRequested,  // a move is under way
     kPinned,     // both ends are pinned; ready to post
@@ -85,7 +85,7 @@ inline uint32_t local_access(const Transfer& part) noexcept {
 // Small puts are copied into the work request, so they need no local key.
 inline bool needs_no_key(const Transfer& part) noexcept {
   return part.is_put() && part.bytes <= sizeof PinnedPiece::small &&
-         part.bytes <= job().transport->pinned_inline_bytes();
+         part.bytes <= job().pinned->keyless_bytes();
 }
 
 // Copies a source that the caller may change after the call, in case the network refuses the put later.
@@ -104,7 +104,7 @@ inline bool is_refusal(Status status) noexcept {
 // A persistent operation's piece, its prepared request, and the state of its local end.
 struct PersistentPiece {
   PinnedPiece piece;
-  std::unique_ptr<Transport::PersistentRequest> request;  // null: none, or not requested yet
+  std::unique_ptr<PinnedOperations::PersistentRequest> request;  // null: none, or not requested yet
   bool is_requested = false;
   bool needs_key = true;
 };

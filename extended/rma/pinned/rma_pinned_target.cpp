@@ -22,14 +22,14 @@ size_t write_status(void* reply, size_t room, MoveStatus status) noexcept {
 
 // A put of a peer's data that is under way. It holds its source: the peer's firehose may end before the put
 // completes, because the peer releases it when the reply arrives, or because the reply grants none.
-struct PutBack : Transport::Completion {
+struct PutBack : Completion {
   hydrant_pin_t source{};
 };
 
 // Completion of a put to the initiator of a get. No thread waits for it: the reply, which follows it on
 // the same queue, announces the data. If the put fails, the initiator would read garbage, so the job
 // ends.
-void on_put_back(Transport::Completion& completion, Status status) noexcept {
+void on_put_back(Completion& completion, Status status) noexcept {
   auto* const put = static_cast<PutBack*>(&completion);
   (void)hydrant_release(put->source);
   delete put;
@@ -58,9 +58,10 @@ MoveStatus put_back(uint32_t from, hydrant_range_t range, const MoveArgs& args,
     delete put;
     return kNotDone;
   }
-  const Transport::Pinned remote{static_cast<uintptr_t>(args.dest), key};
-  const Transport::Pinned local{range.addr, static_cast<const std::byte*>(put->source.region->key)};
-  if (job().transport->put_pinned(from, remote, local, range.len, put) == Status::kOk) return kDone;
+  const PinnedOperations::Pinned remote{static_cast<uintptr_t>(args.dest), key};
+  const PinnedOperations::Pinned local{range.addr,
+                                       static_cast<const std::byte*>(put->source.region->key)};
+  if (job().pinned->put(from, remote, local, range.len, put) == Status::kOk) return kDone;
   (void)hydrant_release(put->source);
   delete put;
   return kNotDone;

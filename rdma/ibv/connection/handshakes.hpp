@@ -17,6 +17,7 @@
 #include "rdma/ibv/queue/counters.hpp"
 #include "rdma/ibv/settings/ibv_options.hpp"
 #include "rdma/ibv/transfer/disconnector.hpp"
+#include "rdma/ibv/transfer/first_contact.hpp"
 #include "rdma/ibv/transfer/peer_table.hpp"
 
 #include <atomic>
@@ -26,7 +27,7 @@
 
 namespace hydrant::ibv {
 
-class Handshakes {
+class Handshakes final : public FirstContact {
  public:
   // The key of the endpoint address in the bootstrap.
   static constexpr const char* kEndpointKey = "ibv";
@@ -51,13 +52,8 @@ class Handshakes {
   Status open(ibv_comp_channel* channel) noexcept HYDRANT_EXCLUDES(mu_);
   void close() noexcept HYDRANT_EXCLUDES(mu_);
 
-  // Creates the peer and starts its handshake, unless it exists already. Never returns kOk. kNotReady: the
-  // peer is connecting; kBadArg: no such peer; kBroken; kResource.
-  [[gnu::cold]] Status start_connection(Rank number) noexcept HYDRANT_EXCLUDES(mu_);
-  // Connects this process with itself, for atomic operations on its own words: its queue pair sends to
-  // itself, so that no handshake is needed. Never returns kOk. kNotReady: it is connected; kBroken;
-  // kResource.
-  [[gnu::cold]] Status connect_to_self() noexcept HYDRANT_EXCLUDES(mu_);
+  [[gnu::cold]] Status start_connection(Rank number) noexcept override HYDRANT_EXCLUDES(mu_);
+  [[gnu::cold]] Status connect_to_self() noexcept override HYDRANT_EXCLUDES(mu_);
   // Replies to handshakes that have arrived, and repeats own ones that are due. Returns the number of
   // completions; 0 at once if another thread holds the lock.
   uint32_t poll() noexcept HYDRANT_EXCLUDES(mu_);

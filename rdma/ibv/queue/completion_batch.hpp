@@ -18,7 +18,7 @@ class CompletionBatch {
   bool is_full() const noexcept { return count_ == kCapacity; }
   bool is_empty() const noexcept { return count_ == 0; }
   // `completion` may be null: the operation counts, but has no callback.
-  void add(Transport::Completion* completion, Status status) noexcept {
+  void add(Completion* completion, Status status) noexcept {
     entries_[count_++] = {completion, status};
   }
   // Calls the completions; the caller holds no lock. Returns the number of operations.
@@ -33,7 +33,7 @@ class CompletionBatch {
 
  private:
   struct Entry {
-    Transport::Completion* completion;
+    Completion* completion;
     Status status;
   };
   Entry entries_[kCapacity];

@@ -22,7 +22,7 @@ namespace hydrant::ibv {
 
 // The part of an operation that its first port carries, and the state of the whole.
 struct PooledOperation {
-  Transport::Completion* completion = nullptr;
+  Completion* completion = nullptr;
   uintptr_t local = 0;
   uintptr_t remote = 0;
   size_t left = 0;  // bytes that are not posted yet

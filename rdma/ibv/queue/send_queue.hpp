@@ -42,7 +42,7 @@ struct SendRecord {
   SendQueue* queue = nullptr;
   uint64_t position = 0;
   union {
-    Transport::Completion* completion = nullptr;
+    Completion* completion = nullptr;
     PooledOperation* operation;
     Stripe* stripe;
   };

@@ -77,7 +77,7 @@ inline uint32_t Completions::end_request(const ibv_wc& completion) noexcept {
   if (completion.status != IBV_WC_SUCCESS || record.holds != SendRecord::Holds::kOperation ||
       record.position != queue.completed()) [[unlikely]]
     return end_requests(completion);
-  Transport::Completion* const operation = record.completion;
+  Completion* const operation = record.completion;
   queue.complete(record.position + 1);
   if (operation != nullptr) operation->done(*operation, Status::kOk);
   return 1;

@@ -1,17 +1,129 @@
-// Posts operations in pieces, atomics, and prepared operations. Tour "a put": a put of one work request is
-// posted by the inline half, in the header.
+// Posts operations, whole or in pieces, atomics, and prepared operations. Tour "a put": Operations::begin().
 #include "rdma/ibv/transfer/operations.hpp"
+
+#include "firehose/base/machine/machine_limits.hpp"
+#include "rdma/ibv/registrar/rail_registrar.hpp"
 
 #include <new>
 
 namespace hydrant::ibv {
 
-void Operations::open(const Options& options, uint32_t max_piece, size_t max_at_once) noexcept {
-  threaded_ = !options.single_threaded;
-  inline_bytes_ = options.inline_bytes;
-  room_ = std::max(options.send_depth, kEntriesForMessages) - kEntriesForMessages;
+void Operations::open(uint32_t max_piece, size_t max_at_once, bool has_atomics, Rank self,
+                      FirstContact& contact) noexcept {
+  threaded_ = !options_.single_threaded;
+  inline_bytes_ = options_.inline_bytes;
+  room_ = std::max(options_.send_depth, kEntriesForMessages) - kEntriesForMessages;
   max_piece_ = max_piece;
   max_at_once_ = max_at_once;
+  has_atomics_ = has_atomics;
+  self_ = self;
+  contact_ = &contact;
+}
+
+// The registrar leaves a part of the locked-memory limit to peers that are contacted later.
+std::unique_ptr<Registrar> Operations::make_registrar() noexcept {
+  const MachineLimits machine = read_machine_limits();
+  const uint32_t ports = rails_.count() + 1;
+  const Needs needs = needs_of(options_, ports_.all[0], ports);
+  const uint64_t kept =
+      machine.memlock_lifted ? 0 : needs.kept_of(machine.memlock_bytes, peers_.places() - 1);
+  if (ports != 1) {
+    ibv_pd* domains[kMaxRails] = {};
+    for (uint32_t i = 0; i < ports; ++i) domains[i] = ports_.all[i].device.pd;
+    std::unique_ptr<Registrar> made;
+    if (RailRegistrar::create({domains, ports}, &made, kept) != Status::kOk) return nullptr;
+    return made;
+  }
+  std::unique_ptr<IbvRegistrar> made;
+  if (IbvRegistrar::create(ports_.all[0].device.pd, &made) != Status::kOk) return nullptr;
+  made->keep_back(kept);
+  return made;
+}
+
+// ---- the fast paths ----
+
+// Fills in the request for the operation, with the send flags `flags`, and adds it to the send queue.
+template <bool kIsPut>
+inline void Operations::prepare_request(Peer& peer, SendRequest& request,
+                                        const Operation& operation, uint32_t flags) noexcept {
+  SendRecord& record = peer.send.add(request.work);
+  record.completion = operation.completion;
+  record.holds = SendRecord::Holds::kOperation;
+  request.piece.addr = operation.local.addr;
+  request.piece.length = static_cast<uint32_t>(operation.bytes);
+  if (!is_copied<kIsPut>(operation.bytes)) request.piece.lkey = load_key(operation.local.key).lkey;
+  request.work.num_sge = operation.bytes != 0 ? 1 : 0;
+  request.work.opcode = kIsPut ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
+  request.work.send_flags = flags | (is_copied<kIsPut>(operation.bytes) ? IBV_SEND_INLINE : 0);
+  request.work.wr.rdma.remote_addr = operation.remote.addr;
+  request.work.wr.rdma.rkey = load_key(operation.remote.key).rkey;
+}
+
+template <bool kIsPut>
+[[gnu::always_inline]] inline Status Operations::begin(Rank rank, const Pinned& remote,
+                                                       const Pinned& local, size_t bytes,
+                                                       Completion* completion) noexcept {
+  Peer* const found = peers_.find(rank);
+  if (found == nullptr) [[unlikely]]
+    return contact_->start_connection(rank);
+  Peer& peer = *found;
+  if (remote.key == nullptr || (local.key == nullptr && !is_copied<kIsPut>(bytes)) ||
+      bytes > max_at_once_) [[unlikely]]
+    return begin_in_pieces(kIsPut, peer, remote, local, bytes, completion);
+  const SpinGuard guard(peer.lock, threaded_);
+  if (!is_ready(peer)) [[unlikely]]
+    return report_not_ready(peer);
+  SendRequest& request = peer.requests.operation;
+  prepare_request<kIsPut>(peer, request, {remote, local, bytes, completion}, IBV_SEND_SIGNALED);
+  peer.send.note_signalled();
+  if (poster_.post(peer, &request.work, 1)) [[likely]]
+    return Status::kOk;
+  return hold_refused(peer, request);
+}
+
+template <bool kIsPut>
+inline size_t Operations::begin_list(Rank rank, std::span<const Operation> list) noexcept {
+  Peer* const found = peers_.find(rank);
+  if (found == nullptr) return 0;
+  Peer& peer = *found;
+  SendRequest requests[CompletionBatch::kCapacity];
+  const SpinGuard guard(peer.lock, threaded_);
+  const uint64_t before = peer.send.posted();
+  uint32_t count = 0;
+  for (; count < std::min<size_t>(list.size(), CompletionBatch::kCapacity); ++count) {
+    const Operation& next = list[count];
+    if (next.remote.key == nullptr ||
+        (next.local.key == nullptr && !is_copied<kIsPut>(next.bytes)) ||
+        next.bytes > max_at_once_ || !is_ready(peer))
+      break;
+    SendRequest& request = requests[count];
+    request.work.sg_list = &request.piece;
+    prepare_request<kIsPut>(peer, request, next, 0);
+    if (count != 0) requests[count - 1].work.next = &request.work;
+  }
+  if (count == 0) return 0;
+  peer.send.set_signalled(requests[count - 1].work);
+  // If the adapter refuses a part of the list, the next poll disconnects the peer, which ends the rest.
+  (void)poster_.post(peer, &requests[0].work, count);
+  return static_cast<size_t>(peer.send.posted() - before);
+}
+
+Status Operations::put(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
+                       Completion* completion) noexcept {
+  return begin<true>(peer, remote, local, bytes, completion);
+}
+
+Status Operations::get(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
+                       Completion* completion) noexcept {
+  return begin<false>(peer, remote, local, bytes, completion);
+}
+
+size_t Operations::put_list(Rank peer, std::span<const Operation> list) noexcept {
+  return begin_list<true>(peer, list);
+}
+
+size_t Operations::get_list(Rank peer, std::span<const Operation> list) noexcept {
+  return begin_list<false>(peer, list);
 }
 
 [[gnu::noinline, gnu::cold]] Status Operations::report_not_ready(const Peer& peer) noexcept {
@@ -116,15 +228,32 @@ void Operations::fail_waiting(Peer& peer, CompletionBatch* batch) noexcept {
 
 // ---- atomics: one work request each, which counts against the adapter's limit of RDMA reads ----
 
-Status Operations::begin_atomic(Peer& peer, const Pinned& remote, const Pinned& local,
-                                const Transport::Atomic& what, Completion* completion) noexcept {
+Status Operations::start_atomic(Rank rank, const Pinned& remote, const Pinned& local,
+                                const Atomic& what, Completion* completion) noexcept {
+  if (!has_atomics_)
+    return fail(
+        Status::kUnsupported,
+        "%s has no remote atomic operations, or another device of HYDRANT_IBV_PORTS has not "
+        "(ibv_devinfo -v: atomic_cap): send the owner of the word a request message instead",
+        ports_.all[0].name);
+  if (remote.addr % sizeof(uint64_t) != 0)
+    return fail(Status::kBadArg,
+                "an atomic operation on the word at %#zx: its address has to be a multiple of %zu",
+                static_cast<size_t>(remote.addr), sizeof(uint64_t));
+  if (remote.key == nullptr || local.key == nullptr)
+    return fail_literal(Status::kBadArg,
+                        "an atomic operation: the remote word or the local result has no key");
+  Peer* const found = peers_.find(rank);
+  if (found == nullptr)
+    return rank == self_ ? contact_->connect_to_self() : contact_->start_connection(rank);
+  Peer& peer = *found;
   SendRequest request;
   request.piece = {local.addr, sizeof(uint64_t), load_key(local.key).lkey};
   request.work.sg_list = &request.piece;
   request.work.num_sge = 1;
   request.work.wr.atomic.remote_addr = remote.addr;
   request.work.wr.atomic.rkey = load_key(remote.key).rkey;
-  if (what.kind == Transport::Atomic::Kind::kFetchAdd) {
+  if (what.kind == Atomic::Kind::kFetchAdd) {
     request.work.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
     request.work.wr.atomic.compare_add = what.operand;
   } else {
@@ -148,7 +277,7 @@ Status Operations::begin_atomic(Peer& peer, const Pinned& remote, const Pinned& 
 // A put or get whose request is built once. Each start sets the record and the keys. The keys are written
 // each time, since memory may have been registered again; comparing them with the last ones would cost the
 // same.
-class Operations::IbvPersistentRequest final : public Transport::PersistentRequest {
+class Operations::IbvPersistentRequest final : public PersistentRequest {
  public:
   IbvPersistentRequest(Operations& operations, Peer& peer, bool is_put, uintptr_t remote,
                        uintptr_t local, uint32_t bytes) noexcept
@@ -194,12 +323,24 @@ class Operations::IbvPersistentRequest final : public Transport::PersistentReque
   const bool needs_local_key_;
 };
 
-std::unique_ptr<Transport::PersistentRequest> Operations::prepare(bool is_put, Peer& peer,
-                                                                  uintptr_t remote, uintptr_t local,
-                                                                  size_t bytes) noexcept {
-  if (bytes > max_at_once_) return nullptr;
-  return std::unique_ptr<Transport::PersistentRequest>(new (std::nothrow) IbvPersistentRequest(
-      *this, peer, is_put, remote, local, static_cast<uint32_t>(bytes)));
+std::unique_ptr<PinnedOperations::PersistentRequest> Operations::prepare(bool is_put, Rank rank,
+                                                                         uintptr_t remote,
+                                                                         uintptr_t local,
+                                                                         size_t bytes) noexcept {
+  Peer* const peer = peers_.find(rank);
+  if (peer == nullptr || bytes > max_at_once_) return nullptr;
+  return std::unique_ptr<PersistentRequest>(new (std::nothrow) IbvPersistentRequest(
+      *this, *peer, is_put, remote, local, static_cast<uint32_t>(bytes)));
+}
+
+std::unique_ptr<PinnedOperations::PersistentRequest> Operations::make_persistent_put(
+    Rank peer, uintptr_t remote, uintptr_t local, size_t bytes) noexcept {
+  return prepare(true, peer, remote, local, bytes);
+}
+
+std::unique_ptr<PinnedOperations::PersistentRequest> Operations::make_persistent_get(
+    Rank peer, uintptr_t remote, uintptr_t local, size_t bytes) noexcept {
+  return prepare(false, peer, remote, local, bytes);
 }
 
 }  // namespace hydrant::ibv

@@ -54,7 +54,8 @@ bool Striping::is_busy(const Peer& peer, uint32_t rails) noexcept {
 }
 
 void Striping::begin(Peer& peer, PooledOperation& operation, uint32_t rails,
-                     const Transport::Pinned& remote, const Transport::Pinned& local) noexcept {
+                     const PinnedOperations::Pinned& remote,
+                     const PinnedOperations::Pinned& local) noexcept {
   const size_t bytes = operation.left;
   const auto parts = static_cast<uint32_t>(std::popcount(rails)) + 1;
   const auto cut_of = [&](uint32_t part) {

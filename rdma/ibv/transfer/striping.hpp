@@ -35,7 +35,8 @@ class Striping {
   // Cuts the operation into stripes of about the same length. The operation itself keeps the first, which the
   // caller posts.
   void begin(Peer& peer, PooledOperation& operation, uint32_t rails,
-             const Transport::Pinned& remote, const Transport::Pinned& local) noexcept;
+             const PinnedOperations::Pinned& remote,
+             const PinnedOperations::Pinned& local) noexcept;
   // Posts as much of the waiting stripes as there is room for.
   void advance(Peer& peer) noexcept;
   // The last request of the stripe has completed.

@@ -109,7 +109,7 @@ class LoopRegistrar final : public Registrar {
   RegistrarTraits traits_;
 };
 
-class PinnedLoop final : public LoopNetwork {
+class PinnedLoop final : public LoopNetwork, public PinnedOperations {
  public:
   // ---- settings of a test ----
   LoopPins pins;
@@ -142,9 +142,12 @@ class PinnedLoop final : public LoopNetwork {
     if (made == nullptr) (void)fail(Status::kResource, "no memory for a registrar");
     return made;
   }
-  uint32_t pinned_inline_bytes() const noexcept override { return inline_bytes_without_key; }
-  Status put_pinned(Rank, const Pinned& remote, const Pinned& local, size_t bytes,
-                    Completion* completion) noexcept override {
+  PinnedOperations* pinned() noexcept override { return this; }
+  uint32_t keyless_bytes() const noexcept override { return inline_bytes_without_key; }
+  using LoopNetwork::get;
+  using LoopNetwork::put;
+  Status put(Rank, const Pinned& remote, const Pinned& local, size_t bytes,
+             Completion* completion) noexcept override {
     Posted one{reinterpret_cast<void*>(remote.addr), reinterpret_cast<const void*>(local.addr),
                bytes, completion};
     note(local, bytes, inline_bytes_without_key);
@@ -157,8 +160,8 @@ class PinnedLoop final : public LoopNetwork {
     }
     return start(one, one.from);
   }
-  Status get_pinned(Rank, const Pinned& remote, const Pinned& local, size_t bytes,
-                    Completion* completion) noexcept override {
+  Status get(Rank, const Pinned& remote, const Pinned& local, size_t bytes,
+             Completion* completion) noexcept override {
     Posted one{reinterpret_cast<void*>(local.addr), reinterpret_cast<const void*>(remote.addr),
                bytes, completion};
     note(local, bytes, 0);
@@ -166,13 +169,13 @@ class PinnedLoop final : public LoopNetwork {
     return start(one, one.to);
   }
 
-  size_t put_pinned_list(Rank peer, std::span<const PinnedOperation> list) noexcept override {
+  size_t put_list(Rank peer, std::span<const Operation> list) noexcept override {
     ++lists;
-    return Transport::put_pinned_list(peer, list);
+    return PinnedOperations::put_list(peer, list);
   }
-  size_t get_pinned_list(Rank peer, std::span<const PinnedOperation> list) noexcept override {
+  size_t get_list(Rank peer, std::span<const Operation> list) noexcept override {
     ++lists;
-    return Transport::get_pinned_list(peer, list);
+    return PinnedOperations::get_list(peer, list);
   }
   std::unique_ptr<PersistentRequest> make_persistent_put(Rank peer, uintptr_t remote,
                                                          uintptr_t local,
@@ -209,8 +212,8 @@ class PinnedLoop final : public LoopNetwork {
       ++loop_.again;
       const Pinned remote{remote_, remote_key};
       const Pinned local{local_, local_key};
-      return is_put_ ? loop_.put_pinned(peer_, remote, local, bytes_, completion)
-                     : loop_.get_pinned(peer_, remote, local, bytes_, completion);
+      return is_put_ ? loop_.put(peer_, remote, local, bytes_, completion)
+                     : loop_.get(peer_, remote, local, bytes_, completion);
     }
 
    private:

@@ -16,8 +16,19 @@ using test::LoopNetwork;
 using test::RmaFixture;
 
 // An adapter that finds 41 in every word.
-class AtomicNetwork final : public LoopNetwork {
+class AtomicNetwork final : public LoopNetwork, public PinnedOperations {
  public:
+  PinnedOperations* pinned() noexcept override { return this; }
+  std::unique_ptr<Registrar> make_registrar() noexcept override { return nullptr; }
+  uint32_t keyless_bytes() const noexcept override { return 0; }
+  using LoopNetwork::get;
+  using LoopNetwork::put;
+  Status put(Rank, const Pinned&, const Pinned&, size_t, Completion*) noexcept override {
+    return Status::kUnsupported;
+  }
+  Status get(Rank, const Pinned&, const Pinned&, size_t, Completion*) noexcept override {
+    return Status::kUnsupported;
+  }
   Status start_atomic(Rank, const Pinned&, const Pinned& old, const Atomic&,
                       Completion* completion) noexcept override {
     return start({reinterpret_cast<void*>(old.addr), &word_, sizeof word_, completion}, nullptr);

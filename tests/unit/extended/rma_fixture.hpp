@@ -34,7 +34,7 @@ class RmaFixture : public JobFixture {
     auto owned = make_network();
     network = owned.get();
     transport = owned.get();
-    job().transport = std::move(owned);
+    job().use(std::move(owned));
     add_rma_handlers();
     choose({});
   }

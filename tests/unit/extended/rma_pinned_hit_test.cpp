@@ -35,7 +35,7 @@ TEST_F(RmaPinnedHit, AllocatesNoMemory) {
     loop->records.clear();
     EXPECT_EQ(move(true, 8, 1), "");
     EXPECT_EQ(move(false, 8, 2), "");
-    for (const Transport::Completion* record : loop->records) {
+    for (const Completion* record : loop->records) {
       const auto* at = reinterpret_cast<const std::byte*>(record);
       EXPECT_TRUE(at < here && here - at < 65536) << "not on the stack of the calls";
     }

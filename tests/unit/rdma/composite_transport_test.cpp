@@ -20,7 +20,7 @@ namespace {
 constexpr uint64_t kPollTime = UINT64_MAX - 7;
 
 // Ranks of other nodes: keeps what it is given, and delivers what a test has put there.
-class FakeNetwork final : public NetworkTransport {
+class FakeNetwork final : public NetworkTransport, public PinnedOperations {
  public:
   struct Seen {
     std::vector<Rank> sent;
@@ -71,15 +71,16 @@ class FakeNetwork final : public NetworkTransport {
   }
   uint32_t capabilities() const noexcept override { return kPinned | kPutsBeforeMessages; }
   uint32_t depth() const noexcept override { return 7; }
-  uint32_t rails() const noexcept override { return 3; }
-  uint32_t pinned_inline_bytes() const noexcept override { return 33; }
-  Status put_pinned(Rank peer, const Pinned&, const Pinned&, size_t,
-                    Completion*) noexcept override {
+  PinnedOperations* pinned() noexcept override { return this; }
+  std::unique_ptr<Registrar> make_registrar() noexcept override { return nullptr; }
+  uint32_t keyless_bytes() const noexcept override { return 33; }
+  using Transport::get;
+  using Transport::put;
+  Status put(Rank peer, const Pinned&, const Pinned&, size_t, Completion*) noexcept override {
     seen_.put_to.push_back(peer);
     return Status::kOk;
   }
-  Status get_pinned(Rank peer, const Pinned&, const Pinned&, size_t,
-                    Completion*) noexcept override {
+  Status get(Rank peer, const Pinned&, const Pinned&, size_t, Completion*) noexcept override {
     seen_.got_from.push_back(peer);
     return Status::kOk;
   }
@@ -174,12 +175,12 @@ TEST_F(CompositeTransportTest, EachPeerIsReachedByItsOwn) {
 
 // For clients that use the adapter within a node, too (HYDRANT_PATH=nic); not a capability of such peers.
 TEST_F(CompositeTransportTest, PinnedOperationsUseTheFarTransport) {
-  const Transport::PinnedOperation list[2] = {};
+  const PinnedOperations::Operation list[2] = {};
   for (const Rank peer : {Rank{1}, Rank{3}}) {
-    EXPECT_EQ(both->put_pinned(peer, {}, {}, 8, nullptr), Status::kOk);
-    EXPECT_EQ(both->get_pinned(peer, {}, {}, 8, nullptr), Status::kOk);
-    EXPECT_EQ(both->put_pinned_list(peer, list), 2u);
-    EXPECT_EQ(both->get_pinned_list(peer, list), 2u);
+    EXPECT_EQ(both->pinned()->put(peer, {}, {}, 8, nullptr), Status::kOk);
+    EXPECT_EQ(both->pinned()->get(peer, {}, {}, 8, nullptr), Status::kOk);
+    EXPECT_EQ(both->pinned()->put_list(peer, list), 2u);
+    EXPECT_EQ(both->pinned()->get_list(peer, list), 2u);
   }
   EXPECT_EQ(seen.put_to, (std::vector<Rank>{1, 1, 1, 3, 3, 3}));
   EXPECT_EQ(seen.got_from, seen.put_to);
@@ -199,10 +200,7 @@ TEST_F(CompositeTransportTest, CapabilitiesArePerPeer) {
   EXPECT_EQ(both->peer_capabilities(3), Transport::kPinned | Transport::kPutsBeforeMessages);
   EXPECT_EQ(both->capabilities(), near->capabilities() | both->peer_capabilities(3));
   EXPECT_EQ(both->depth(), 7u);
-  EXPECT_EQ(both->rails(), 3u);
-  EXPECT_EQ(both->rails_with(3), 3u);
-  EXPECT_EQ(both->rails_with(1), 1u);
-  EXPECT_EQ(both->pinned_inline_bytes(), 33u);
+  EXPECT_EQ(both->pinned()->keyless_bytes(), 33u);
   std::string there(8, '.');
   ASSERT_EQ(both->add_segment(1, 0x10000, there.size(), there.data()), Status::kOk);
   EXPECT_EQ(both->mapped(1, 0x10000, 8), there.data());

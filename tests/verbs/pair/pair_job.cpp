@@ -157,12 +157,12 @@ Status PairJob::move(uint32_t number) {
   const auto begin = [&](bool is_put, Told& told) {
     Status status = Status::kNotReady;
     (void)process.until([&] {
-      status = is_put ? process.transport->put_pinned(
+      status = is_put ? process.transport->pinned()->put(
                             other(), {their_memory_ + kWindow + slot, their_key_.data()},
                             memory_->local(kSource + slot), put_bytes_, &told)
-                      : process.transport->get_pinned(other(),
-                                                      {their_memory_ + kShown, their_key_.data()},
-                                                      memory_->local(kGot), put_bytes_, &told);
+                      : process.transport->pinned()->get(
+                            other(), {their_memory_ + kShown, their_key_.data()},
+                            memory_->local(kGot), put_bytes_, &told);
       return status != Status::kNotReady;
     });
     return status;
@@ -189,8 +189,8 @@ Status PairJob::move(uint32_t number) {
 
 Status PairJob::put_once(size_t bytes) {
   Told told;
-  const Status status = process.transport->put_pinned(other(), {their_memory_, their_key_.data()},
-                                                      memory_->local(kSource), bytes, &told);
+  const Status status = process.transport->pinned()->put(
+      other(), {their_memory_, their_key_.data()}, memory_->local(kSource), bytes, &told);
   if (status != Status::kOk) return status;
   if (!process.until([&] { return told.times != 0; })) std::abort();
   return told.status;

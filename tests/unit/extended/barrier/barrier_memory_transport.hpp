@@ -68,23 +68,29 @@ class BarrierMemoryRegistrar final : public Registrar {
   RegistrarTraits traits_;
 };
 
-class BarrierMemoryTransport final : public FakeTransport {
+class BarrierMemoryTransport final : public FakeTransport, public PinnedOperations {
  public:
   BarrierMemoryRecords records;
 
   uint32_t capabilities() const noexcept override { return kPinned; }
-  uint32_t pinned_inline_bytes() const noexcept override { return sizeof(uint64_t); }
+  PinnedOperations* pinned() noexcept override { return this; }
+  uint32_t keyless_bytes() const noexcept override { return sizeof(uint64_t); }
   std::unique_ptr<Registrar> make_registrar() noexcept override {
     return std::make_unique<BarrierMemoryRegistrar>(records);
   }
-  Status put_pinned(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
-                    Completion*) noexcept override {
+  using FakeTransport::get;
+  using FakeTransport::put;
+  Status put(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
+             Completion*) noexcept override {
     BarrierMemoryRecords::Word one{.peer = peer, .at = remote.addr};
     std::memcpy(&one.key, remote.key, sizeof one.key);
     std::memcpy(&one.word, reinterpret_cast<const void*>(local.addr),
                 std::min(bytes, sizeof one.word));
     records.words.push_back(one);
     return Status::kOk;
+  }
+  Status get(Rank, const Pinned&, const Pinned&, size_t, Completion*) noexcept override {
+    return Status::kUnsupported;
   }
 };
 

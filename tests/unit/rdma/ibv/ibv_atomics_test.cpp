@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 using testing::IbvWorld;
 using testing::PinnedMemory;
 using testing::Told;
-using Atomic = Transport::Atomic;
+using Atomic = PinnedOperations::Atomic;
 
 constexpr size_t kAtomicBytes = 4096;
 constexpr Access kWords = Access::kRemoteAtomic | Access::kRemoteRead | Access::kRemoteWrite;
@@ -49,8 +49,8 @@ class IbvAtomics : public testing::VerbsTest {
     uint64_t word(size_t at) const { return word_of(there, at); }
     uint64_t before(size_t at = 0) const { return word_of(here, at); }
     Status start(size_t at, const Atomic& what, Told* told, size_t result = 0) {
-      return world[0].transport->start_atomic(1, {there.address() + at, there.imported.data()},
-                                              here.local(result), what, told);
+      return world[0].transport->pinned()->start_atomic(
+          1, {there.address() + at, there.imported.data()}, here.local(result), what, told);
     }
     Status carry_out(size_t at, const Atomic& what) {
       Told told;
@@ -122,7 +122,7 @@ TEST_F(IbvAtomics, ManyOperationsAreInFlight) {
     size_t taken = 0;
     for (; taken < told.size(); ++taken) {
       const Status status = taken % 5 == 4
-                                ? pair.world[0].transport->get_pinned(
+                                ? pair.world[0].transport->pinned()->get(
                                       1, {pair.there.address() + 2048, pair.there.imported.data()},
                                       pair.here.local(2048), 8, &told.at(taken))
                                 : pair.start(0, add(1), &told.at(taken), 8 * taken);
@@ -153,11 +153,11 @@ TEST_F(IbvAtomics, MisalignedWordIsABadArgument) {
   }
   const uint64_t posts = fake_verbs::traffic().posts;
   IbvTransport& transport = *pair.world[0].transport;
-  EXPECT_EQ(
-      transport.start_atomic(1, {pair.there.address(), nullptr}, pair.here.local(), add(1), &told),
-      Status::kBadArg);
-  EXPECT_EQ(transport.start_atomic(1, {pair.there.address(), pair.there.imported.data()},
-                                   {pair.here.address(), nullptr}, add(1), &told),
+  EXPECT_EQ(transport.pinned()->start_atomic(1, {pair.there.address(), nullptr}, pair.here.local(),
+                                             add(1), &told),
+            Status::kBadArg);
+  EXPECT_EQ(transport.pinned()->start_atomic(1, {pair.there.address(), pair.there.imported.data()},
+                                             {pair.here.address(), nullptr}, add(1), &told),
             Status::kBadArg);
   EXPECT_EQ(fake_verbs::traffic().posts, posts);
   EXPECT_EQ(told.times, 0U);
@@ -237,12 +237,12 @@ TEST_F(IbvAtomics, FirstContactIsMadeForThem) {
   IbvWorld world(2);
   PinnedMemory here(*world[0].transport, Access::kLocalWrite, kAtomicBytes);
   PinnedMemory there(*world[1].transport, kWords, kAtomicBytes);
-  const Transport::Pinned word = there.for_peer();
+  const PinnedOperations::Pinned word = there.for_peer();
   Told told;
-  EXPECT_EQ(world[0].transport->start_atomic(1, word, here.local(), add(1), &told),
+  EXPECT_EQ(world[0].transport->pinned()->start_atomic(1, word, here.local(), add(1), &told),
             Status::kNotReady);
   ASSERT_EQ(world.insist([&] {
-    return world[0].transport->start_atomic(1, word, here.local(), add(1), &told);
+    return world[0].transport->pinned()->start_atomic(1, word, here.local(), add(1), &told);
   }),
             Status::kOk);
   ASSERT_TRUE(world.until([&] { return told.times != 0; }));
@@ -255,12 +255,13 @@ TEST_F(IbvAtomics, ARankReachesItsOwnWordsThroughTheAdapter) {
   world.connect(0, 1);  // the peer has all buffers of the receive queue
   IbvTransport& transport = *world[0].transport;
   PinnedMemory memory(transport, kWords | Access::kLocalWrite, kAtomicBytes);
-  const Transport::Pinned word = memory.for_peer();
+  const PinnedOperations::Pinned word = memory.for_peer();
   const uint64_t before = fake_verbs::traffic().atomics;
   for (uint64_t i = 0; i < 100; ++i) {
     Told told;
     ASSERT_EQ(world.insist([&] {
-      return transport.start_atomic(0, word, memory.local(kAtomicBytes / 2), add(3), &told);
+      return transport.pinned()->start_atomic(0, word, memory.local(kAtomicBytes / 2), add(3),
+                                              &told);
     }),
               Status::kOk)
         << last_error_text();
@@ -280,7 +281,7 @@ TEST_F(IbvAtomics, ARankThatCannotConnectToItselfReportsIt) {
   fake_verbs::fail_call(Call::kModifyQp, EINVAL, 2);
   Told told;
   const auto start = [&] {
-    return transport.start_atomic(0, memory.for_peer(), memory.local(64), add(1), &told);
+    return transport.pinned()->start_atomic(0, memory.for_peer(), memory.local(64), add(1), &told);
   };
   EXPECT_NE(start(), Status::kNotReady);
   EXPECT_THAT(last_error_text(), HasSubstr("the connection of this rank with itself"));
@@ -298,7 +299,7 @@ TEST_F(IbvAtomics, AFailedOperationOnAnOwnWordIsNoFailureOfTheRank) {
   fake_verbs::fail_work(IBV_WC_RETRY_EXC_ERR);
   Told told;
   const auto start = [&] {
-    return transport.start_atomic(0, memory.for_peer(), memory.local(64), add(1), &told);
+    return transport.pinned()->start_atomic(0, memory.for_peer(), memory.local(64), add(1), &told);
   };
   ASSERT_EQ(world.insist(start), Status::kOk) << last_error_text();
   ASSERT_TRUE(world.until([&] { return told.times != 0; }));

@@ -49,10 +49,10 @@ class IbvBatches : public testing::VerbsTest {
   IbvTransport* net(Rank rank) { return (*world_)[rank].transport.get(); }
   // The sizes range from 0 to 6000 bytes; some are small enough to need no local key.
   static size_t bytes_of(size_t i) { return i * i * 27 % 6001; }
-  std::vector<Transport::PinnedOperation> list(size_t count) {
-    std::vector<Transport::PinnedOperation> all;
+  std::vector<PinnedOperations::Operation> list(size_t count) {
+    std::vector<PinnedOperations::Operation> all;
     for (size_t i = 0; i < count; ++i) {
-      const Transport::Pinned remote = there_->for_peer(i * kStride);
+      const PinnedOperations::Pinned remote = there_->for_peer(i * kStride);
       all.push_back({remote, here_->local(i * kStride), bytes_of(i), &told_.at(i)});
     }
     return all;
@@ -76,7 +76,7 @@ class IbvBatches : public testing::VerbsTest {
 TEST_F(IbvBatches, AreOneCallOfTheAdapter) {
   open(IbvWorld::single());
   const fake_verbs::Traffic before = fake_verbs::traffic();
-  ASSERT_EQ(net(0)->put_pinned_list(1, list(kMaxPieces)), kMaxPieces);
+  ASSERT_EQ(net(0)->pinned()->put_list(1, list(kMaxPieces)), kMaxPieces);
   EXPECT_EQ(fake_verbs::traffic().posts, before.posts + 1);
   ASSERT_TRUE(world_->until([&] { return told_.back().times != 0; }));
   for (const Told& told : told_) {
@@ -87,7 +87,7 @@ TEST_F(IbvBatches, AreOneCallOfTheAdapter) {
 
   told_ = {};
   std::memset(here_->data.get(), 0x44, here_->bytes_);
-  ASSERT_EQ(net(0)->get_pinned_list(1, list(kMaxPieces)), kMaxPieces);
+  ASSERT_EQ(net(0)->pinned()->get_list(1, list(kMaxPieces)), kMaxPieces);
   ASSERT_TRUE(world_->until([&] { return told_.back().times != 0; }));
   const fake_verbs::Traffic after = fake_verbs::traffic();
   EXPECT_EQ(after.posts, before.posts + 2);
@@ -105,7 +105,7 @@ TEST_F(IbvBatches, AcceptUpToTheFreeSlots) {
   IbvTransport::Options options = IbvWorld::single();
   options.send_depth = 16;  // three entries are kept for messages
   open(options);
-  const size_t taken = net(0)->put_pinned_list(1, list(kMaxPieces));
+  const size_t taken = net(0)->pinned()->put_list(1, list(kMaxPieces));
   EXPECT_LE(taken, 13U);
   ASSERT_GE(taken, 11U);
   ASSERT_TRUE(world_->until([&] { return told_.at(taken - 1).times != 0; }));
@@ -116,23 +116,23 @@ TEST_F(IbvBatches, AcceptUpToTheFreeSlots) {
 // A list stops before an operation of several requests: without a key, or longer than the device's limit.
 TEST_F(IbvBatches, StopBeforeAnOperationOfSeveralRequests) {
   open(IbvWorld::single());
-  std::vector<Transport::PinnedOperation> all = list(8);
+  std::vector<PinnedOperations::Operation> all = list(8);
   all[5].bytes = 6000;
   all[5].local.key = nullptr;
-  ASSERT_EQ(net(0)->put_pinned_list(1, all), 5U);
+  ASSERT_EQ(net(0)->pinned()->put_list(1, all), 5U);
   ASSERT_TRUE(world_->until([&] { return told_.at(4).times != 0; }));
   expect_put(5);
   all[0].remote.key = nullptr;
-  EXPECT_EQ(net(0)->put_pinned_list(1, all), 0U);
-  EXPECT_EQ(net(0)->put_pinned_list(1, {}), 0U);
+  EXPECT_EQ(net(0)->pinned()->put_list(1, all), 0U);
+  EXPECT_EQ(net(0)->pinned()->put_list(1, {}), 0U);
 }
 
 TEST_F(IbvBatches, UnconnectedPeerTakesNone) {
   IbvWorld world(2);
   PinnedMemory here(*world[0].transport, Access::kLocalWrite, 4096);
   PinnedMemory there(*world[1].transport, kTarget, 4096);
-  const Transport::PinnedOperation one{there.for_peer(), here.local(), 8, &told_.at(0)};
-  EXPECT_EQ(world[0].transport->put_pinned_list(1, std::span(&one, 1)), 0U);
+  const PinnedOperations::Operation one{there.for_peer(), here.local(), 8, &told_.at(0)};
+  EXPECT_EQ(world[0].transport->pinned()->put_list(1, std::span(&one, 1)), 0U);
 }
 
 // Each operation completes once, whether the adapter refuses the nth request or fails to carry it out.
@@ -146,7 +146,7 @@ TEST_F(IbvBatches, EachCompletesOnceWhenThePeerFails) {
       } else {
         fake_verbs::fail_call(Call::kPostSend, ENOMEM, nth);
       }
-      const size_t taken = net(0)->put_pinned_list(1, list(kMaxPieces));
+      const size_t taken = net(0)->pinned()->put_list(1, list(kMaxPieces));
       EXPECT_EQ(taken, is_taken ? kMaxPieces : nth - 1);
       const auto all_told = [&] {
         return std::all_of(told_.begin(), told_.begin() + static_cast<ptrdiff_t>(taken),

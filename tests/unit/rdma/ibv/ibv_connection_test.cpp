@@ -322,7 +322,7 @@ TEST_F(IbvConnection, SmallerDeviceLimitsAreAccepted) {
   fake_verbs::reset();
   fake_verbs::add_device({.max_qp_wr = 32, .max_inline = 0});
   IbvWorld world(2);
-  EXPECT_EQ(world[0].transport->pinned_inline_bytes(), 0U);
+  EXPECT_EQ(world[0].transport->pinned()->keyless_bytes(), 0U);
   world.connect(0, 1);
   for (uint32_t i = 0; i < 200; ++i) {
     ASSERT_EQ(world.send(0, 1, Lane::kRequest, 1, std::string(i, 'x')), Status::kOk);

@@ -127,7 +127,7 @@ TEST_F(IbvDmabuf, TransfersLikeOtherPinnedMemory) {
     ASSERT_TRUE(settle(world, devices));
     Buffer buffer;
     const MemoryRange range = buffer.range();
-    std::unique_ptr<Registrar> owner = world[1].transport->make_registrar();
+    std::unique_ptr<Registrar> owner = world[1].transport->pinned()->make_registrar();
     alignas(8) std::byte key[128] = {};
     ASSERT_EQ(owner->pin_dmabuf(buffer.fd, kOffset, range,
                                 Access::kRemoteWrite | Access::kRemoteRead, key),
@@ -156,7 +156,7 @@ TEST_F(IbvDmabuf, RefusalByOneDeviceIsUndoneOnTheOther) {
   add_devices(2);
   IbvWorld world(2, testing::rail_options());
   Buffer buffer;
-  std::unique_ptr<Registrar> owner = world[0].transport->make_registrar();
+  std::unique_ptr<Registrar> owner = world[0].transport->pinned()->make_registrar();
   alignas(8) std::byte key[128] = {};
   const size_t before = fake_verbs::live().mrs;
   fake_verbs::fail_call(Call::kRegDmabufMr, EOPNOTSUPP, 2);

@@ -51,15 +51,15 @@ class IbvFailures : public testing::VerbsTest {
             insist([&] { return ranks[1]->try_send_cell(0, Lane::kReply, 1, "head", "cell"); });
       if (status != Status::kOk) return status;
     }
-    const auto registrar = ranks[0]->transport->make_registrar();
+    const auto registrar = ranks[0]->transport->pinned()->make_registrar();
     if (registrar == nullptr) return Status::kUnsupported;
     std::string source(8, 'a');
     Told told;
     std::byte key[64] = {};
     // A write of no bytes needs no memory.
-    const Transport::Pinned nowhere{0x1000, key};
+    const PinnedOperations::Pinned nowhere{0x1000, key};
     const Status begun =
-        insist([&] { return ranks[0]->transport->put_pinned(1, nowhere, nowhere, 0, &told); });
+        insist([&] { return ranks[0]->transport->pinned()->put(1, nowhere, nowhere, 0, &told); });
     if (begun != Status::kOk) return begun;
     const Status ended = insist([&] { return told.times != 0 ? told.status : Status::kNotReady; });
     if (ended != Status::kOk) return ended;
@@ -125,11 +125,11 @@ TEST_F(IbvFailures, PeerFailureCompletesEverythingInFlight) {
   IbvWorld world(2);
   world.connect(0, 1);
   PinnedMemory here(*world[0].transport, Access::kLocalWrite, 4096);
-  const Transport::Pinned remote{0x1000, here.key.data()};
+  const PinnedOperations::Pinned remote{0x1000, here.key.data()};
   fake_verbs::hold(true);
   std::array<Told, 5> told;
   for (Told& one : told) {
-    ASSERT_EQ(world[0].transport->get_pinned(1, remote, here.local(), 64, &one), Status::kOk);
+    ASSERT_EQ(world[0].transport->pinned()->get(1, remote, here.local(), 64, &one), Status::kOk);
   }
   ASSERT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kOk);
   ASSERT_EQ(world[0].try_send_cell(1, Lane::kRequest, 1, "head", "payload"), Status::kOk);
@@ -245,11 +245,11 @@ TEST_F(IbvFailures, FailedRequestFlushesTheRestInOrder) {
   world.connect(0, 1);
   PinnedMemory here(*world[0].transport, Access::kLocalWrite, 4096);
   PinnedMemory there(*world[1].transport, Access::kRemoteWrite, 4096);
-  const Transport::Pinned remote = there.for_peer();
+  const PinnedOperations::Pinned remote = there.for_peer();
   fake_verbs::fail_work(IBV_WC_RETRY_EXC_ERR, 4);
   std::array<Told, 8> told;
   for (Told& one : told) {
-    ASSERT_EQ(world[0].transport->put_pinned(1, remote, here.local(), 512, &one), Status::kOk);
+    ASSERT_EQ(world[0].transport->pinned()->put(1, remote, here.local(), 512, &one), Status::kOk);
   }
   ::testing::internal::CaptureStderr();
   ASSERT_TRUE(world.until([&] { return told[7].times != 0; }));
@@ -271,10 +271,10 @@ TEST_F(IbvFailures, PartlyPostedOperationCompletesOnce) {
   PinnedMemory there(*world[1].transport, Access::kRemoteWrite, 8192);
   fake_verbs::fail_work(IBV_WC_RETRY_EXC_ERR, 40);
   Told told;
-  ASSERT_EQ(world[0].transport->put_pinned(1, there.for_peer(), here.local(), 8192, &told),
+  ASSERT_EQ(world[0].transport->pinned()->put(1, there.for_peer(), here.local(), 8192, &told),
             Status::kOk);
   Told next;
-  EXPECT_EQ(world[0].transport->put_pinned(1, there.for_peer(), here.local(), 8, &next),
+  EXPECT_EQ(world[0].transport->pinned()->put(1, there.for_peer(), here.local(), 8, &next),
             Status::kNotReady)
       << "it waits for its turn";
   EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kNotReady);
@@ -298,7 +298,7 @@ TEST_F(IbvFailures, DisconnectCompletesPartialOperations) {
   PinnedMemory there(*world[1].transport, Access::kRemoteWrite, 8192);
   for (int i = 0; i < 20; ++i) world.poll_all();
   Told told;
-  ASSERT_EQ(world[0].transport->put_pinned(1, there.for_peer(), here.local(), 8192, &told),
+  ASSERT_EQ(world[0].transport->pinned()->put(1, there.for_peer(), here.local(), 8192, &told),
             Status::kOk);
   world[1].poll();
   world[0].transport->disconnect(1);

@@ -81,16 +81,16 @@ TEST_F(IbvGroups, PutsAndGetsGoByKeys) {
     return told.status;
   };
   ASSERT_EQ(finish([&](Told* told) {
-              return meeting.a[1].transport->put_pinned(meeting.from_a(0), there.for_peer(),
-                                                        here.local(), 8192, told);
+              return meeting.a[1].transport->pinned()->put(meeting.from_a(0), there.for_peer(),
+                                                           here.local(), 8192, told);
             }),
             Status::kOk)
       << last_error_text();
   EXPECT_EQ(std::memcmp(here.data.get(), there.data.get(), 8192), 0);
   std::memset(there.data.get(), 0, 8192);
   ASSERT_EQ(finish([&](Told* told) {
-              return meeting.b[0].transport->get_pinned(meeting.from_b(1), here.for_peer(),
-                                                        there.local(), 8192, told);
+              return meeting.b[0].transport->pinned()->get(meeting.from_b(1), here.for_peer(),
+                                                           there.local(), 8192, told);
             }),
             Status::kOk)
       << last_error_text();

@@ -74,7 +74,7 @@ TEST_F(IbvOnDemand, TransfersUnregisteredMemory) {
     PinnedMemory importer(*world[0].transport, Access::kLocalRead, 4096);
     std::vector<std::byte> remote_key(there.key.size());
     import(there, *importer.registrar, remote_key.data());
-    const Transport::Pinned remote{there.address(), remote_key.data()};
+    const PinnedOperations::Pinned remote{there.address(), remote_key.data()};
 
     const size_t registered = fake_verbs::live().mrs;
     alignas(8) std::byte read_key[128], write_key[128];

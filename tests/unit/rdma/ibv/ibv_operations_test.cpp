@@ -26,21 +26,21 @@ class IbvOperations : public testing::VerbsTest {
     for (size_t i = 0; i < memory.bytes_; ++i)
       memory.data.get()[i] = static_cast<std::byte>(i * 13 + i / 251 + seed);
   }
-  static Status put(IbvWorld& world, const Transport::Pinned& remote,
-                    const Transport::Pinned& local, size_t bytes) {
+  static Status put(IbvWorld& world, const PinnedOperations::Pinned& remote,
+                    const PinnedOperations::Pinned& local, size_t bytes) {
     Told told;
     const Status begun = world.insist(
-        [&] { return world[0].transport->put_pinned(1, remote, local, bytes, &told); });
+        [&] { return world[0].transport->pinned()->put(1, remote, local, bytes, &told); });
     if (begun != Status::kOk) return begun;
     EXPECT_TRUE(world.until([&] { return told.times != 0; }));
     EXPECT_EQ(told.times, 1U);
     return told.status;
   }
-  static Status get(IbvWorld& world, const Transport::Pinned& remote,
-                    const Transport::Pinned& local, size_t bytes) {
+  static Status get(IbvWorld& world, const PinnedOperations::Pinned& remote,
+                    const PinnedOperations::Pinned& local, size_t bytes) {
     Told told;
     const Status begun = world.insist(
-        [&] { return world[0].transport->get_pinned(1, remote, local, bytes, &told); });
+        [&] { return world[0].transport->pinned()->get(1, remote, local, bytes, &told); });
     if (begun != Status::kOk) return begun;
     EXPECT_TRUE(world.until([&] { return told.times != 0; }));
     return told.status;
@@ -84,18 +84,19 @@ TEST_F(IbvOperations, OperationBeyondTheDevicesMessageIsSplit) {
 TEST_F(IbvOperations, ShortPutsNeedNoLocalKeyAndCopyTheirSource) {
   IbvWorld world(2);
   PinnedMemory there(*world[1].transport, kTarget, 4096);
-  const uint32_t most = world[0].transport->pinned_inline_bytes();
+  const uint32_t most = world[0].transport->pinned()->keyless_bytes();
   ASSERT_GE(most, 8U);
   world.connect(0, 1);
   std::string source(most, 'a');
   Told told;
-  const Transport::Pinned local{reinterpret_cast<uintptr_t>(source.data()), nullptr};
-  ASSERT_EQ(world[0].transport->put_pinned(1, there.for_peer(), local, most, &told), Status::kOk);
+  const PinnedOperations::Pinned local{reinterpret_cast<uintptr_t>(source.data()), nullptr};
+  ASSERT_EQ(world[0].transport->pinned()->put(1, there.for_peer(), local, most, &told),
+            Status::kOk);
   source.assign(most, 'b');
   ASSERT_TRUE(world.until([&] { return told.times != 0; }));
   EXPECT_EQ(std::string(reinterpret_cast<char*>(there.data.get()), most), std::string(most, 'a'));
   source.resize(most + 1);
-  EXPECT_EQ(world[0].transport->put_pinned(1, there.for_peer(), local, most + 1, &told),
+  EXPECT_EQ(world[0].transport->pinned()->put(1, there.for_peer(), local, most + 1, &told),
             Status::kBadArg);
 }
 
@@ -106,7 +107,7 @@ TEST_F(IbvOperations, PutIsVisibleBeforeALaterMessage) {
   constexpr size_t kBytes = 64 * 1024;
   PinnedMemory here(*world[0].transport, Access::kLocalWrite, kBytes);
   PinnedMemory there(*world[1].transport, kTarget, kBytes);
-  const Transport::Pinned remote = there.for_peer();
+  const PinnedOperations::Pinned remote = there.for_peer();
   world.connect(0, 1);
   uint32_t wrong = 0;
   uint32_t round = 0;
@@ -120,7 +121,7 @@ TEST_F(IbvOperations, PutIsVisibleBeforeALaterMessage) {
     std::memset(here.data.get(), static_cast<int>(round), kBytes);
     Told told;
     ASSERT_EQ(world.insist([&] {
-      return world[0].transport->put_pinned(1, remote, here.local(), kBytes, &told);
+      return world[0].transport->pinned()->put(1, remote, here.local(), kBytes, &told);
     }),
               Status::kOk);
     ASSERT_EQ(world.send(0, 1, round % 2 == 0 ? Lane::kRequest : Lane::kReply, 1, "done"),
@@ -142,14 +143,14 @@ TEST_F(IbvOperations, OperationsInFlightAreLimitedByTheQueue) {
   PinnedMemory there(*world[1].transport, kTarget, kPages);
   fill(here, 3);
   world.connect(0, 1);
-  const Transport::Pinned remote = there.for_peer();
+  const PinnedOperations::Pinned remote = there.for_peer();
   for (uint32_t round = 0; round < 5; ++round) {
     std::memset(there.data.get(), 0, kPages);
     std::array<Told, kMax + 1> told;
     size_t taken = 0;
     for (; taken <= kMax; ++taken) {
       const size_t offset = std::min(taken, kMax - 1) * kBytes;
-      const Status status = world[0].transport->put_pinned(
+      const Status status = world[0].transport->pinned()->put(
           1, {remote.addr + offset, remote.key}, here.local(offset), kBytes, &told.at(taken));
       if (status == Status::kNotReady) break;
       ASSERT_EQ(status, Status::kOk) << taken;
@@ -178,15 +179,15 @@ TEST_F(IbvOperations, FragmentedOperationsAreLimited) {
   PinnedMemory there(*world[1].transport, kTarget, bytes);
   fill(here, 3);
   world.connect(0, 1);
-  const Transport::Pinned remote = there.for_peer();
+  const PinnedOperations::Pinned remote = there.for_peer();
   std::array<Told, 3> told;
   const auto put = [&](Told& one) {
-    return world[0].transport->put_pinned(1, remote, here.local(), bytes, &one);
+    return world[0].transport->pinned()->put(1, remote, here.local(), bytes, &one);
   };
   EXPECT_EQ(put(told[0]), Status::kOk);
   EXPECT_EQ(put(told[1]), Status::kOk);
   EXPECT_EQ(put(told[2]), Status::kNotReady);
-  EXPECT_EQ(world[0].transport->put_pinned(1, remote, here.local(), 8, nullptr), Status::kOk);
+  EXPECT_EQ(world[0].transport->pinned()->put(1, remote, here.local(), 8, nullptr), Status::kOk);
   ASSERT_TRUE(world.until([&] { return told[0].times + told[1].times == 2; }));
   EXPECT_EQ(put(told[2]), Status::kOk);
   ASSERT_TRUE(world.until([&] { return told[2].times != 0; }));
@@ -199,12 +200,13 @@ TEST_F(IbvOperations, FloodOfPutsAndMessagesEnds) {
   IbvWorld world(2, options);
   PinnedMemory here(*world[0].transport, Access::kLocalWrite, 4096);
   PinnedMemory there(*world[1].transport, kTarget, 4096);
-  const Transport::Pinned remote = there.for_peer();
+  const PinnedOperations::Pinned remote = there.for_peer();
   std::vector<Told> told(1000);
   for (size_t i = 0; i < told.size(); ++i) {
     ASSERT_EQ(world.insist([&] {
-      return i % 2 == 0 ? world[0].transport->put_pinned(1, remote, here.local(), 8 + i, &told[i])
-                        : world[0].transport->get_pinned(1, remote, here.local(), 8 + i, &told[i]);
+      return i % 2 == 0
+                 ? world[0].transport->pinned()->put(1, remote, here.local(), 8 + i, &told[i])
+                 : world[0].transport->pinned()->get(1, remote, here.local(), 8 + i, &told[i]);
     }),
               Status::kOk);
     if (i % 5 == 0) {
@@ -225,10 +227,11 @@ TEST_F(IbvOperations, KeyWithoutTheRightFailsThePeer) {
   IbvWorld world(2);
   PinnedMemory here(*world[0].transport, Access::kLocalWrite, 4096);
   PinnedMemory there(*world[1].transport, Access::kRemoteRead, 4096);
-  const Transport::Pinned remote = there.for_peer();
+  const PinnedOperations::Pinned remote = there.for_peer();
   EXPECT_EQ(put(world, remote, here.local(), 1024), Status::kRefused);
   Told told;
-  EXPECT_EQ(world[0].transport->put_pinned(1, remote, here.local(), 1024, &told), Status::kBroken);
+  EXPECT_EQ(world[0].transport->pinned()->put(1, remote, here.local(), 1024, &told),
+            Status::kBroken);
   EXPECT_THAT(last_error_text(), HasSubstr("rank 1 is gone"));
   EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kBroken);
 }
@@ -238,8 +241,8 @@ TEST_F(IbvOperations, MemoryWithoutAKeyIsABadArgument) {
   world.connect(0, 1);
   PinnedMemory here(*world[0].transport, Access::kLocalWrite, 4096);
   Told told;
-  EXPECT_EQ(world[0].transport->put_pinned(1, {}, here.local(), 8, &told), Status::kBadArg);
-  EXPECT_EQ(world[0].transport->get_pinned(1, here.local(), {}, 8, &told), Status::kBadArg);
+  EXPECT_EQ(world[0].transport->pinned()->put(1, {}, here.local(), 8, &told), Status::kBadArg);
+  EXPECT_EQ(world[0].transport->pinned()->get(1, here.local(), {}, 8, &told), Status::kBadArg);
   EXPECT_EQ(world[0].transport->put(1, 0x1000, "x", 1, &told), Status::kUnsupported);
 }
 
@@ -250,7 +253,7 @@ TEST_F(IbvOperations, ThreadsPutAndGetAtOnce) {
   constexpr size_t kBytes = 4096;
   constexpr uint32_t kThreads = 3;
   PinnedMemory there(*world[1].transport, kTarget, kThreads * kBytes);
-  const Transport::Pinned remote = there.for_peer();
+  const PinnedOperations::Pinned remote = there.for_peer();
   world.connect(0, 1);
   const uint64_t deadline = testing::in_seconds(60);
   std::atomic<uint32_t> right{0};
@@ -259,13 +262,13 @@ TEST_F(IbvOperations, ThreadsPutAndGetAtOnce) {
     threads.emplace_back([&, t] {
       PinnedMemory here(*world[0].transport, Access::kLocalWrite, kBytes);
       testing::Inbox inbox;
-      const Transport::Pinned mine{remote.addr + t * kBytes, remote.key};
-      struct Flag : Transport::Completion {
+      const PinnedOperations::Pinned mine{remote.addr + t * kBytes, remote.key};
+      struct Flag : Completion {
         std::atomic<bool> is_over{false};
       };
       const auto finish = [&](auto begin) {
         Flag flag;
-        flag.done = [](Transport::Completion& completion, Status) noexcept {
+        flag.done = [](Completion& completion, Status) noexcept {
           static_cast<Flag&>(completion).is_over.store(true, std::memory_order_release);
         };
         Status status = Status::kNotReady;
@@ -279,11 +282,11 @@ TEST_F(IbvOperations, ThreadsPutAndGetAtOnce) {
       for (uint32_t round = 0; round < 200; ++round) {
         std::memset(here.data.get(), static_cast<int>(round + t), kBytes);
         finish([&](Flag& flag) {
-          return world[0].transport->put_pinned(1, mine, here.local(), kBytes, &flag);
+          return world[0].transport->pinned()->put(1, mine, here.local(), kBytes, &flag);
         });
         std::memset(here.data.get(), 0, kBytes);
         finish([&](Flag& flag) {
-          return world[0].transport->get_pinned(1, mine, here.local(), kBytes, &flag);
+          return world[0].transport->pinned()->get(1, mine, here.local(), kBytes, &flag);
         });
         if (here.data.get()[kBytes - 1] == static_cast<std::byte>(round + t)) ++right;
       }

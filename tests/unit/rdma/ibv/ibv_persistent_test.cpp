@@ -33,17 +33,18 @@ class IbvPersistent : public testing::VerbsTest {
       world.connect(0, 1);
       (void)there.for_peer();
     }
-    std::unique_ptr<Transport::PersistentRequest> prepare(bool is_put, size_t bytes) {
+    std::unique_ptr<PinnedOperations::PersistentRequest> prepare(bool is_put, size_t bytes) {
       IbvTransport& transport = *world[0].transport;
-      return is_put
-                 ? transport.make_persistent_put(1, there.address() + 5, here.address() + 3, bytes)
-                 : transport.make_persistent_get(1, there.address() + 5, here.address() + 3, bytes);
+      return is_put ? transport.pinned()->make_persistent_put(1, there.address() + 5,
+                                                              here.address() + 3, bytes)
+                    : transport.pinned()->make_persistent_get(1, there.address() + 5,
+                                                              here.address() + 3, bytes);
     }
-    Status start(Transport::PersistentRequest& operation, Told* told) {
+    Status start(PinnedOperations::PersistentRequest& operation, Told* told) {
       return operation.start(there.imported.data(), here.key.data(), told);
     }
     // Started, and over.
-    Status carry_out(Transport::PersistentRequest& operation) {
+    Status carry_out(PinnedOperations::PersistentRequest& operation) {
       Told told;
       const Status begun = world.insist([&] { return start(operation, &told); });
       if (begun != Status::kOk) return begun;
@@ -114,8 +115,8 @@ TEST_F(IbvPersistent, PostedRequestEqualsThePreparedOne) {
       EXPECT_EQ(fake_verbs::traffic().posts, posts + 2);
       // An operation of another kind uses its own request, and leaves this one unchanged.
       Told told;
-      ASSERT_EQ(pair.world[0].transport->get_pinned(1, pair.there.for_peer(), pair.here.local(), 9,
-                                                    &told),
+      ASSERT_EQ(pair.world[0].transport->pinned()->get(1, pair.there.for_peer(), pair.here.local(),
+                                                       9, &told),
                 Status::kOk);
       EXPECT_NE(last_posted().at, first.at);
       ASSERT_TRUE(pair.world.until([&] { return told.times != 0; }));
@@ -262,13 +263,14 @@ TEST_F(IbvPersistent, FlushAfterACompletionPostsNothing) {
 TEST_F(IbvPersistent, OperationOfSeveralRequestsIsNotPersistent) {
   IbvWorld world(2);
   IbvTransport& transport = *world[0].transport;
-  EXPECT_EQ(transport.make_persistent_put(1, 4096, 4096, 8), nullptr) << "not connected";
+  EXPECT_EQ(transport.pinned()->make_persistent_put(1, 4096, 4096, 8), nullptr) << "not connected";
   world.connect(0, 1);
   const size_t most = transport.port().max_message_bytes;
-  EXPECT_NE(transport.make_persistent_put(1, 4096, 4096, most), nullptr);
-  EXPECT_EQ(transport.make_persistent_put(1, 4096, 4096, most + 1), nullptr);
-  EXPECT_EQ(transport.make_persistent_get(1, 4096, 4096, most + 1), nullptr);
-  EXPECT_EQ(transport.make_persistent_get(2, 4096, 4096, 8), nullptr) << "there is no such rank";
+  EXPECT_NE(transport.pinned()->make_persistent_put(1, 4096, 4096, most), nullptr);
+  EXPECT_EQ(transport.pinned()->make_persistent_put(1, 4096, 4096, most + 1), nullptr);
+  EXPECT_EQ(transport.pinned()->make_persistent_get(1, 4096, 4096, most + 1), nullptr);
+  EXPECT_EQ(transport.pinned()->make_persistent_get(2, 4096, 4096, 8), nullptr)
+      << "there is no such rank";
 }
 
 TEST_F(IbvPersistent, ThreadsStartTheirOwnAtOnce) {
@@ -281,20 +283,20 @@ TEST_F(IbvPersistent, ThreadsStartTheirOwnAtOnce) {
   std::vector<std::thread> threads;
   for (uint32_t t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
-      struct Flag : Transport::Completion {
+      struct Flag : Completion {
         std::atomic<bool> is_over{false};
       };
       IbvTransport& transport = *pair.world[0].transport;
       testing::Inbox inbox;
       const size_t at = t * size_t{4096};
       auto* const word = static_cast<uint32_t*>(static_cast<void*>(pair.here.data.get() + at));
-      const auto put = transport.make_persistent_put(1, pair.there.address() + at,
-                                                     pair.here.address() + at, 2048);
-      const auto get = transport.make_persistent_get(1, pair.there.address() + at,
-                                                     pair.here.address() + at, 2048);
-      const auto finish = [&](Transport::PersistentRequest& operation) {
+      const auto put = transport.pinned()->make_persistent_put(1, pair.there.address() + at,
+                                                               pair.here.address() + at, 2048);
+      const auto get = transport.pinned()->make_persistent_get(1, pair.there.address() + at,
+                                                               pair.here.address() + at, 2048);
+      const auto finish = [&](PinnedOperations::PersistentRequest& operation) {
         Flag flag;
-        flag.done = [](Transport::Completion& completion, Status) noexcept {
+        flag.done = [](Completion& completion, Status) noexcept {
           static_cast<Flag&>(completion).is_over.store(true, std::memory_order_release);
         };
         Status status = Status::kNotReady;

@@ -53,8 +53,8 @@ class IbvRailFailures : public testing::RailTest {
     };
     const Status met = insist([&] { return ranks[0]->try_send(1, Lane::kRequest, 1, "first"); });
     if (met != Status::kOk) return met;
-    const auto registrars =
-        std::array{ranks[0]->transport->make_registrar(), ranks[1]->transport->make_registrar()};
+    const auto registrars = std::array{ranks[0]->transport->pinned()->make_registrar(),
+                                       ranks[1]->transport->pinned()->make_registrar()};
     if (registrars[0] == nullptr || registrars[1] == nullptr) return Status::kUnsupported;
     const auto memory = std::array{allocate(), allocate()};
     std::array<std::array<std::byte, 64>, 2> keys = {};
@@ -73,16 +73,16 @@ class IbvRailFailures : public testing::RailTest {
     size_t length = sizeof blob;
     EXPECT_EQ(registrars[1]->export_key(range(1), keys[1].data(), blob, &length), Status::kOk);
     EXPECT_EQ(registrars[0]->import_key(blob, length, remote.data()), Status::kOk);
-    const Transport::Pinned to{range(1).addr, remote.data()};
-    const Transport::Pinned from{range(0).addr, keys[0].data()};
+    const PinnedOperations::Pinned to{range(1).addr, remote.data()};
+    const PinnedOperations::Pinned from{range(0).addr, keys[0].data()};
     for (uint32_t i = 0; i < 12 && status == Status::kOk; ++i) {
       std::memset(memory[0].get(), static_cast<int>(i + 1), kFailingBytes);
       if (i % 2 == 1) std::memset(memory[1].get(), static_cast<int>(i + 101), kFailingBytes);
       Told told;
       IbvTransport& transport = *ranks[0]->transport;
       status = insist([&] {
-        return i % 2 == 0 ? transport.put_pinned(1, to, from, kFailingBytes, &told)
-                          : transport.get_pinned(1, to, from, kFailingBytes, &told);
+        return i % 2 == 0 ? transport.pinned()->put(1, to, from, kFailingBytes, &told)
+                          : transport.pinned()->get(1, to, from, kFailingBytes, &told);
       });
       if (status == Status::kOk)
         status = insist([&] { return told.times != 0 ? told.status : Status::kNotReady; });
@@ -215,10 +215,10 @@ TEST_F(IbvRailFailures, CutRailFailsThePeerAndIsNamed) {
   ASSERT_TRUE(settle(world, 2));
   PinnedMemory here(*world[0].transport, Access::kLocalWrite, kFailingBytes);
   PinnedMemory there(*world[1].transport, kTarget, kFailingBytes);
-  const Transport::Pinned remote = there.for_peer();
+  const PinnedOperations::Pinned remote = there.for_peer();
   std::array<Told, 3> told;
   for (Told& one : told) {
-    ASSERT_EQ(world[0].transport->put_pinned(1, remote, here.local(), kFailingBytes, &one),
+    ASSERT_EQ(world[0].transport->pinned()->put(1, remote, here.local(), kFailingBytes, &one),
               Status::kOk);
   }
   fake_verbs::hold_device("fake0", true);
@@ -249,8 +249,9 @@ TEST_F(IbvRailFailures, StalledRailFailsThePeer) {
   PinnedMemory there(*world[1].transport, kTarget, kFailingBytes);
   fake_verbs::hold_device("fake1", true);
   Told told;
-  ASSERT_EQ(world[0].transport->put_pinned(1, there.for_peer(), here.local(), kFailingBytes, &told),
-            Status::kOk);
+  ASSERT_EQ(
+      world[0].transport->pinned()->put(1, there.for_peer(), here.local(), kFailingBytes, &told),
+      Status::kOk);
   ::testing::internal::CaptureStderr();
   EXPECT_TRUE(world.until([&] { return world[0].transport->counts().lost != 0; }));
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
@@ -278,13 +279,13 @@ TEST_F(IbvRailFailures, DisconnectedMidwayCompletesOnce) {
       ASSERT_TRUE(settle(world, 3));
       PinnedMemory here(*world[0].transport, Access::kLocalWrite, kFailingBytes);
       PinnedMemory there(*world[1].transport, kTarget, kFailingBytes);
-      const Transport::Pinned remote = there.for_peer();
+      const PinnedOperations::Pinned remote = there.for_peer();
       fake_verbs::hold_device("fake0", true);
       fake_verbs::hold_device("fake1", moves == 0);
       Told told;
       IbvTransport& transport = *world[0].transport;
-      ASSERT_EQ(is_put ? transport.put_pinned(1, remote, here.local(), kFailingBytes, &told)
-                       : transport.get_pinned(1, remote, here.local(), kFailingBytes, &told),
+      ASSERT_EQ(is_put ? transport.pinned()->put(1, remote, here.local(), kFailingBytes, &told)
+                       : transport.pinned()->get(1, remote, here.local(), kFailingBytes, &told),
                 Status::kOk);
       // Or all posted requests are carried out, without a poll of the completions.
       if (moves == kUnasked) {
@@ -311,8 +312,9 @@ TEST_F(IbvRailFailures, FlushWaitsForStripesUntilItsDeadline) {
   PinnedMemory there(*world[1].transport, kTarget, kFailingBytes);
   Told told;
   fake_verbs::hold_device("fake1", true);
-  ASSERT_EQ(world[0].transport->put_pinned(1, there.for_peer(), here.local(), kFailingBytes, &told),
-            Status::kOk);
+  ASSERT_EQ(
+      world[0].transport->pinned()->put(1, there.for_peer(), here.local(), kFailingBytes, &told),
+      Status::kOk);
   const uint64_t until = now_ns() + 20'000'000;
   world[0].transport->flush(until);
   EXPECT_GE(now_ns(), until);

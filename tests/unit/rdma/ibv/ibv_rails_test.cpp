@@ -31,7 +31,7 @@ TEST_F(IbvRails, EveryLengthAndAlignmentMoves) {
   ASSERT_TRUE(settle(world, 3));
   PinnedMemory here(*world[0].transport, Access::kLocalWrite, kMiB);
   PinnedMemory there(*world[1].transport, kTarget, kMiB);
-  const Transport::Pinned remote = there.for_peer();
+  const PinnedOperations::Pinned remote = there.for_peer();
   uint64_t striped = 0;
   for (const size_t bytes : {kStripe - 1, kStripe, kStripe + 1, size_t{100'003}, 3 * kStripe,
                              size_t{777'777}, kMiB - 5000}) {
@@ -39,7 +39,7 @@ TEST_F(IbvRails, EveryLengthAndAlignmentMoves) {
       if (offset + 13 + bytes + 1 > kMiB) continue;
       fill(here, bytes + offset);
       std::memset(there.data.get(), 0, there.bytes_);
-      const Transport::Pinned to{remote.addr + offset, remote.key};
+      const PinnedOperations::Pinned to{remote.addr + offset, remote.key};
       ASSERT_EQ(put(world, to, here.local(13), bytes), Status::kOk) << last_error_text();
       EXPECT_EQ(std::memcmp(there.data.get() + offset, here.data.get() + 13, bytes), 0) << bytes;
       if (offset != 0) {
@@ -64,7 +64,7 @@ TEST_F(IbvRails, StripesAreEqualAndShortOperationsUseTheFirstRail) {
   EXPECT_EQ(world[0].transport->rails(), 2U);
   PinnedMemory here(*world[0].transport, Access::kLocalWrite, kMiB);
   PinnedMemory there(*world[1].transport, kTarget, kMiB);
-  const Transport::Pinned remote = there.for_peer();
+  const PinnedOperations::Pinned remote = there.for_peer();
   fake_verbs::DeviceTraffic before[2] = {fake_verbs::traffic_of("fake0"),
                                          fake_verbs::traffic_of("fake1")};
   ASSERT_EQ(put(world, remote, here.local(), kStripe - 1), Status::kOk);
@@ -102,7 +102,7 @@ TEST_F(IbvRails, MessageWaitsForAnEarlierStripedPut) {
   ASSERT_TRUE(settle(world, 2));
   PinnedMemory here(*world[0].transport, Access::kLocalWrite, kMiB);
   PinnedMemory there(*world[1].transport, kTarget, kMiB);
-  const Transport::Pinned remote = there.for_peer();
+  const PinnedOperations::Pinned remote = there.for_peer();
   uint32_t wrong = 0;
   for (uint32_t round = 1; round <= 20; ++round) {
     const Lane lane = round % 2 == 0 ? Lane::kRequest : Lane::kReply;
@@ -113,7 +113,7 @@ TEST_F(IbvRails, MessageWaitsForAnEarlierStripedPut) {
     Told told;
     fake_verbs::hold_device("fake1", true);
     ASSERT_EQ(world.insist([&] {
-      return world[0].transport->put_pinned(1, remote, here.local(), kMiB, &told);
+      return world[0].transport->pinned()->put(1, remote, here.local(), kMiB, &told);
     }),
               Status::kOk);
     EXPECT_EQ(world[0].transport->post(1, lane, 1, nullptr, 0), Status::kNotReady);
@@ -137,9 +137,9 @@ TEST_F(IbvRails, MessageDoesNotWaitForAGet) {
   PinnedMemory here(*world[0].transport, Access::kLocalWrite, kMiB);
   PinnedMemory there(*world[1].transport, kTarget, kMiB);
   Told told;
-  const Transport::Pinned remote = there.for_peer();
+  const PinnedOperations::Pinned remote = there.for_peer();
   fake_verbs::hold_device("fake1", true);
-  ASSERT_EQ(world[0].transport->get_pinned(1, remote, here.local(), kMiB, &told), Status::kOk);
+  ASSERT_EQ(world[0].transport->pinned()->get(1, remote, here.local(), kMiB, &told), Status::kOk);
   ASSERT_EQ(world[0].try_send(1, Lane::kRequest, 1, "done"), Status::kOk);
   ASSERT_TRUE(world.arrived(1, 1));
   EXPECT_EQ(told.times, 0U);
@@ -156,8 +156,8 @@ TEST_F(IbvRails, NoSleepWhileStripesAreInFlight) {
   PinnedMemory here(*world[0].transport, Access::kLocalWrite, kMiB);
   PinnedMemory there(*world[1].transport, kTarget, kMiB);
   Told told;
-  const Transport::Pinned remote = there.for_peer();
-  ASSERT_EQ(world[0].transport->get_pinned(1, remote, here.local(), kMiB, &told), Status::kOk);
+  const PinnedOperations::Pinned remote = there.for_peer();
+  ASSERT_EQ(world[0].transport->pinned()->get(1, remote, here.local(), kMiB, &told), Status::kOk);
   for (uint32_t i = 0; told.times == 0 && i < 1000; ++i) {
     EXPECT_FALSE(world[0].transport->arm_events());
     world[0].transport->sleep(testing::in_seconds(10));
@@ -173,14 +173,14 @@ TEST_F(IbvRails, SeveralStripedOperationsAreInFlight) {
   ASSERT_TRUE(settle(world, 2));
   PinnedMemory here(*world[0].transport, Access::kLocalWrite, kMiB);
   PinnedMemory there(*world[1].transport, kTarget, kMiB);
-  const Transport::Pinned remote = there.for_peer();
+  const PinnedOperations::Pinned remote = there.for_peer();
   fill(here, 9);
   constexpr size_t kBytes = 2 * kStripe;
   std::array<Told, 5> told;
   fake_verbs::hold(true);
   for (size_t i = 0; i < told.size(); ++i) {
-    const Transport::Pinned to{remote.addr + i * kBytes, remote.key};
-    ASSERT_EQ(world[0].transport->put_pinned(1, to, here.local(i * kBytes), kBytes, &told.at(i)),
+    const PinnedOperations::Pinned to{remote.addr + i * kBytes, remote.key};
+    ASSERT_EQ(world[0].transport->pinned()->put(1, to, here.local(i * kBytes), kBytes, &told.at(i)),
               Status::kOk)
         << i;
   }
@@ -198,12 +198,12 @@ TEST_F(IbvRails, StripedPutsDoNotStarveMessages) {
   ASSERT_TRUE(settle(world, 2));
   PinnedMemory here(*world[0].transport, Access::kLocalWrite, kMiB);
   PinnedMemory there(*world[1].transport, kTarget, kMiB);
-  const Transport::Pinned remote = there.for_peer();
+  const PinnedOperations::Pinned remote = there.for_peer();
   std::vector<Told> told(400);
   uint32_t sent = 0;
   for (Told& one : told) {
     ASSERT_EQ(world.insist([&] {
-      return world[0].transport->put_pinned(1, remote, here.local(), kStripe, &one);
+      return world[0].transport->pinned()->put(1, remote, here.local(), kStripe, &one);
     }),
               Status::kOk);
     if (world[0].try_send(1, Lane::kRequest, 1, "turn") == Status::kOk) ++sent;
@@ -215,7 +215,8 @@ TEST_F(IbvRails, StripedPutsDoNotStarveMessages) {
   // A refused message that is not retried delays striping for a short time only.
   fake_verbs::hold(true);
   Told first;
-  ASSERT_EQ(world[0].transport->put_pinned(1, remote, here.local(), kStripe, &first), Status::kOk);
+  ASSERT_EQ(world[0].transport->pinned()->put(1, remote, here.local(), kStripe, &first),
+            Status::kOk);
   EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "gone"), Status::kNotReady);
   fake_verbs::hold(false);
   ASSERT_TRUE(world.until([&] { return first.times != 0; }));
@@ -263,8 +264,8 @@ TEST_F(IbvRails, RanksWithMoreAndFewerPortsUseTheSmallerNumber) {
         import(there, *here.registrar, imported.data());
         Told told;
         ASSERT_EQ(world.insist([&] {
-          return world[from].transport->put_pinned(1 - from, {there.address(), imported.data()},
-                                                   here.local(), kMiB, &told);
+          return world[from].transport->pinned()->put(1 - from, {there.address(), imported.data()},
+                                                      here.local(), kMiB, &told);
         }),
                   Status::kOk)
             << last_error_text();
@@ -333,7 +334,7 @@ TEST_F(IbvRails, ThreadsPutGetAndSendAtOnce) {
   constexpr uint32_t kThreads = 3;
   constexpr size_t kBytes = 2 * kStripe;
   PinnedMemory there(*world[1].transport, kTarget, kThreads * kBytes);
-  const Transport::Pinned remote = there.for_peer();
+  const PinnedOperations::Pinned remote = there.for_peer();
   const uint64_t deadline = testing::in_seconds(60);
   std::atomic<uint32_t> right{0};
   std::atomic<uint32_t> sent{0};
@@ -343,13 +344,13 @@ TEST_F(IbvRails, ThreadsPutGetAndSendAtOnce) {
     threads.emplace_back([&, t] {
       PinnedMemory here(*world[0].transport, Access::kLocalWrite, kBytes);
       testing::Inbox inbox;
-      const Transport::Pinned mine{remote.addr + t * kBytes, remote.key};
-      struct Flag : Transport::Completion {
+      const PinnedOperations::Pinned mine{remote.addr + t * kBytes, remote.key};
+      struct Flag : Completion {
         std::atomic<bool> is_over{false};
       };
       const auto finish = [&](auto begin) {
         Flag flag;
-        flag.done = [](Transport::Completion& completion, Status) noexcept {
+        flag.done = [](Completion& completion, Status) noexcept {
           static_cast<Flag&>(completion).is_over.store(true, std::memory_order_release);
         };
         Status status = Status::kNotReady;
@@ -362,7 +363,7 @@ TEST_F(IbvRails, ThreadsPutGetAndSendAtOnce) {
       for (uint32_t round = 0; round < 50; ++round) {
         std::memset(here.data.get(), static_cast<int>(round + t), kBytes);
         finish([&](Flag& flag) {
-          return world[0].transport->put_pinned(1, mine, here.local(), kBytes, &flag);
+          return world[0].transport->pinned()->put(1, mine, here.local(), kBytes, &flag);
         });
         while (world[0].transport->post(1, Lane::kRequest, 1, nullptr, 0) == Status::kNotReady &&
                now_ns() < deadline)
@@ -370,7 +371,7 @@ TEST_F(IbvRails, ThreadsPutGetAndSendAtOnce) {
         ++sent;
         std::memset(here.data.get(), 0, kBytes);
         finish([&](Flag& flag) {
-          return world[0].transport->get_pinned(1, mine, here.local(), kBytes, &flag);
+          return world[0].transport->pinned()->get(1, mine, here.local(), kBytes, &flag);
         });
         if (here.data.get()[0] == static_cast<std::byte>(round + t) &&
             here.data.get()[kBytes - 1] == static_cast<std::byte>(round + t))

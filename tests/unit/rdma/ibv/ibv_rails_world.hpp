@@ -49,16 +49,16 @@ class RailTest : public VerbsTest {
     EXPECT_EQ(told.times, 1U);
     return told.status;
   }
-  static Status put(IbvWorld& world, const Transport::Pinned& remote,
-                    const Transport::Pinned& local, size_t bytes) {
+  static Status put(IbvWorld& world, const PinnedOperations::Pinned& remote,
+                    const PinnedOperations::Pinned& local, size_t bytes) {
     return finish(world, [&](Told* told) {
-      return world[0].transport->put_pinned(1, remote, local, bytes, told);
+      return world[0].transport->pinned()->put(1, remote, local, bytes, told);
     });
   }
-  static Status get(IbvWorld& world, const Transport::Pinned& remote,
-                    const Transport::Pinned& local, size_t bytes) {
+  static Status get(IbvWorld& world, const PinnedOperations::Pinned& remote,
+                    const PinnedOperations::Pinned& local, size_t bytes) {
     return finish(world, [&](Told* told) {
-      return world[0].transport->get_pinned(1, remote, local, bytes, told);
+      return world[0].transport->pinned()->get(1, remote, local, bytes, told);
     });
   }
   // Imports `memory` as a rank whose registrar is `importer` does.

@@ -94,9 +94,9 @@ class Inbox final : public Receiver {
 };
 
 // Records the completion of an operation.
-struct Told : Transport::Completion {
+struct Told : Completion {
   Told() { done = &hear; }
-  static void hear(Transport::Completion& completion, Status status) noexcept {
+  static void hear(Completion& completion, Status status) noexcept {
     auto& told = static_cast<Told&>(completion);
     ++told.times;
     told.status = status;
@@ -209,7 +209,7 @@ struct IbvWorld {
 // Pinned memory of one rank, and its key as a peer has it.
 struct PinnedMemory {
   PinnedMemory(IbvTransport& owner, Access access, size_t bytes) : bytes_(bytes) {
-    registrar = owner.make_registrar();
+    registrar = owner.pinned()->make_registrar();
     data.reset(static_cast<std::byte*>(std::aligned_alloc(4096, bytes)));
     std::memset(data.get(), 0, bytes);
     const MemoryRange range{address(), bytes};
@@ -223,9 +223,11 @@ struct PinnedMemory {
   PinnedMemory(const PinnedMemory&) = delete;
   PinnedMemory& operator=(const PinnedMemory&) = delete;
   uintptr_t address() const { return reinterpret_cast<uintptr_t>(data.get()); }
-  Transport::Pinned local(size_t offset = 0) const { return {address() + offset, key.data()}; }
+  PinnedOperations::Pinned local(size_t offset = 0) const {
+    return {address() + offset, key.data()};
+  }
   // As `peer` imports it.
-  Transport::Pinned for_peer(size_t offset = 0) {
+  PinnedOperations::Pinned for_peer(size_t offset = 0) {
     std::byte blob[64];
     size_t length = sizeof blob;
     const MemoryRange range{address(), bytes_};

@@ -8,7 +8,7 @@
 namespace hydrant::testing {
 namespace {
 
-using Atomic = Transport::Atomic;
+using Atomic = PinnedOperations::Atomic;
 
 constexpr uint64_t kDelay = 1000;
 constexpr uint64_t kRoundTrip = 2 * kDelay;
@@ -26,8 +26,8 @@ struct AtomicNode : PinnedNode {
   uint64_t result() const { return read(mine); }
   void set(uint64_t value) { std::memcpy(theirs.data, &value, sizeof value); }
   Status start(const Atomic& what, Told* told, size_t to = 0) {
-    return net->start_atomic(1, {at(theirs.data + to), remote.data()},
-                             {at(mine.data), local.data()}, what, told);
+    return net->pinned()->start_atomic(1, {at(theirs.data + to), remote.data()},
+                                       {at(mine.data), local.data()}, what, told);
   }
   // The lock of rank 1's adapter.
   std::atomic<uint32_t>& lock() {
@@ -71,9 +71,10 @@ TEST(InjectedAtomics, ReachTheOwnRank) {
   std::memset(node.mine.data, 0, 16);
   for (uint64_t i = 0; i < 3; ++i) {
     Told told;
-    ASSERT_EQ(node.net->start_atomic(0, {at(node.mine.data + 8), own.data()},
-                                     {at(node.mine.data), node.local.data()}, add(5), &told),
-              Status::kOk)
+    ASSERT_EQ(
+        node.net->pinned()->start_atomic(0, {at(node.mine.data + 8), own.data()},
+                                         {at(node.mine.data), node.local.data()}, add(5), &told),
+        Status::kOk)
         << last_error_text();
     EXPECT_EQ(node.after(kRoundTrip), 1U);
     EXPECT_EQ(told.status, Status::kOk);

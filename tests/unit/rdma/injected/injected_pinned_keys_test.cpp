@@ -4,7 +4,7 @@
 namespace hydrant::testing {
 namespace {
 
-using Pinned = Transport::Pinned;
+using Pinned = PinnedOperations::Pinned;
 
 // Checks an operation in flight: it is refused, and has moved nothing.
 void expect_refused(PinnedNode& node, const Told& told) {
@@ -116,8 +116,8 @@ TEST(InjectedPinnedKeys, CoverTheirPagesOnly) {
   const uintptr_t own_last = at(node.mine.data) + kPage - 1;
   Told told;
   const auto put = [&](uintptr_t to, uintptr_t from, size_t bytes) {
-    return node.net->put_pinned(1, {to, node.remote.data()}, {from, node.local.data()}, bytes,
-                                &told);
+    return node.net->pinned()->put(1, {to, node.remote.data()}, {from, node.local.data()}, bytes,
+                                   &told);
   };
   ASSERT_EQ(put(last - 99, own_last - 99, 100), Status::kOk);
   EXPECT_EQ(node.after(10'000), 1u);
@@ -134,7 +134,7 @@ TEST(InjectedPinnedKeys, CoverTheirPagesOnly) {
   EXPECT_EQ(put(UINTPTR_MAX - 10, at(node.mine.data), 100), Status::kBadArg);
   EXPECT_EQ(put(at(node.theirs.data), UINTPTR_MAX - 10, 100), Status::kBadArg);
   EXPECT_EQ(put(at(node.theirs.data), at(node.mine.data), 0), Status::kBadArg);
-  EXPECT_EQ(node.net->put_pinned(1, {last, nullptr}, {own_last, node.local.data()}, 1, &told),
+  EXPECT_EQ(node.net->pinned()->put(1, {last, nullptr}, {own_last, node.local.data()}, 1, &told),
             Status::kBadArg);
 }
 
@@ -146,8 +146,8 @@ TEST(InjectedPinnedKeys, PartOfARegistrationIsExported) {
   const Key owned = pinned(there, wide.range());
   const Key part = imported(*node.here, exported(there, wide.range(1, 1), owned));
   Told told;
-  ASSERT_EQ(node.net->put_pinned(1, {at(wide.data) + kPage, part.data()},
-                                 {at(node.mine.data), node.local.data()}, 100, &told),
+  ASSERT_EQ(node.net->pinned()->put(1, {at(wide.data) + kPage, part.data()},
+                                    {at(node.mine.data), node.local.data()}, 100, &told),
             Status::kOk);
   EXPECT_EQ(node.after(10'000), 1u);
   EXPECT_EQ(told.status, Status::kOk);
@@ -164,11 +164,14 @@ TEST(InjectedPinnedKeys, LocalAndRemoteKeysAreNotInterchangeable) {
   const Pinned remote{at(node.theirs.data), node.remote.data()};
   const Pinned local{at(node.mine.data), node.local.data()};
   const Key none{};
-  EXPECT_EQ(node.net->put_pinned(1, {remote.addr, local.key}, local, 100, &told), Status::kRefused);
-  EXPECT_EQ(node.net->put_pinned(1, {remote.addr, none.data()}, local, 8, &told), Status::kRefused);
-  EXPECT_EQ(node.net->put_pinned(1, remote, {local.addr, remote.key}, 100, &told),
+  EXPECT_EQ(node.net->pinned()->put(1, {remote.addr, local.key}, local, 100, &told),
             Status::kRefused);
-  EXPECT_EQ(node.net->get_pinned(1, remote, {local.addr, none.data()}, 8, &told), Status::kRefused);
+  EXPECT_EQ(node.net->pinned()->put(1, {remote.addr, none.data()}, local, 8, &told),
+            Status::kRefused);
+  EXPECT_EQ(node.net->pinned()->put(1, remote, {local.addr, remote.key}, 100, &told),
+            Status::kRefused);
+  EXPECT_EQ(node.net->pinned()->get(1, remote, {local.addr, none.data()}, 8, &told),
+            Status::kRefused);
   node.after(10'000);
   EXPECT_EQ(told.times, 0);
 }
@@ -209,8 +212,8 @@ TEST(InjectedPinnedKeys, ForgedKeysAreRejected) {
     encode_injected_key(lie, blob.data());
     const Key key = imported(*node.here, blob);
     told.status = Status::kOk;
-    ASSERT_EQ(node.net->put_pinned(1, {at(more.data), key.data()},
-                                   {at(node.mine.data), node.local.data()}, 100, &told),
+    ASSERT_EQ(node.net->pinned()->put(1, {at(more.data), key.data()},
+                                      {at(node.mine.data), node.local.data()}, 100, &told),
               Status::kOk);
     EXPECT_EQ(node.after(10'000), 1u);
     EXPECT_EQ(told.status, Status::kRefused) << &lie - lies.data();
@@ -256,8 +259,8 @@ TEST(InjectedPinnedKeys, MalformedAreBadArgumentsOrRefused) {
       continue;
     }
     told.times = 0;
-    ASSERT_EQ(node.net->put_pinned(1, {at(node.theirs.data), key.data()},
-                                   {at(node.mine.data), node.local.data()}, 100, &told),
+    ASSERT_EQ(node.net->pinned()->put(1, {at(node.theirs.data), key.data()},
+                                      {at(node.mine.data), node.local.data()}, 100, &told),
               Status::kOk);
     expect_refused(node, told);
     ++refused;

@@ -70,17 +70,17 @@ TEST(InjectedPinnedProcesses, LiveKeysReachAnotherProcess) {
           std::move(rank.transport), place,
           {.network = PinnedNode::with_pins({}), .has_thread = false, .clock = test_clock}, &net),
       Status::kOk);
-  const std::unique_ptr<Registrar> here = net->make_registrar();
+  const std::unique_ptr<Registrar> here = net->pinned()->make_registrar();
   Pages mine(2);
   const Key local = pinned(*here, mine.range());
   Inbox inbox;
   // A put of x to byte 5, a get of the same to page 1; their results, at once or at completion.
   const auto go = [&](bool is_put, const Sent& there, const Key& key) {
     Told told;
-    const Transport::Pinned remote{there.addr + 5, key.data()};
-    const Transport::Pinned end{at(mine.data) + (is_put ? 0 : kPage), local.data()};
-    const Status begun = is_put ? net->put_pinned(1, remote, end, kBytes, &told)
-                                : net->get_pinned(1, remote, end, kBytes, &told);
+    const PinnedOperations::Pinned remote{there.addr + 5, key.data()};
+    const PinnedOperations::Pinned end{at(mine.data) + (is_put ? 0 : kPage), local.data()};
+    const Status begun = is_put ? net->pinned()->put(1, remote, end, kBytes, &told)
+                                : net->pinned()->get(1, remote, end, kBytes, &told);
     if (begun != Status::kOk) return begun;
     EXPECT_EQ(net->poll(inbox, 10, false), 1u);
     return told.status;

@@ -5,14 +5,14 @@
 namespace hydrant::testing {
 namespace {
 
-using Pinned = Transport::Pinned;
+using Pinned = PinnedOperations::Pinned;
 
 TEST(InjectedPinned, ReportTheirCapabilities) {
   PinnedNode node({.depth = 17});
   EXPECT_EQ(node.net->capabilities(),
             Transport::kPinned | Transport::kPutsBeforeMessages | Transport::kAtomics);
   EXPECT_EQ(node.net->depth(), 17u);
-  EXPECT_EQ(node.net->pinned_inline_bytes(), 64u);
+  EXPECT_EQ(node.net->pinned()->keyless_bytes(), 64u);
   EXPECT_EQ(node.net->put(1, at(node.theirs.data), node.mine.data, 8, nullptr),
             Status::kUnsupported);
   EXPECT_EQ(node.net->get(1, at(node.theirs.data), node.mine.data, 8, nullptr),
@@ -21,12 +21,9 @@ TEST(InjectedPinned, ReportTheirCapabilities) {
   EXPECT_TRUE(node.theirs.is_untouched());
 }
 
-TEST(InjectedPinned, AreUnsupportedWithoutPinsOrAnInnerOneSidedTransport) {
+TEST(InjectedPinned, AreAbsentWithoutPinsOrAnInnerOneSidedTransport) {
   InjectedNode plain({});
-  EXPECT_EQ(plain.net->make_registrar(), nullptr);
-  EXPECT_EQ(plain.net->pinned_inline_bytes(), 0u);
-  EXPECT_EQ(plain.net->put_pinned(1, {}, {}, 8, nullptr), Status::kUnsupported);
-  EXPECT_EQ(plain.net->get_pinned(1, {}, {}, 8, nullptr), Status::kUnsupported);
+  EXPECT_EQ(plain.net->pinned(), nullptr);
   Pair pair(ShmTransport::Threads::kMany);
   JobTopology place;
   place.size = 2;
@@ -38,8 +35,7 @@ TEST(InjectedPinned, AreUnsupportedWithoutPinsOrAnInnerOneSidedTransport) {
           {.network = PinnedNode::with_pins({}), .has_thread = false, .clock = test_clock}, &net),
       Status::kOk);
   EXPECT_EQ(net->capabilities(), 0u);
-  EXPECT_EQ(net->make_registrar(), nullptr);
-  EXPECT_EQ(net->put_pinned(1, {}, {}, 8, nullptr), Status::kUnsupported);
+  EXPECT_EQ(net->pinned(), nullptr);
 }
 
 TEST(InjectedPinned, PutReadsItsSourceLateAndCompletesAfterAnotherDelay) {
@@ -63,10 +59,10 @@ TEST(InjectedPinned, ShortPutCopiesItsSourceAndNeedsNoKey) {
   std::string source(65, 'a');
   Told told;
   const Pinned remote{at(node.theirs.data), node.remote.data()};
-  ASSERT_EQ(node.net->put_pinned(1, remote, {at(source.data())}, 64, &told), Status::kOk);
+  ASSERT_EQ(node.net->pinned()->put(1, remote, {at(source.data())}, 64, &told), Status::kOk);
   source.assign(65, 'b');
-  EXPECT_EQ(node.net->put_pinned(1, remote, {at(source.data())}, 65, &told), Status::kBadArg);
-  EXPECT_EQ(node.net->get_pinned(1, remote, {at(source.data())}, 8, &told), Status::kBadArg);
+  EXPECT_EQ(node.net->pinned()->put(1, remote, {at(source.data())}, 65, &told), Status::kBadArg);
+  EXPECT_EQ(node.net->pinned()->get(1, remote, {at(source.data())}, 8, &told), Status::kBadArg);
   EXPECT_EQ(node.after(2000), 1u);
   EXPECT_EQ(told.times, 1);
   EXPECT_EQ(node.theirs.text(0, 65), std::string(64, 'a') + ".");
@@ -135,7 +131,7 @@ TEST(InjectedPinned, DisconnectedPeerCompletesWithBroken) {
   EXPECT_EQ(second.status, Status::kBroken);
   EXPECT_EQ(node.put(0, 0, 100, &first), Status::kBroken);
   const Pinned remote{at(node.theirs.data), node.remote.data()};
-  EXPECT_EQ(node.net->put_pinned(7, remote, {at(node.mine.data)}, 8, nullptr), Status::kBadArg);
+  EXPECT_EQ(node.net->pinned()->put(7, remote, {at(node.mine.data)}, 8, nullptr), Status::kBadArg);
 }
 
 TEST(InjectedPinned, UnreachablePeersFailImmediately) {

@@ -6,7 +6,7 @@
 namespace hydrant::testing {
 namespace {
 
-using Pinned = Transport::Pinned;
+using Pinned = PinnedOperations::Pinned;
 
 // A transport that stays in the middle of a copy until the test lets it continue.
 class Holding final : public Transport {
@@ -65,7 +65,7 @@ TEST(InjectedPinnedThreads, UnpinWaitsForTheCopyInFlight) {
           std::move(owned), place,
           {.network = PinnedNode::with_pins({}), .has_thread = false, .clock = test_clock}, &net),
       Status::kOk);
-  const std::unique_ptr<Registrar> here = net->make_registrar();
+  const std::unique_ptr<Registrar> here = net->pinned()->make_registrar();
   Adapter there;
   Pages mine(1);
   Pages theirs(1);
@@ -73,8 +73,8 @@ TEST(InjectedPinnedThreads, UnpinWaitsForTheCopyInFlight) {
   const Key remote = imported(
       *here, exported(*there.registrar, theirs.range(), pinned(*there.registrar, theirs.range())));
   Told told;
-  ASSERT_EQ(net->put_pinned(1, {at(theirs.data), remote.data()}, {at(mine.data), local.data()}, 100,
-                            &told),
+  ASSERT_EQ(net->pinned()->put(1, {at(theirs.data), remote.data()}, {at(mine.data), local.data()},
+                               100, &told),
             Status::kOk);
   std::thread copier([&] {
     Inbox inbox;
@@ -131,11 +131,11 @@ TEST(InjectedPinnedThreads, ManyConcurrentOperations) {
         Told put;
         Told get;
         begin([&] {
-          return node.net->put_pinned(1, remote, {source.addr, from.data()}, kPage, &put);
+          return node.net->pinned()->put(1, remote, {source.addr, from.data()}, kPage, &put);
         });
         EXPECT_EQ(wait(put), Status::kOk);
         begin([&] {
-          return node.net->get_pinned(1, remote, {target.addr, to.data()}, kPage, &get);
+          return node.net->pinned()->get(1, remote, {target.addr, to.data()}, kPage, &get);
         });
         const bool is_early = i % 3 == 0;
         if (is_early) {

@@ -78,7 +78,7 @@ struct Adapter {
 // rights.
 struct PinnedNode : InjectedNode {
   explicit PinnedNode(InjectedNetwork network, bool has_thread = false, uint32_t ranks = 2)
-      : InjectedNode(with_pins(network), ranks, has_thread), here(net->make_registrar()) {
+      : InjectedNode(with_pins(network), ranks, has_thread), here(net->pinned()->make_registrar()) {
     EXPECT_NE(here, nullptr) << last_error_text();
     local = pinned(*here, mine.range());
     remote_owned = pinned(*there.registrar, theirs.range());
@@ -90,12 +90,12 @@ struct PinnedNode : InjectedNode {
     return network;
   }
   Status put(size_t to, size_t from, size_t bytes, Told* told) {
-    return net->put_pinned(1, {at(theirs.data + to), remote.data()},
-                           {at(mine.data + from), local.data()}, bytes, told);
+    return net->pinned()->put(1, {at(theirs.data + to), remote.data()},
+                              {at(mine.data + from), local.data()}, bytes, told);
   }
   Status get(size_t to, size_t from, size_t bytes, Told* told) {
-    return net->get_pinned(1, {at(theirs.data + from), remote.data()},
-                           {at(mine.data + to), local.data()}, bytes, told);
+    return net->pinned()->get(1, {at(theirs.data + from), remote.data()},
+                              {at(mine.data + to), local.data()}, bytes, told);
   }
   UnpinResult unpin_mine() { return here->unpin(mine.range(), local.data()); }
   UnpinResult unpin_theirs() { return there.registrar->unpin(theirs.range(), remote_owned.data()); }

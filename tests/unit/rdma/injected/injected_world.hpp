@@ -74,7 +74,7 @@ struct InjectedNode {
   Inbox inbox;
 };
 
-struct Told final : Transport::Completion {
+struct Told final : Completion {
   Told() : Completion{on_done} {}
   static void on_done(Completion& completion, Status status) noexcept {
     auto& told = static_cast<Told&>(completion);

@@ -15,9 +15,9 @@
 namespace hydrant::ibv {
 namespace {
 
-struct Ended : Transport::Completion {
+struct Ended : Completion {
   Ended() { done = &end; }
-  static void end(Transport::Completion& completion, Status status) noexcept {
+  static void end(Completion& completion, Status status) noexcept {
     auto& ended = static_cast<Ended&>(completion);
     ++ended.times;
     ended.status = status;
@@ -126,14 +126,14 @@ TEST(PendingOperations, DelayMessagesWhileAnythingIsPending) {
 
 TEST(CompletionBatch, IsEmptyBeforeTheFirstCallback) {
   CompletionBatch batch;
-  struct Adding : Transport::Completion {
+  struct Adding : Completion {
     CompletionBatch* batch = nullptr;
     Ended* next = nullptr;
   } first;
   Ended second;
   first.batch = &batch;
   first.next = &second;
-  first.done = [](Transport::Completion& completion, Status) noexcept {
+  first.done = [](Completion& completion, Status) noexcept {
     auto& self = static_cast<Adding&>(completion);
     EXPECT_TRUE(self.batch->is_empty());
     self.batch->add(self.next, Status::kOk);

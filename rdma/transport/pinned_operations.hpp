@@ -1,0 +1,98 @@
+// The interface for one-sided operations between pinned memory, on the model of an adapter.
+//
+// Threads: any number in the multi-threaded mode of the transport. No call waits: one that cannot proceed
+// returns kNotReady, and the caller polls.
+#pragma once
+
+#include "firehose/base/registrar.hpp"
+#include "firehose/base/status.hpp"
+#include "rdma/bootstrap/bootstrap.hpp"
+#include "rdma/transport/completion.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+namespace hydrant {
+
+class PinnedOperations {
+ public:
+  // A registrar that pins memory for these operations, to be owned by a pin cache; null on failure, with a
+  // text. The transport must outlive it.
+  virtual std::unique_ptr<Registrar> make_registrar() noexcept = 0;
+  // An end of an operation: memory, and the key of the registration that it lies in.
+  struct Pinned {
+    uintptr_t addr = 0;
+    const std::byte* key =
+        nullptr;  // from make_registrar(); a peer's key is imported by that registrar
+  };
+  // Puts of up to this many bytes need no local key: the data has left its source when the call returns.
+  virtual uint32_t keyless_bytes() const noexcept = 0;
+  // Copies `bytes`, of any number, from `local` to `remote` in the memory of `peer`, or back. kOk: the
+  // operation is under way, and `local` and `completion` belong to the network until it calls `completion`.
+  // The keys are read before the call returns. kRefused, from the call or in the completion: a key does not,
+  // or no longer, permit the access.
+  // Errors: kNotReady: too many operations are under way; poll. kBroken: the peer is disconnected.
+  virtual Status put(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
+                     Completion* completion) noexcept = 0;
+  virtual Status get(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
+                     Completion* completion) noexcept = 0;
+  // Several operations with one peer, posted to the adapter together if it can. Returns the number, from the
+  // front, that are under way. A call for the next operation alone returns the error.
+  struct Operation {
+    Pinned remote;
+    Pinned local;
+    size_t bytes = 0;
+    Completion* completion = nullptr;
+  };
+  virtual size_t put_list(Rank peer, std::span<const Operation> list) noexcept;
+  virtual size_t get_list(Rank peer, std::span<const Operation> list) noexcept;
+  // An operation that repeats and whose work request is built beforehand; used by one thread at a time. It
+  // may be deleted while it is under way, but not after the transport.
+  class PersistentRequest {
+   public:
+    virtual ~PersistentRequest() = default;
+    // As put() or get(), with the current keys of the two ends.
+    virtual Status start(const std::byte* remote_key, const std::byte* local_key,
+                         Completion* completion) noexcept = 0;
+  };
+  // Null if there is nothing to build beforehand, or no memory for it; then use put() and get().
+  virtual std::unique_ptr<PersistentRequest> make_persistent_put(Rank /*peer*/,
+                                                                 uintptr_t /*remote*/,
+                                                                 uintptr_t /*local*/,
+                                                                 size_t /*bytes*/) noexcept {
+    return nullptr;
+  }
+  virtual std::unique_ptr<PersistentRequest> make_persistent_get(Rank /*peer*/,
+                                                                 uintptr_t /*remote*/,
+                                                                 uintptr_t /*local*/,
+                                                                 size_t /*bytes*/) noexcept {
+    return nullptr;
+  }
+
+  // Reads and changes a word in a peer's memory, atomically with respect to other operations through the same
+  // adapter. It is not atomic with respect to put() or, without Transport::kAtomicWithProcessors, the peer's
+  // processors: all concurrent writers of a word must use start_atomic().
+  struct Atomic {
+    enum class Kind : uint32_t {
+      kFetchAdd,     // adds `operand`
+      kCompareSwap,  // stores `operand` if the word is `expected`
+    };
+    Kind kind = Kind::kFetchAdd;
+    uint64_t operand = 0;
+    uint64_t expected = 0;
+  };
+  // Applies `what` to the 8 bytes at `remote`, a multiple of 8, in memory pinned with Access::kRemoteAtomic.
+  // `peer` may be this rank: `remote` has an imported key then, too.
+  // The 8 bytes at `local` hold the old value when `completion` is called with kOk. Reports like get().
+  // Errors: those of get(); kUnsupported: without Transport::kAtomics; kBadArg: address not a multiple of 8,
+  // no key.
+  virtual Status start_atomic(Rank peer, const Pinned& remote, const Pinned& local,
+                              const Atomic& what, Completion* completion) noexcept;
+
+ protected:
+  ~PinnedOperations() = default;
+};
+
+}  // namespace hydrant
