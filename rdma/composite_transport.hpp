@@ -50,22 +50,11 @@ class CompositeTransport final : public Transport {
     to(peer).drop_cell(peer, lane, cell);
   }
 
-  std::byte* shared_block(Rank peer) const noexcept override { return to(peer).shared_block(peer); }
-  std::byte* collective_blocks(Rank peer) const noexcept override {
-    return to(peer).collective_blocks(peer);
-  }
-  Status reserve_collective_block(uint32_t block) noexcept override {
-    return near_->reserve_collective_block(block);
-  }
-  Status add_segment(Rank peer, uintptr_t peer_addr, size_t bytes, void* local) noexcept override {
-    return to(peer).add_segment(peer, peer_addr, bytes, local);
-  }
-  void* mapped(Rank peer, uintptr_t addr, size_t bytes) const noexcept override {
-    return to(peer).mapped(peer, addr, bytes);
-  }
-  Status write(Rank peer, uintptr_t dest, const void* source, size_t bytes) noexcept override {
-    return to(peer).write(peer, dest, source, bytes);
-  }
+  // The far transport reaches pinned memory only.
+  MemoryAccess& memory() noexcept override { return near_->memory(); }
+  // The far transport reaches the ranks of this node, too, through the adapter; peer_capabilities() of those
+  // ranks does not include kPinned.
+  PinnedOperations* pinned() noexcept override { return far_->pinned(); }
 
   uint32_t capabilities() const noexcept override {
     return near_->capabilities() | far_->capabilities();
@@ -73,25 +62,6 @@ class CompositeTransport final : public Transport {
   uint32_t peer_capabilities(Rank peer) const noexcept override { return to(peer).capabilities(); }
   // Operations of the near one complete at once.
   uint32_t depth() const noexcept override { return far_->depth(); }
-  Status put(Rank peer, uintptr_t remote, const void* local, size_t bytes,
-             Completion* completion) noexcept override {
-    return to(peer).put(peer, remote, local, bytes, completion);
-  }
-  Status get(Rank peer, uintptr_t remote, void* local, size_t bytes,
-             Completion* completion) noexcept override {
-    return to(peer).get(peer, remote, local, bytes, completion);
-  }
-  Status put_pieces(Rank peer, std::span<const Piece> pieces) noexcept override {
-    return to(peer).put_pieces(peer, pieces);
-  }
-  Status get_pieces(Rank peer, std::span<const Piece> pieces) noexcept override {
-    return to(peer).get_pieces(peer, pieces);
-  }
-
-  // The far transport reaches the ranks of this node, too, through the adapter; peer_capabilities() of those
-  // ranks does not include kPinned.
-  PinnedOperations* pinned() noexcept override { return far_->pinned(); }
-
   size_t list_counts(std::span<Count> rows) const noexcept override {
     return far_->list_counts(rows);  // the near transport has no counters
   }

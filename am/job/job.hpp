@@ -76,7 +76,8 @@ struct Job {
   Mutex bootstrap_mu;
   // Null when the job has one rank. Set by use(), as its parts are.
   std::unique_ptr<Transport> transport;
-  PinnedOperations* pinned = nullptr;
+  MemoryAccess* memory = nullptr;      // null until then
+  PinnedOperations* pinned = nullptr;  // null also without them
   // Copy of `transport` for the control thread: null until the transport exists, because the thread starts
   // earlier.
   std::atomic<Transport*> transport_to_wake{nullptr};
@@ -90,6 +91,7 @@ struct Job {
 
   void use(std::unique_ptr<Transport> network) noexcept {
     transport = std::move(network);
+    memory = transport != nullptr ? &transport->memory() : &MemoryAccess::none();
     pinned = transport != nullptr ? transport->pinned() : nullptr;
   }
   Rank rank() const noexcept { return hydrant_job_info.rank; }

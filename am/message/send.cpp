@@ -246,13 +246,13 @@ Status send_mapped_long(Transport& transport, const OutgoingMessage& message,
 Status send_long(Transport& transport, const OutgoingMessage& message) noexcept {
   if (message.bytes == 0) return send_head(transport, message);
   const auto dest = reinterpret_cast<uintptr_t>(message.dest);
-  if (void* mapped = transport.mapped(message.peer, dest, message.bytes); mapped != nullptr)
+  if (void* mapped = job().memory->mapped(message.peer, dest, message.bytes); mapped != nullptr)
       [[likely]]
     return send_mapped_long(transport, message, mapped);
   if (message.immediate && unfinished_longs_to(message.peer).load(std::memory_order_relaxed) != 0)
     return Status::kNotReady;
   OutgoingMessage payload = message;
-  Status status = transport.write(message.peer, dest, message.source, message.bytes);
+  Status status = job().memory->write(message.peer, dest, message.source, message.bytes);
   if (status == Status::kOk) {
     advance(payload, message.bytes);
   } else if (status == Status::kUnsupported) {

@@ -180,7 +180,7 @@ Status exchange_addresses(const std::vector<SegmentSlice>& slices, const Segment
     if (status != Status::kOk) return status;
     if (the_job.transport == nullptr || slice.rank == the_job.rank()) continue;
     const SegmentAddress& address = addresses[slice.rank];
-    status = the_job.transport->add_segment(slice.rank, address.addr, address.size, slice.here);
+    status = the_job.memory->add_segment(slice.rank, address.addr, address.size, slice.here);
   }
   if (status != Status::kOk) return status;
   known().addresses[0] = std::move(addresses);
@@ -420,7 +420,7 @@ void* mapped_address(Rank rank, const SegmentAddress& address) noexcept {
   if (address.size == 0 || address.size == UINTPTR_MAX || job().transport == nullptr ||
       !neighbourhood().contains(rank))
     return nullptr;
-  return job().transport->mapped(rank, address.addr, address.size);
+  return job().memory->mapped(rank, address.addr, address.size);
 }
 
 }  // namespace hydrant

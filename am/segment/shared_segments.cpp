@@ -63,8 +63,8 @@ SegmentKey key_of_segment(uintptr_t addr, size_t bytes) noexcept {
 
 void map_segment(Rank owner, uintptr_t addr, size_t bytes, const SegmentKey& key) noexcept {
   if (key.bytes == 0 || key.bytes > key.blob.size() || !maps_memory_of(owner)) return;
-  Transport& transport = *job().transport;
-  if (transport.mapped(owner, addr, bytes) != nullptr) return;
+  MemoryAccess& memory = *job().memory;
+  if (memory.mapped(owner, addr, bytes) != nullptr) return;
   Registrar* registrar = node_registrar();
   if (registrar == nullptr) return;
   alignas(16) std::byte imported[kMaxKeyBytes];
@@ -72,7 +72,7 @@ void map_segment(Rank owner, uintptr_t addr, size_t bytes, const SegmentKey& key
   if (status == Status::kOk) {
     std::byte* here = address_by_node_key(imported, addr, bytes);
     // The key is never dropped: the mapping stays.
-    status = here != nullptr ? transport.add_segment(owner, addr, bytes, here)
+    status = here != nullptr ? memory.add_segment(owner, addr, bytes, here)
                              : fail(Status::kBroken, "its key is for other memory");
   }
   if (status != Status::kOk)

@@ -22,7 +22,7 @@ struct SegmentKey {
 };
 
 SegmentKey key_of_segment(uintptr_t addr, size_t bytes) noexcept;
-// Maps [addr, addr+bytes) of `owner` here, if that is a neighbour; then Transport::mapped() finds it.
+// Maps [addr, addr+bytes) of `owner` here, if that is a neighbour; then MemoryAccess::mapped() finds it.
 // Otherwise the kernel or messages copy.
 void map_segment(Rank owner, uintptr_t addr, size_t bytes, const SegmentKey& key) noexcept;
 

@@ -25,8 +25,8 @@ uint32_t min_radix(uint32_t ranks) noexcept {
 
 }  // namespace
 
-BarrierLines barrier_lines(const Transport& transport, Rank rank, uint32_t which) noexcept {
-  std::byte* block = transport.shared_block(rank);
+BarrierLines barrier_lines(const MemoryAccess& memory, Rank rank, uint32_t which) noexcept {
+  std::byte* block = memory.shared_block(rank);
   if (block == nullptr) return {};
   BarrierLines lines;
   for (uint32_t parity = 0; parity < 2; ++parity) {

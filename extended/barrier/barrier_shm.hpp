@@ -42,7 +42,7 @@ inline uint64_t processor_word() noexcept { return static_cast<uint64_t>(sched_g
 // The lines of `rank` for GASNet-1's barrier (which = 0) or the teams' (1); null pointers if this
 // process shares no memory with it. The two lines of one barrier lie in different 128-byte pairs,
 // because processors fetch pairs: a reader of the old line would take the new one from its writer.
-BarrierLines barrier_lines(const Transport& transport, Rank rank, uint32_t which) noexcept;
+BarrierLines barrier_lines(const MemoryAccess& memory, Rank rank, uint32_t which) noexcept;
 
 // Prefetches the line for the next store. Not __builtin_prefetch(), which on plain x86-64 prefetches
 // for reading.

@@ -105,7 +105,7 @@ std::vector<BarrierLines> lines_of_all(uint32_t which) {
   std::vector<BarrierLines> lines;
   if (the_job.transport == nullptr) return lines;
   for (Rank rank = 0; rank < the_job.size(); ++rank) {
-    lines.push_back(barrier_lines(*the_job.transport, rank, which));
+    lines.push_back(barrier_lines(*the_job.memory, rank, which));
     if (lines.back().of_parity[0] == nullptr) return {};
   }
   return lines;

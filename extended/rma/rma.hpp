@@ -29,7 +29,7 @@ bool put_by_cma(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
                 size_t bytes) noexcept;
 bool get_by_cma(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
                 size_t bytes) noexcept;
-// Fast path for created segments of the node's ranks that are mapped here (Transport::mapped()), for calls
+// Fast path for created segments of the node's ranks that are mapped here (MemoryAccess::mapped()), for calls
 // by a made team or a pair: as above, with a copy in this process.
 bool put_to_created(gex_Rank_t rank, void* dest, const void* source, size_t bytes) noexcept;
 bool get_from_created(gex_Rank_t rank, void* dest, const void* source, size_t bytes) noexcept;

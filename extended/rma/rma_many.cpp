@@ -86,15 +86,15 @@ size_t start_run_of_hits(RmaThread& thread, Ops ops, Direction direction,
 
 Status hydrant::copy_by_kernel(RmaThread& thread, Ops ops, Direction direction) noexcept {
   const Rank peer = ops[0].rank;
-  std::array<Transport::Piece, kMaxTogether> run;
+  std::array<MemoryAccess::Piece, kMaxTogether> run;
   std::transform(ops.begin(), ops.end(), run.begin(), [](const hydrant_rma_op_t& op) {
-    return Transport::Piece{
+    return MemoryAccess::Piece{
         .local = op.local, .remote = reinterpret_cast<uintptr_t>(op.remote), .bytes = op.bytes};
   });
-  const std::span<const Transport::Piece> pieces = std::span(run).first(ops.size());
-  Transport& transport = *job().transport;
-  const Status status = direction == Direction::kPut ? transport.put_pieces(peer, pieces)
-                                                     : transport.get_pieces(peer, pieces);
+  const std::span<const MemoryAccess::Piece> pieces = std::span(run).first(ops.size());
+  MemoryAccess& memory = *job().memory;
+  const Status status = direction == Direction::kPut ? memory.put_pieces(peer, pieces)
+                                                     : memory.get_pieces(peer, pieces);
   if (status != Status::kOk) return status;
   for (const hydrant_rma_op_t& op : ops) thread.count(direction, peer, Path::kCma, op.bytes);
   return Status::kOk;

@@ -54,10 +54,10 @@ bool copy_here(RmaThread& thread, const PathChoices& choices, const Transfer& wh
 }
 
 Status copy_by_cma(RmaThread& thread, const Transfer& what) noexcept {
-  Transport& transport = *job().transport;
-  const Status status =
-      what.is_put() ? transport.put(what.peer, what.remote, what.local, what.bytes, nullptr)
-                    : transport.get(what.peer, what.remote, what.local, what.bytes, nullptr);
+  MemoryAccess& memory = *job().memory;
+  const Status status = what.is_put()
+                            ? memory.put(what.peer, what.remote, what.local, what.bytes, nullptr)
+                            : memory.get(what.peer, what.remote, what.local, what.bytes, nullptr);
   if (status == Status::kOk) thread.count(what.direction, what.peer, Path::kCma, what.bytes);
   return status;
 }
@@ -70,7 +70,7 @@ Status fill_by_kernel(RmaThread& thread, Rank peer, uintptr_t remote, int value,
   std::memset(block, value, std::min(bytes, RmaThread::kScratchBytes));
   for (size_t done = 0; done < bytes; done += RmaThread::kScratchBytes) {
     const size_t part = std::min(bytes - done, RmaThread::kScratchBytes);
-    const Status status = job().transport->put(peer, remote + done, block, part, nullptr);
+    const Status status = job().memory->put(peer, remote + done, block, part, nullptr);
     if (status != Status::kOk) return status;
   }
   thread.count(Direction::kPut, peer, Path::kCma, bytes);
@@ -118,7 +118,7 @@ std::byte* created_here(gex_Rank_t rank, const void* remote, const void* local,
       bytes == 0 || local == nullptr || !paths(rank).mapped || is_device_memory(local))
     return nullptr;
   return static_cast<std::byte*>(
-      job().transport->mapped(rank, reinterpret_cast<uintptr_t>(remote), bytes));
+      job().memory->mapped(rank, reinterpret_cast<uintptr_t>(remote), bytes));
 }
 
 }  // namespace
@@ -155,7 +155,7 @@ bool put_by_cma(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
                 size_t bytes) noexcept {
   const auto remote = reinterpret_cast<uintptr_t>(dest);
   if (!may_use_kernel(tm, rank, remote, source, bytes)) return false;
-  if (job().transport->put(rank, remote, source, bytes, nullptr) != Status::kOk) return false;
+  if (job().memory->put(rank, remote, source, bytes, nullptr) != Status::kOk) return false;
   RmaThread& thread = *RmaThread::mine();
   thread.count(Direction::kPut, rank, Path::kCma, bytes);
   note_unmapped(thread, rank, remote, bytes);
@@ -167,7 +167,7 @@ bool get_by_cma(gex_TM_t tm, gex_Rank_t rank, void* dest, const void* source,
                 size_t bytes) noexcept {
   const auto remote = reinterpret_cast<uintptr_t>(source);
   if (!may_use_kernel(tm, rank, remote, dest, bytes)) return false;
-  if (job().transport->get(rank, remote, dest, bytes, nullptr) != Status::kOk) return false;
+  if (job().memory->get(rank, remote, dest, bytes, nullptr) != Status::kOk) return false;
   RmaThread& thread = *RmaThread::mine();
   thread.count(Direction::kGet, rank, Path::kCma, bytes);
   note_unmapped(thread, rank, remote, bytes);

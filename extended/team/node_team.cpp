@@ -22,7 +22,7 @@
 
 namespace hydrant {
 
-static_assert(sizeof(TeamLines) == Transport::kCollectiveBytes);
+static_assert(sizeof(TeamLines) == MemoryAccess::kCollectiveBytes);
 
 namespace {
 
@@ -81,8 +81,7 @@ class NodeTeams {
   NodeTeamOffer offer() noexcept HYDRANT_EXCLUDES(mu_) {
     const MutexLock lock(mu_);
     reap_locked();
-    Transport* transport = job().transport.get();
-    if (transport == nullptr || !uses_lines()) return {};
+    if (job().transport == nullptr || !uses_lines()) return {};
     // A few more than one: members may have different blocks in use.
     constexpr int kOffered = 4;
     NodeTeamOffer offered{.blocks = 0, .base = last_number_};
@@ -91,7 +90,7 @@ class NodeTeams {
       const uint64_t free = (~used_ & reserved_) != 0 ? ~used_ & reserved_ : ~used_;
       const auto block = static_cast<uint32_t>(std::countr_zero(free));
       const uint64_t bit = uint64_t{1} << block;
-      if ((reserved_ & bit) == 0 && transport->reserve_collective_block(block) != Status::kOk)
+      if ((reserved_ & bit) == 0 && job().memory->reserve_collective_block(block) != Status::kOk)
         break;
       reserved_ |= bit;
       used_ |= bit;
@@ -147,7 +146,7 @@ class NodeTeams {
 
  private:
   void reap_locked() noexcept HYDRANT_REQUIRES(mu_) {
-    for (uint32_t block = 0; block < Transport::kCollectiveBlocks; ++block) {
+    for (uint32_t block = 0; block < MemoryAccess::kCollectiveBlocks; ++block) {
       if (retired_[block] == nullptr || !retired_[block]->all_done()) continue;
       retired_[block].reset();
       used_ &= ~(uint64_t{1} << block);
@@ -168,7 +167,7 @@ class NodeTeams {
   uint64_t used_ HYDRANT_GUARDED_BY(mu_) = 1;  // block 0 is the primordial team's
   uint64_t reserved_ HYDRANT_GUARDED_BY(mu_) = 1;
   uint64_t last_number_ HYDRANT_GUARDED_BY(mu_) = 0;
-  std::unique_ptr<LineOperations> retired_[Transport::kCollectiveBlocks] HYDRANT_GUARDED_BY(mu_);
+  std::unique_ptr<LineOperations> retired_[MemoryAccess::kCollectiveBlocks] HYDRANT_GUARDED_BY(mu_);
   NodeTeam* all_ HYDRANT_GUARDED_BY(mu_) = nullptr;
   LineOperations::Counts ended_ HYDRANT_GUARDED_BY(mu_);  // of destroyed teams
 
@@ -200,10 +199,8 @@ CollectiveOperation* other_of(const LineOperations::Pending& pending) noexcept {
 }  // namespace
 
 Status start_node_teams() noexcept {
-  Transport* transport = job().transport.get();
-  if (transport == nullptr || transport->collective_blocks(job().rank()) == nullptr)
-    return Status::kOk;
-  return transport->reserve_collective_block(0);
+  if (job().memory->collective_blocks(job().rank()) == nullptr) return Status::kOk;
+  return job().memory->reserve_collective_block(0);
 }
 
 bool NodeTeam::add_counts_of_all(LineOperations::Counts* sum) noexcept {
@@ -223,7 +220,6 @@ NodeTeam::NodeTeam(const TeamMembers& members, uint32_t block, uint64_t base) no
       threaded_(!job().single_threaded),
       is_flat_(hydrant::is_flat(members.size)),
       is_crowded_(is_crowded(members.size)) {
-  const Transport& transport = *job().transport;
   LineOperations::Config config = {.rank = members.rank,
                                    .members = FixedArray<TeamLines*>(members.size),
                                    .base = base,
@@ -232,7 +228,7 @@ NodeTeam::NodeTeam(const TeamMembers& members, uint32_t block, uint64_t base) no
                                    .map = map,
                                    .context = this};
   for (Rank member = 0; config.members.ok() && member < members.size; ++member) {
-    std::byte* blocks = transport.collective_blocks(members.jobrank(member));
+    std::byte* blocks = job().memory->collective_blocks(members.jobrank(member));
     config.members[member] =
         static_cast<TeamLines*>(static_cast<void*>(blocks + size_t{block} * sizeof(TeamLines)));
   }
@@ -241,10 +237,9 @@ NodeTeam::NodeTeam(const TeamMembers& members, uint32_t block, uint64_t base) no
 
 std::unique_ptr<NodeTeam> NodeTeam::make(const TeamMembers& members, const NodeTeamOffer& mine,
                                          const NodeTeamOffer& all) noexcept {
-  const Transport* transport = job().transport.get();
-  bool is_shared = transport != nullptr && all.blocks != 0;
+  bool is_shared = all.blocks != 0;
   for (Rank member = 0; is_shared && member < members.size; ++member)
-    is_shared = transport->collective_blocks(members.jobrank(member)) != nullptr;
+    is_shared = job().memory->collective_blocks(members.jobrank(member)) != nullptr;
   if (!is_shared) {
     withdraw(mine);
     return nullptr;
@@ -281,7 +276,7 @@ Rank NodeTeam::jobrank(void* self, Rank member) noexcept {
 std::byte* NodeTeam::map(void* self, Rank member, uintptr_t address, size_t bytes) noexcept {
   const auto& team = *static_cast<const NodeTeam*>(self);
   return static_cast<std::byte*>(
-      job().transport->mapped(team.members_.jobrank(member), address, bytes));
+      job().memory->mapped(team.members_.jobrank(member), address, bytes));
 }
 
 uint32_t NodeTeam::advance() noexcept {

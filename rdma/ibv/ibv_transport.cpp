@@ -50,10 +50,6 @@ void IbvTransport::drop_cell(Rank, Lane lane, const Cell& cell) noexcept {
   cells_[static_cast<uint32_t>(lane)].release(cell.index);
 }
 
-Status IbvTransport::write(Rank, uintptr_t, const void*, size_t) noexcept {
-  return fail_literal(Status::kUnsupported, "verbs reach pinned memory only");
-}
-
 // ---- peers and statistics ----
 
 uint32_t IbvTransport::rails_with(Rank rank) const noexcept {

@@ -78,11 +78,6 @@ class IbvTransport final : public NetworkTransport {
   Status take_cell(Rank peer, Lane lane, uint32_t bytes, Cell* cell) noexcept override;
   void drop_cell(Rank peer, Lane lane, const Cell& cell) noexcept override;
 
-  std::byte* shared_block(Rank) const noexcept override { return nullptr; }
-  Status add_segment(Rank, uintptr_t, size_t, void*) noexcept override { return Status::kOk; }
-  void* mapped(Rank, uintptr_t, size_t) const noexcept override { return nullptr; }
-  Status write(Rank peer, uintptr_t dest, const void* source, size_t bytes) noexcept override;
-
   uint32_t capabilities() const noexcept override {
     return kPutsBeforeMessages | kPinned | (has_atomics_ ? uint32_t{kAtomics} : 0) |
            (are_with_processors_ ? uint32_t{kAtomicWithProcessors} : 0);

@@ -36,7 +36,7 @@ Status InjectedTransport::open_pins() noexcept {
       return fail(Status::kResource, "no memory for the injected network");
     for (uint32_t i = depth_; i-- != 0;) free_ends(&pinned_ends_[i]);
   }
-  has_atomics_ = inside_->shared_block(self_) != nullptr;
+  has_atomics_ = there_.shared_block(self_) != nullptr;
   return InjectedPins::open({.bytes = network_.pin_bytes, .is_fake = network_.pins_are_fake}, mu_,
                             &pins_);
 }
@@ -103,7 +103,7 @@ Status InjectedTransport::begin_pinned(Rank peer, DelayedOperation& operation, c
   if (!pair->is_reached) {
     // The peer's records are never mapped here, so test whether the kernel may copy from it.
     std::byte byte;
-    const Status reached = inside_->get(peer, remote_key.record, &byte, 1, nullptr);
+    const Status reached = there_.get(peer, remote_key.record, &byte, 1, nullptr);
     if (reached != Status::kOk) return reached;
     pair->is_reached = true;
   }
@@ -133,7 +133,7 @@ Status InjectedTransport::check_keys(const DelayedOperation& operation) noexcept
   }
   InjectedPins::RecordBytes record;
   const Status read =
-      inside_->get(operation.pair->peer, ends.remote.record, &record, sizeof record, nullptr);
+      there_.get(operation.pair->peer, ends.remote.record, &record, sizeof record, nullptr);
   if (read == Status::kUnsupported)
     return fail_literal(Status::kRefused, "a peer's key whose record is not there");
   if (read != Status::kOk) return read;
@@ -145,7 +145,7 @@ Status InjectedTransport::check_keys(const DelayedOperation& operation) noexcept
 
 // The lock is in the block that all ranks of the node share, which this network hides from its clients.
 std::atomic<uint32_t>& InjectedTransport::adapter_lock(Rank peer) const noexcept {
-  return *static_cast<std::atomic<uint32_t>*>(static_cast<void*>(inside_->shared_block(peer)));
+  return *static_cast<std::atomic<uint32_t>*>(static_cast<void*>(there_.shared_block(peer)));
 }
 
 // Locks the adapter of `peer` for one operation. The lock of a rank that has failed is taken over.
@@ -164,12 +164,12 @@ Status InjectedTransport::change_word(const DelayedOperation& operation) noexcep
   const Atomic& what = operation.ends->what;
   if (!try_lock_adapter(peer)) return Status::kNotReady;
   uint64_t old = 0;
-  Status status = inside_->get(peer, operation.remote, &old, sizeof old, nullptr);
+  Status status = there_.get(peer, operation.remote, &old, sizeof old, nullptr);
   for (int i = 0; i < kPausesBeforeStore; ++i) pause();
   const bool is_add = what.kind == Atomic::Kind::kFetchAdd;
   const uint64_t word = is_add ? old + what.operand : what.operand;
   if (status == Status::kOk && (is_add || old == what.expected))
-    status = inside_->put(peer, operation.remote, &word, sizeof word, nullptr);
+    status = there_.put(peer, operation.remote, &word, sizeof word, nullptr);
   adapter_lock(peer).store(0, std::memory_order_release);
   if (status == Status::kOk) std::memcpy(operation.local, &old, sizeof old);
   return status;

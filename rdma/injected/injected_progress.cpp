@@ -69,8 +69,8 @@ void InjectedTransport::copy(DelayedOperation& operation) noexcept {
   }
   operation.status =
       operation.is_put
-          ? inside_->put(pair.peer, operation.remote, operation.local, operation.bytes, nullptr)
-          : inside_->get(pair.peer, operation.remote, operation.local, operation.bytes, nullptr);
+          ? there_.put(pair.peer, operation.remote, operation.local, operation.bytes, nullptr)
+          : there_.get(pair.peer, operation.remote, operation.local, operation.bytes, nullptr);
 }
 
 void InjectedTransport::advance_stream(Pair& pair, Lane lane, uint64_t now) noexcept {

@@ -15,6 +15,7 @@ namespace hydrant {
 InjectedTransport::InjectedTransport(std::unique_ptr<Transport> inside,
                                      const Options& options) noexcept
     : inside_(std::move(inside)),
+      there_(inside_->memory()),
       network_(options.network),
       clock_(options.clock),
       wants_thread_(options.has_thread) {
@@ -188,7 +189,7 @@ Status InjectedTransport::write(Rank peer, uintptr_t dest, const void* source,
   if (pair == nullptr) return Status::kBadArg;
   if (pins_ != nullptr)
     return fail_literal(Status::kUnsupported, "this transport reaches pinned memory only");
-  const Status written = inside_->write(peer, dest, source, bytes);
+  const Status written = there_.write(peer, dest, source, bytes);
   if (written != Status::kOk) return written;
   const MutexLock lock(mu_);
   pair->out.occupy(clock_(), bytes);
@@ -212,9 +213,9 @@ Status InjectedTransport::get(Rank peer, uintptr_t remote, void* local, size_t b
 // Tests at once whether the kernel may copy: a client can choose another path now, but not after the
 // completion.
 Status InjectedTransport::reach(Pair& pair, uintptr_t remote, size_t bytes) noexcept {
-  if (pair.is_reached || inside_->mapped(pair.peer, remote, bytes) != nullptr) return Status::kOk;
+  if (pair.is_reached || there_.mapped(pair.peer, remote, bytes) != nullptr) return Status::kOk;
   std::byte byte;
-  const Status status = inside_->get(pair.peer, remote, &byte, 1, nullptr);
+  const Status status = there_.get(pair.peer, remote, &byte, 1, nullptr);
   pair.is_reached = status == Status::kOk;
   return status;
 }

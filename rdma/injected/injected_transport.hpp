@@ -36,7 +36,7 @@
 
 namespace hydrant {
 
-class InjectedTransport final : public Transport, private PinnedOperations {
+class InjectedTransport final : public Transport, private MemoryAccess, private PinnedOperations {
  public:
   struct Options {
     InjectedNetwork network;
@@ -59,31 +59,13 @@ class InjectedTransport final : public Transport, private PinnedOperations {
   Status take_cell(Rank peer, Lane lane, uint32_t bytes, Cell* cell) noexcept override;
   void drop_cell(Rank peer, Lane lane, const Cell& cell) noexcept override;
 
-  std::byte* shared_block(Rank) const noexcept override { return nullptr; }
-  // The inner transport uses the segment for copies; mapped() hides it.
-  Status add_segment(Rank peer, uintptr_t peer_addr, size_t bytes, void* local) noexcept override {
-    return inside_->add_segment(peer, peer_addr, bytes, local);
-  }
-  void* mapped(Rank, uintptr_t, size_t) const noexcept override { return nullptr; }
-  // The data arrives at once, but the link is occupied as if it carried them, so that a message committed
-  // later arrives later. Unsupported if only pinned memory is accessible.
-  Status write(Rank peer, uintptr_t dest, const void* source, size_t bytes) noexcept override;
-
+  MemoryAccess& memory() noexcept override { return *this; }
   uint32_t capabilities() const noexcept override {
     if (depth_ == 0) return 0;
     return (pins_ != nullptr ? kPinned : kOneSided) | kPutsBeforeMessages |
            (has_atomics_ ? uint32_t{kAtomics} : 0);
   }
   uint32_t depth() const noexcept override { return depth_; }
-  // Errors of the inner transport are reported by the completion, except that kUnsupported is returned at
-  // once if it can access only mapped memory of the peer.
-  Status put(Rank peer, uintptr_t remote, const void* local, size_t bytes,
-             Completion* completion) noexcept override;
-  Status get(Rank peer, uintptr_t remote, void* local, size_t bytes,
-             Completion* completion) noexcept override;
-  Status put_pieces(Rank peer, std::span<const Piece> pieces) noexcept override;
-  Status get_pieces(Rank peer, std::span<const Piece> pieces) noexcept override;
-
   PinnedOperations* pinned() noexcept override { return pins_ != nullptr ? this : nullptr; }
 
   // Completions count as messages.
@@ -102,6 +84,23 @@ class InjectedTransport final : public Transport, private PinnedOperations {
 
  private:
   static constexpr uint32_t kKeylessBytes = 64;
+
+  // ---- MemoryAccess ----
+  // The inner transport uses the segment for copies; mapped() hides it.
+  Status add_segment(Rank peer, uintptr_t peer_addr, size_t bytes, void* local) noexcept override {
+    return there_.add_segment(peer, peer_addr, bytes, local);
+  }
+  // The data arrives at once, but the link is occupied as if it carried them, so that a message committed
+  // later arrives later. Unsupported if only pinned memory is accessible.
+  Status write(Rank peer, uintptr_t dest, const void* source, size_t bytes) noexcept override;
+  // Errors of the inner transport are reported by the completion, except that kUnsupported is returned at
+  // once if it can access only mapped memory of the peer.
+  Status put(Rank peer, uintptr_t remote, const void* local, size_t bytes,
+             Completion* completion) noexcept override;
+  Status get(Rank peer, uintptr_t remote, void* local, size_t bytes,
+             Completion* completion) noexcept override;
+  Status put_pieces(Rank peer, std::span<const Piece> pieces) noexcept override;
+  Status get_pieces(Rank peer, std::span<const Piece> pieces) noexcept override;
 
   // ---- PinnedOperations: with pins ----
   std::unique_ptr<Registrar> make_registrar() noexcept override { return pins_->make_registrar(); }
@@ -193,6 +192,7 @@ class InjectedTransport final : public Transport, private PinnedOperations {
   void run_in_background() noexcept HYDRANT_EXCLUDES(mu_);
 
   const std::unique_ptr<Transport> inside_;
+  MemoryAccess& there_;  // of inside_
   const InjectedNetwork network_;
   uint64_t (*const clock_)() noexcept;
   const bool wants_thread_;

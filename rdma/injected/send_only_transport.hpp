@@ -39,14 +39,6 @@ class SendOnlyTransport final : public Transport {
     inside_->drop_cell(peer, lane, cell);
   }
 
-  // ---- hidden; capabilities() says none, and put() and get() are the base's ----
-  std::byte* shared_block(Rank) const noexcept override { return nullptr; }
-  Status add_segment(Rank, uintptr_t, size_t, void*) noexcept override { return Status::kOk; }
-  void* mapped(Rank, uintptr_t, size_t) const noexcept override { return nullptr; }
-  Status write(Rank, uintptr_t, const void*, size_t) noexcept override {
-    return fail_literal(Status::kUnsupported, "this transport only sends");
-  }
-
   uint32_t poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept override {
     return inside_->poll(receiver, budget, replies_only);
   }

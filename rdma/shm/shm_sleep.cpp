@@ -251,7 +251,7 @@ bool ShmTransport::is_reply_imminent() const noexcept {
 }
 
 void ShmTransport::wake_peer(Rank peer) noexcept {
-  const uint32_t index = node_index(peer);
+  const uint32_t index = index_.of(peer);
   if (index >= ranks_) return;
   shm::RankArea& area = memory_.area(index);
   // A sleeper with membarrier issues it between its announcement and its last check. A sleeper without it

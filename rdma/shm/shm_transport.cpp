@@ -34,8 +34,8 @@ Status ShmTransport::open(shm::NodeMemory& memory, const JobTopology& topology, 
 Status ShmTransport::init(const JobTopology& topology) noexcept {
   ranks_ = memory_.node_size();
   words_ = (ranks_ + 63) / 64;
-  first_rank_ = topology.node_ranks.front();
-  const uint32_t span = topology.node_ranks.back() - first_rank_ + 1;
+  const Rank first = topology.node_ranks.front();
+  const uint32_t span = topology.node_ranks.back() - first + 1;
   node_ranks_.reset(new (std::nothrow) Rank[ranks_]);
   out_.reset(new (std::nothrow) OutRing[size_t{ranks_} * kLaneCount]);
   in_.reset(new (std::nothrow) shm::InRing[size_t{ranks_} * kLaneCount]);
@@ -45,12 +45,11 @@ Status ShmTransport::init(const JobTopology& topology) noexcept {
     return fail(Status::kResource, "no memory for the rings of %u ranks", ranks_);
   }
   if (table_ != nullptr) {
-    table_size_ = span;
     for (uint32_t i = 0; i < span; ++i) table_[i] = UINT32_MAX;
   }
   for (uint32_t i = 0; i < ranks_; ++i) {
     node_ranks_[i] = topology.node_ranks[i];
-    if (table_ != nullptr) table_[topology.node_ranks[i] - first_rank_] = i;
+    if (table_ != nullptr) table_[topology.node_ranks[i] - first] = i;
     out(i, Lane::kRequest).name(i, Lane::kRequest);
     out(i, Lane::kReply).name(i, Lane::kReply);
     if (i == memory_.node_rank()) continue;
@@ -59,7 +58,8 @@ Status ShmTransport::init(const JobTopology& topology) noexcept {
   cells_[0].name(memory_, Lane::kRequest);
   cells_[1].name(memory_, Lane::kReply);
   has_fence_ = shm::GlobalMembarrier::enable();
-  return peers_.init(memory_);
+  index_ = {.size = ranks_, .first = first, .span = span, .table = table_.get()};
+  return memory_access_.init(index_);
 }
 
 // ---- sending ----
@@ -78,7 +78,7 @@ inline void ShmTransport::finish(OutRing& ring, bool polled) noexcept HYDRANT_NO
 // Returns the ring to `peer`, locked, with room for `lines` lines, or null with *status set.
 [[gnu::always_inline]] inline OutRing* ShmTransport::enter_ring(
     Rank peer, Lane lane, uint32_t lines, Status* status) noexcept HYDRANT_NO_TSA {
-  const uint32_t to = node_index(peer);
+  const uint32_t to = index_.of(peer);
   if (to >= ranks_) [[unlikely]] {
     *status = fail(Status::kBadArg, "rank %u is not on this node", peer);
     return nullptr;
@@ -236,70 +236,6 @@ void ShmTransport::drop_cell(Rank, Lane lane, const Cell& cell) noexcept HYDRANT
   if (threaded_) pool.lock.unlock();
 }
 
-// ---- memory ----
-
-std::byte* ShmTransport::shared_block(Rank peer) const noexcept {
-  const uint32_t index = node_index(peer);
-  return index < ranks_ ? memory_.area(index).barrier : nullptr;
-}
-
-std::byte* ShmTransport::collective_blocks(Rank peer) const noexcept {
-  const uint32_t index = node_index(peer);
-  return index < ranks_ ? memory_.collective_blocks(index) : nullptr;
-}
-
-Status ShmTransport::reserve_collective_block(uint32_t block) noexcept {
-  return memory_.reserve_collective_block(memory_.node_rank(), block);
-}
-
-Status ShmTransport::add_segment(Rank peer, uintptr_t peer_addr, size_t bytes,
-                                 void* local) noexcept {
-  const uint32_t index = node_index(peer);
-  if (index >= ranks_) return fail(Status::kBadArg, "rank %u is not on this node", peer);
-  return peers_.add(index, peer_addr, bytes, local);
-}
-
-void* ShmTransport::mapped(Rank peer, uintptr_t addr, size_t bytes) const noexcept {
-  const uint32_t index = node_index(peer);
-  return index < ranks_ ? peers_.mapped(index, addr, bytes) : nullptr;
-}
-
-Status ShmTransport::copy(Rank peer, shm::CopyDirection direction,
-                          std::span<const Piece> pieces) noexcept {
-  const uint32_t index = node_index(peer);
-  if (index >= ranks_) return fail(Status::kBadArg, "rank %u is not on this node", peer);
-  const uint64_t bit = uint64_t{1} << (index % 64);
-  if (index != memory_.node_rank() &&
-      (living_[index / 64].load(std::memory_order_relaxed) & bit) == 0) {
-    return fail(Status::kBroken, "rank %u is gone", peer);
-  }
-  return peers_.copy(index, direction, pieces);
-}
-
-Status ShmTransport::write(Rank peer, uintptr_t dest, const void* source, size_t bytes) noexcept {
-  return put(peer, dest, source, bytes, nullptr);
-}
-
-Status ShmTransport::put(Rank peer, uintptr_t remote, const void* local, size_t bytes,
-                         Completion* /*completion*/) noexcept {
-  const Piece piece = {.local = const_cast<void*>(local), .remote = remote, .bytes = bytes};
-  return copy(peer, shm::CopyDirection::kToPeer, {&piece, 1});
-}
-
-Status ShmTransport::get(Rank peer, uintptr_t remote, void* local, size_t bytes,
-                         Completion* /*completion*/) noexcept {
-  const Piece piece = {.local = local, .remote = remote, .bytes = bytes};
-  return copy(peer, shm::CopyDirection::kFromPeer, {&piece, 1});
-}
-
-Status ShmTransport::put_pieces(Rank peer, std::span<const Piece> pieces) noexcept {
-  return copy(peer, shm::CopyDirection::kToPeer, pieces);
-}
-
-Status ShmTransport::get_pieces(Rank peer, std::span<const Piece> pieces) noexcept {
-  return copy(peer, shm::CopyDirection::kFromPeer, pieces);
-}
-
 // ---- failed peers ----
 
 void ShmTransport::close_out_ring(OutRing& ring) noexcept HYDRANT_NO_TSA {
@@ -309,7 +245,7 @@ void ShmTransport::close_out_ring(OutRing& ring) noexcept HYDRANT_NO_TSA {
 }
 
 void ShmTransport::disconnect(Rank peer) noexcept {
-  const uint32_t index = node_index(peer);
+  const uint32_t index = index_.of(peer);
   if (index >= ranks_ || index == memory_.node_rank()) return;
   if (threaded_) return disconnect_index(index);
   // The caller need not be the one thread that sends, which takes no locks here. That thread closes its rings

@@ -14,7 +14,8 @@
 #include "firehose/base/thread.hpp"
 #include "rdma/shm/cells.hpp"
 #include "rdma/shm/memory/node_memory.hpp"
-#include "rdma/shm/memory/peer_memory.hpp"
+#include "rdma/shm/node_index.hpp"
+#include "rdma/shm/node_memory_access.hpp"
 #include "rdma/shm/ring.hpp"
 #include "rdma/transport/transport.hpp"
 
@@ -48,23 +49,10 @@ class ShmTransport final : public Transport {
   Status take_cell(Rank peer, Lane lane, uint32_t bytes, Cell* cell) noexcept override;
   void drop_cell(Rank peer, Lane lane, const Cell& cell) noexcept override;
 
-  std::byte* shared_block(Rank peer) const noexcept override;
-  std::byte* collective_blocks(Rank peer) const noexcept override;
-  Status reserve_collective_block(uint32_t block) noexcept override;
-  Status add_segment(Rank peer, uintptr_t peer_addr, size_t bytes, void* local) noexcept override;
-  void* mapped(Rank peer, uintptr_t addr, size_t bytes) const noexcept override;
-  Status write(Rank peer, uintptr_t dest, const void* source, size_t bytes) noexcept override;
-
-  // Copies by memcpy if the memory is mapped here, else by the kernel (peer_memory.hpp).
+  MemoryAccess& memory() noexcept override { return memory_access_; }
   uint32_t capabilities() const noexcept override {
     return kOneSided | kCompletesAtOnce | kPutsBeforeMessages | kMapped;
   }
-  Status put(Rank peer, uintptr_t remote, const void* local, size_t bytes,
-             Completion* completion) noexcept override;
-  Status get(Rank peer, uintptr_t remote, void* local, size_t bytes,
-             Completion* completion) noexcept override;
-  Status put_pieces(Rank peer, std::span<const Piece> pieces) noexcept override;
-  Status get_pieces(Rank peer, std::span<const Piece> pieces) noexcept override;
 
   uint32_t poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept override;
   // Also returns if wake() was called since the calling thread slept last.
@@ -108,13 +96,6 @@ class ShmTransport final : public Transport {
   ShmTransport(shm::NodeMemory& memory, bool threaded) noexcept
       : memory_(memory), self_(memory.area(memory.node_rank())), threaded_(threaded) {}
   Status init(const JobTopology& topology) noexcept;
-  // Index of a rank in node_ranks; node_size() or more if it is not on this node.
-  uint32_t node_index(Rank rank) const noexcept {
-    const uint32_t index = rank - first_rank_;
-    if (table_ == nullptr || index >= table_size_) [[likely]]
-      return index;
-    return table_[index];
-  }
   shm::OutRing& out(uint32_t to, Lane lane) const noexcept {
     return out_[to * kLaneCount + static_cast<uint32_t>(lane)];
   }
@@ -128,7 +109,6 @@ class ShmTransport final : public Transport {
   Status reserve_rings(uint32_t to, Lane lane) noexcept;
   Status open_out(shm::OutRing& ring) noexcept;
   void finish(shm::OutRing& ring, bool polled) noexcept;
-  Status copy(Rank peer, shm::CopyDirection direction, std::span<const Piece> pieces) noexcept;
   void warm_next_cell(shm::SenderCells& pool, Lane lane, uint32_t cell, uint32_t bytes) noexcept;
   void disconnect_index(uint32_t index) noexcept;
   bool stop_receiving(uint32_t index) noexcept;
@@ -165,14 +145,13 @@ class ShmTransport final : public Transport {
   std::atomic<bool> fence_lost_{false};  // the kernel refuses it now: rings no longer go idle
   uint32_t ranks_ = 0;
   uint32_t words_ = 0;
-  Rank first_rank_ = 0;
-  uint32_t table_size_ = 0;
-  std::unique_ptr<uint32_t[]> table_;  // node rank by rank - first_rank_; null if they are equal
+  std::unique_ptr<uint32_t[]> table_;  // of index_
+  shm::NodeIndex index_;
   std::unique_ptr<Rank[]> node_ranks_;
   std::unique_ptr<shm::OutRing[]> out_;
   std::unique_ptr<shm::InRing[]> in_;
   shm::SenderCells cells_[kLaneCount];
-  shm::PeerMemory peers_;
+  shm::NodeMemoryAccess memory_access_{memory_, living_};
 
   // Active rings, and connected ranks. Bits are set and cleared by locked instructions.
   alignas(64) Bits active_[kLaneCount][kWords] = {};

@@ -17,7 +17,7 @@
 
 #include "firehose/base/status.hpp"
 #include "rdma/bootstrap/bootstrap.hpp"
-#include "rdma/transport/completion.hpp"
+#include "rdma/transport/memory_access.hpp"
 #include "rdma/transport/pinned_operations.hpp"
 
 #include <cstddef>
@@ -114,38 +114,20 @@ class Transport {
   virtual Status take_cell(Rank peer, Lane lane, uint32_t bytes, Cell* cell) noexcept = 0;
   virtual void drop_cell(Rank peer, Lane lane, const Cell& cell) noexcept = 0;
 
-  // ---- memory ----
-  // 256 bytes of `peer` that all ranks of the node read and write, for barriers: 128-byte aligned, initially
-  // zero. Null if this process and `peer` share no such memory.
-  virtual std::byte* shared_block(Rank peer) const noexcept = 0;
-  // kCollectiveBlocks blocks of kCollectiveBytes of `peer`, one behind the other, that all ranks of the
-  // node read and write, for collectives: 128-byte aligned, zero at first. Their owner reserves each
-  // before the first access. Null if this process and `peer` share no such memory.
-  static constexpr uint32_t kCollectiveBlocks = 64;
-  static constexpr uint32_t kCollectiveBytes = 9344;
-  virtual std::byte* collective_blocks(Rank /*peer*/) const noexcept { return nullptr; }
-  // Reserves this rank's block. Errors: kResource; kUnsupported: there are none.
-  virtual Status reserve_collective_block(uint32_t /*block*/) noexcept {
-    return Status::kUnsupported;
-  }
-  // Declares that [peer_addr, peer_addr+bytes) of `peer` is mapped here at `local` for the rest of the job.
-  // Errors: kResource.
-  virtual Status add_segment(Rank peer, uintptr_t peer_addr, size_t bytes,
-                             void* local) noexcept = 0;
-  // Address at which [addr, addr+bytes) of `peer` is mapped in this process; null if it is not mapped.
-  virtual void* mapped(Rank peer, uintptr_t addr, size_t bytes) const noexcept = 0;
-  // Copies into the memory of `peer`. The copy is complete before any message committed later is delivered.
-  // Errors: kUnsupported: this memory is not accessible without the owner's cooperation.
-  virtual Status write(Rank peer, uintptr_t dest, const void* source, size_t bytes) noexcept = 0;
+  // ---- parts ----
+  // Memory of other ranks that this process accesses itself; MemoryAccess::none() if there is none.
+  virtual MemoryAccess& memory() noexcept { return MemoryAccess::none(); }
+  // Operations between pinned memory; null: the network has none.
+  virtual PinnedOperations* pinned() noexcept { return nullptr; }
 
-  // ---- one-sided operations ----
+  // ---- capabilities ----
   // Bits of capabilities(), constant for the transport's life.
   enum Capability : uint32_t {
-    kOneSided = 1,               // put() and get() exist; without it they return kUnsupported
-    kCompletesAtOnce = 2,        // put() and get() are complete when they return
+    kOneSided = 1,               // memory() has put() and get()
+    kCompletesAtOnce = 2,        // ... which are complete when they return
     kPutsBeforeMessages = 4,     // a put is visible before a message committed later is delivered
     kPinned = 8,                 // pinned() is meant for operations with the peer
-    kMapped = 16,                // mapped() may return non-null; without it, callers skip the call
+    kMapped = 16,                // memory() may have mapped memory; without it, callers do not ask
     kAtomics = 32,               // PinnedOperations::start_atomic() exists
     kAtomicWithProcessors = 64,  // ... and is atomic with respect to processors, too
   };
@@ -154,29 +136,6 @@ class Transport {
   virtual uint32_t peer_capabilities(Rank /*peer*/) const noexcept { return capabilities(); }
   // The most operations that may be under way at once; 0 if operations complete at once.
   virtual uint32_t depth() const noexcept { return 0; }
-
-  // Copies `bytes`, at least one, from `local` to [remote, remote+bytes) of `peer`, or back. kOk means
-  // complete if the transport completes at once. Otherwise the operation is under way, and `local` and
-  // `completion` belong to the transport until it calls `completion` with kOk or one of these errors.
-  // Errors: kNotReady: too many operations are under way; poll. kUnsupported: this memory is not mapped, or
-  // is not accessible without the owner's cooperation; some of the bytes may have been copied. kBroken: the
-  // peer is disconnected.
-  virtual Status put(Rank peer, uintptr_t remote, const void* local, size_t bytes,
-                     Completion* completion) noexcept;
-  virtual Status get(Rank peer, uintptr_t remote, void* local, size_t bytes,
-                     Completion* completion) noexcept;
-  // Several copies with one peer, for transports that complete at once; they need one system call together if
-  // a copy costs a system call. Errors: as above, for any of the pieces.
-  struct Piece {
-    void* local = nullptr;
-    uintptr_t remote = 0;
-    size_t bytes = 0;
-  };
-  virtual Status put_pieces(Rank peer, std::span<const Piece> pieces) noexcept;
-  virtual Status get_pieces(Rank peer, std::span<const Piece> pieces) noexcept;
-
-  // Operations between pinned memory; null: the network has none.
-  virtual PinnedOperations* pinned() noexcept { return nullptr; }
 
   // Named counters (literals) of internal events, for diagnosis. Returns the number of counters; writes as
   // many as `rows` has room for.

@@ -41,14 +41,13 @@ bool can_write_mailboxes_of(Rank jobrank) noexcept {
 }
 
 bool wants_mailboxes() noexcept {
-  const Transport* transport = job().transport.get();
   if (job().pinned == nullptr || knob_choice(JobKnob::kCollNet) != "mailboxes" ||
       job().pinned->keyless_bytes() < sizeof(MailboxLine))
     return false;
   // Any rank that shares no memory with this one stands for all.
   Rank far = 0;
   while (far < job().size() &&
-         (far == job().rank() || transport->collective_blocks(far) != nullptr))
+         (far == job().rank() || job().memory->collective_blocks(far) != nullptr))
     ++far;
   return far < job().size() && can_write_mailboxes_of(far);
 }

@@ -71,7 +71,7 @@ void remember_segment(RmaThread& thread, Rank peer) noexcept {
   SegmentAddress place;
   if (find_segment(peer, &place, false) != Status::kOk || place.addr == 0) return;
   const auto start =
-      reinterpret_cast<uintptr_t>(job().transport->mapped(peer, place.addr, place.size));
+      reinterpret_cast<uintptr_t>(job().memory->mapped(peer, place.addr, place.size));
   if (start == 0) return;
   KnownPeer& row = thread.peer(peer);
   row.shift = static_cast<intptr_t>(start - place.addr);
@@ -169,7 +169,7 @@ std::byte* mapped_here(RmaThread& thread, Rank peer, uintptr_t remote, size_t by
     return reinterpret_cast<std::byte*>(remote + static_cast<uintptr_t>(known.shift));
   Job& the_job = job();
   if (peer == the_job.rank()) return reinterpret_cast<std::byte*>(remote);
-  auto* here = static_cast<std::byte*>(the_job.transport->mapped(peer, remote, bytes));
+  auto* here = static_cast<std::byte*>(the_job.memory->mapped(peer, remote, bytes));
   if (known.size == 0) remember_segment(thread, peer);
   return here;
 }

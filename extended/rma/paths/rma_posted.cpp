@@ -118,10 +118,10 @@ Status start(RmaThread& thread, const Transfer& part, CompletionCounter& counter
     }
   }
   count_start(counter, part.peer);
-  Transport& transport = *job().transport;
+  MemoryAccess& memory = *job().memory;
   const Status status = post(part.immediate, [&] {
-    return part.is_put() ? transport.put(part.peer, part.remote, local, part.bytes, piece)
-                         : transport.get(part.peer, part.remote, local, part.bytes, piece);
+    return part.is_put() ? memory.put(part.peer, part.remote, local, part.bytes, piece)
+                         : memory.get(part.peer, part.remote, local, part.bytes, piece);
   });
   if (status != Status::kOk) {
     uncount_start(counter);

@@ -40,7 +40,7 @@ void CmaCopy::replace_call(CopyDirection direction, Call call) noexcept {
   calls[index].store(call != nullptr ? call : kKernel[index], std::memory_order_relaxed);
 }
 
-int CmaCopy::add(const Transport::Piece& piece) noexcept {
+int CmaCopy::add(const MemoryAccess::Piece& piece) noexcept {
   auto local = reinterpret_cast<uintptr_t>(piece.local);
   uintptr_t remote = piece.remote;
   for (size_t left = piece.bytes; left != 0;) {

@@ -29,7 +29,7 @@ class CmaCopy {
 
   // Copies now or at finish(). Returns 0, or an errno: the object must not be used any more then, and some of
   // the added pieces may have been copied.
-  int add(const Transport::Piece& piece) noexcept;
+  int add(const MemoryAccess::Piece& piece) noexcept;
   int finish() noexcept;
 
   // The system call, replaceable for tests; a replacement takes effect in all threads.

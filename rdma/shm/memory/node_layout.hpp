@@ -110,7 +110,7 @@ static_assert(kCellPoolBytes % kPageBytes == 0 && kPairRingBytes % kPageBytes ==
 // ---- collectives: blocks of each rank ----
 
 inline constexpr uint32_t kCollectiveBlocksBytes =
-    Transport::kCollectiveBlocks * Transport::kCollectiveBytes;
+    MemoryAccess::kCollectiveBlocks * MemoryAccess::kCollectiveBytes;
 static_assert(kCollectiveBlocksBytes % kPageBytes == 0);
 
 // ---- one per rank ----

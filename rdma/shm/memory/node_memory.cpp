@@ -202,8 +202,8 @@ Status NodeMemory::reserve_cells(uint32_t from, Lane lane, uint32_t cell, Owner 
 
 Status NodeMemory::reserve_collective_block(uint32_t node_rank, uint32_t block) noexcept {
   const uint64_t offset =
-      layout_.collectives(node_rank) + uint64_t{block} * Transport::kCollectiveBytes;
-  return reserve(offset, Transport::kCollectiveBytes, "memory for collectives", Owner::kOurs);
+      layout_.collectives(node_rank) + uint64_t{block} * MemoryAccess::kCollectiveBytes;
+  return reserve(offset, MemoryAccess::kCollectiveBytes, "memory for collectives", Owner::kOurs);
 }
 
 uint64_t NodeMemory::reserved_bytes() const noexcept {

@@ -112,7 +112,7 @@ Status PeerMemory::explain(uint32_t rank, CopyDirection direction, uint32_t pid,
 }
 
 bool PeerMemory::copy_if_mapped(uint32_t rank, CopyDirection direction,
-                                const Transport::Piece& piece) const noexcept {
+                                const MemoryAccess::Piece& piece) const noexcept {
   void* address = mapped(rank, piece.remote, piece.bytes);
   if (address == nullptr) return false;
   if (direction == CopyDirection::kToPeer) {
@@ -124,14 +124,14 @@ bool PeerMemory::copy_if_mapped(uint32_t rank, CopyDirection direction,
 }
 
 Status PeerMemory::copy(uint32_t rank, CopyDirection direction,
-                        std::span<const Transport::Piece> pieces) noexcept {
+                        std::span<const MemoryAccess::Piece> pieces) noexcept {
   while (!pieces.empty() && copy_if_mapped(rank, direction, pieces.front()))
     pieces = pieces.subspan(1);
   return pieces.empty() ? Status::kOk : copy_by_cma(rank, direction, pieces);
 }
 
 Status PeerMemory::copy_by_cma(uint32_t rank, CopyDirection direction,
-                               std::span<const Transport::Piece> pieces) noexcept {
+                               std::span<const MemoryAccess::Piece> pieces) noexcept {
   if (peers_[rank].forbidden[static_cast<uint32_t>(direction)].load(std::memory_order_relaxed)) {
     return fail_literal(Status::kUnsupported, "the kernel may not copy to or from this rank");
   }
@@ -139,7 +139,7 @@ Status PeerMemory::copy_by_cma(uint32_t rank, CopyDirection direction,
   if (const Status found = find_process(rank, direction, &pid); found != Status::kOk) return found;
   CmaCopy kernel(pid, direction);
   int error = kernel.add(pieces.front());
-  for (const Transport::Piece& piece : pieces.subspan(1)) {
+  for (const MemoryAccess::Piece& piece : pieces.subspan(1)) {
     if (error != 0) break;
     if (!copy_if_mapped(rank, direction, piece)) error = kernel.add(piece);
   }

@@ -36,7 +36,7 @@ class PeerMemory {
   // Errors: kUnsupported: forbidden, or the owner has to copy; some of it may have been copied. kBroken:
   // there is no such process.
   Status copy(uint32_t rank, CopyDirection direction,
-              std::span<const Transport::Piece> pieces) noexcept;
+              std::span<const MemoryAccess::Piece> pieces) noexcept;
 
  private:
   struct Segment {
@@ -52,9 +52,9 @@ class PeerMemory {
   };
 
   bool copy_if_mapped(uint32_t rank, CopyDirection direction,
-                      const Transport::Piece& piece) const noexcept;
+                      const MemoryAccess::Piece& piece) const noexcept;
   Status copy_by_cma(uint32_t rank, CopyDirection direction,
-                     std::span<const Transport::Piece> pieces) noexcept;
+                     std::span<const MemoryAccess::Piece> pieces) noexcept;
   Status find_process(uint32_t rank, CopyDirection direction, uint32_t* pid) noexcept;
   Status explain(uint32_t rank, CopyDirection direction, uint32_t pid, int error) noexcept;
   void forbid(uint32_t rank, CopyDirection direction, const char* why) noexcept;

@@ -22,7 +22,7 @@ struct SentMessage {
   bool has_cell = false;
 };
 
-class FakeTransport : public Transport {
+class FakeTransport : public Transport, public MemoryAccess {
  public:
   static constexpr uint32_t kInline = 240;
   static constexpr uint32_t kCell = 4096;
@@ -102,7 +102,7 @@ class FakeTransport : public Transport {
     delete[] cell.data;
   }
 
-  std::byte* shared_block(Rank) const noexcept override { return nullptr; }
+  MemoryAccess& memory() noexcept override { return *this; }
   Status add_segment(Rank, uintptr_t, size_t, void* local) noexcept override {
     segments.push_back(local);
     return Status::kOk;

@@ -63,19 +63,11 @@ class FakeNetwork final : public NetworkTransport, public PinnedOperations {
   void drop_cell(Rank peer, Lane, const Cell&) noexcept override {
     seen_.cells_dropped.push_back(peer);
   }
-  std::byte* shared_block(Rank) const noexcept override { return nullptr; }
-  Status add_segment(Rank, uintptr_t, size_t, void*) noexcept override { return Status::kOk; }
-  void* mapped(Rank, uintptr_t, size_t) const noexcept override { return nullptr; }
-  Status write(Rank, uintptr_t, const void*, size_t) noexcept override {
-    return Status::kUnsupported;
-  }
   uint32_t capabilities() const noexcept override { return kPinned | kPutsBeforeMessages; }
   uint32_t depth() const noexcept override { return 7; }
   PinnedOperations* pinned() noexcept override { return this; }
   std::unique_ptr<Registrar> make_registrar() noexcept override { return nullptr; }
   uint32_t keyless_bytes() const noexcept override { return 33; }
-  using Transport::get;
-  using Transport::put;
   Status put(Rank peer, const Pinned&, const Pinned&, size_t, Completion*) noexcept override {
     seen_.put_to.push_back(peer);
     return Status::kOk;
@@ -202,11 +194,12 @@ TEST_F(CompositeTransportTest, CapabilitiesArePerPeer) {
   EXPECT_EQ(both->depth(), 7u);
   EXPECT_EQ(both->pinned()->keyless_bytes(), 33u);
   std::string there(8, '.');
-  ASSERT_EQ(both->add_segment(1, 0x10000, there.size(), there.data()), Status::kOk);
-  EXPECT_EQ(both->mapped(1, 0x10000, 8), there.data());
-  EXPECT_EQ(both->mapped(2, 0x10000, 8), nullptr);
-  EXPECT_NE(both->shared_block(1), nullptr);
-  EXPECT_EQ(both->shared_block(2), nullptr);
+  ASSERT_EQ(both->memory().add_segment(1, 0x10000, there.size(), there.data()), Status::kOk);
+  EXPECT_EQ(both->memory().mapped(1, 0x10000, 8), there.data());
+  EXPECT_EQ(both->memory().mapped(2, 0x10000, 8), nullptr);
+  EXPECT_EQ(both->memory().write(2, 0x10000, "x", 1), Status::kUnsupported);
+  EXPECT_NE(both->memory().shared_block(1), nullptr);
+  EXPECT_EQ(both->memory().shared_block(2), nullptr);
 }
 
 TEST_F(CompositeTransportTest, NeitherUsesUpEveryPoll) {

@@ -6,26 +6,27 @@
 namespace hydrant::testing {
 namespace {
 
-using Piece = Transport::Piece;
+using Piece = MemoryAccess::Piece;
 
 TEST(SendOnly, HidesAllMemory) {
   Pair pair;
   std::string there(8, '.');
-  ASSERT_EQ(pair.a.transport->add_segment(1, 0x10000, there.size(), there.data()), Status::kOk);
+  ASSERT_EQ(pair.a.transport->memory().add_segment(1, 0x10000, there.size(), there.data()),
+            Status::kOk);
   SendOnlyTransport only(std::move(pair.a.transport));
   EXPECT_EQ(only.capabilities(), 0u);
   EXPECT_EQ(only.depth(), 0u);
-  EXPECT_EQ(only.mapped(1, 0x10000, 8), nullptr);
-  EXPECT_EQ(only.shared_block(1), nullptr);
-  EXPECT_EQ(only.add_segment(1, 0x20000, there.size(), there.data()), Status::kOk);
-  EXPECT_EQ(only.mapped(1, 0x20000, 8), nullptr);
+  EXPECT_EQ(only.memory().mapped(1, 0x10000, 8), nullptr);
+  EXPECT_EQ(only.memory().shared_block(1), nullptr);
+  EXPECT_EQ(only.memory().add_segment(1, 0x20000, there.size(), there.data()), Status::kOk);
+  EXPECT_EQ(only.memory().mapped(1, 0x20000, 8), nullptr);
   char word[8] = {};
   const Piece piece{word, 0x10000, 8};
-  EXPECT_EQ(only.write(1, 0x10000, word, 8), Status::kUnsupported);
-  EXPECT_EQ(only.put(1, 0x10000, word, 8, nullptr), Status::kUnsupported);
-  EXPECT_EQ(only.get(1, 0x10000, word, 8, nullptr), Status::kUnsupported);
-  EXPECT_EQ(only.put_pieces(1, {&piece, 1}), Status::kUnsupported);
-  EXPECT_EQ(only.get_pieces(1, {&piece, 1}), Status::kUnsupported);
+  EXPECT_EQ(only.memory().write(1, 0x10000, word, 8), Status::kUnsupported);
+  EXPECT_EQ(only.memory().put(1, 0x10000, word, 8, nullptr), Status::kUnsupported);
+  EXPECT_EQ(only.memory().get(1, 0x10000, word, 8, nullptr), Status::kUnsupported);
+  EXPECT_EQ(only.memory().put_pieces(1, {&piece, 1}), Status::kUnsupported);
+  EXPECT_EQ(only.memory().get_pieces(1, {&piece, 1}), Status::kUnsupported);
   EXPECT_EQ(there, "........");
 }
 

@@ -321,15 +321,15 @@ TEST_F(IbvMessages, BadRanksAreRefused) {
 
 TEST_F(IbvMessages, ReportsItsCapabilities) {
   IbvWorld world(2);
-  const IbvTransport& transport = *world[0].transport;
+  IbvTransport& transport = *world[0].transport;
   EXPECT_STREQ(transport.name(), "ibv");
   // (Both the fake and rxe have atomics.)
   EXPECT_EQ(transport.capabilities(),
             Transport::kPinned | Transport::kPutsBeforeMessages | Transport::kAtomics);
-  EXPECT_EQ(transport.shared_block(1), nullptr);
-  EXPECT_EQ(transport.mapped(1, 0x1000, 8), nullptr);
-  EXPECT_EQ(world[0].transport->add_segment(1, 0x1000, 0x1000, nullptr), Status::kOk);
-  EXPECT_EQ(world[0].transport->write(1, 0x1000, "x", 1), Status::kUnsupported);
+  EXPECT_EQ(transport.memory().shared_block(1), nullptr);
+  EXPECT_EQ(transport.memory().mapped(1, 0x1000, 8), nullptr);
+  EXPECT_EQ(transport.memory().add_segment(1, 0x1000, 0x1000, nullptr), Status::kOk);
+  EXPECT_EQ(transport.memory().write(1, 0x1000, "x", 1), Status::kUnsupported);
   EXPECT_GE(transport.inline_bytes(), Transport::kMaxHeadBytes);
 }
 

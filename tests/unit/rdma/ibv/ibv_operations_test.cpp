@@ -243,7 +243,7 @@ TEST_F(IbvOperations, MemoryWithoutAKeyIsABadArgument) {
   Told told;
   EXPECT_EQ(world[0].transport->pinned()->put(1, {}, here.local(), 8, &told), Status::kBadArg);
   EXPECT_EQ(world[0].transport->pinned()->get(1, here.local(), {}, 8, &told), Status::kBadArg);
-  EXPECT_EQ(world[0].transport->put(1, 0x1000, "x", 1, &told), Status::kUnsupported);
+  EXPECT_EQ(world[0].transport->memory().put(1, 0x1000, "x", 1, &told), Status::kUnsupported);
 }
 
 TEST_F(IbvOperations, ThreadsPutAndGetAtOnce) {

@@ -32,7 +32,7 @@ struct AtomicNode : PinnedNode {
   // The lock of rank 1's adapter.
   std::atomic<uint32_t>& lock() {
     return *static_cast<std::atomic<uint32_t>*>(
-        static_cast<void*>(all[1]->transport->shared_block(1)));
+        static_cast<void*>(all[1]->transport->memory().shared_block(1)));
   }
   static uint64_t read(const Pages& pages) {
     uint64_t value = 0;

@@ -218,7 +218,7 @@ TEST(InjectedMessages, UnreachablePeerAndOwnRank) {
   EXPECT_EQ(node.send(2, Lane::kRequest, 1, 1), Status::kBadArg);
   node.net->disconnect(2);
   node.net->wake_peer(1);
-  EXPECT_EQ(node.net->shared_block(1), nullptr);
+  EXPECT_EQ(node.net->memory().shared_block(1), nullptr);
   EXPECT_STREQ(node.net->name(), "injected");
 }
 

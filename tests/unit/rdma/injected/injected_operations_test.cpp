@@ -12,11 +12,11 @@ TEST(InjectedOperations, ReportTheirCapabilities) {
   EXPECT_EQ(node.net->capabilities(), Transport::kOneSided | Transport::kPutsBeforeMessages);
   EXPECT_EQ(node.net->depth(), 17u);
   char word[8] = {};
-  const Transport::Piece piece{word, at(word), 8};
-  EXPECT_EQ(node.net->put_pieces(1, {&piece, 1}), Status::kUnsupported);
-  EXPECT_EQ(node.net->get_pieces(1, {&piece, 1}), Status::kUnsupported);
-  ASSERT_EQ(node.net->add_segment(1, at(word), sizeof word, word), Status::kOk);
-  EXPECT_EQ(node.net->mapped(1, at(word), sizeof word), nullptr);
+  const MemoryAccess::Piece piece{word, at(word), 8};
+  EXPECT_EQ(node.net->memory().put_pieces(1, {&piece, 1}), Status::kUnsupported);
+  EXPECT_EQ(node.net->memory().get_pieces(1, {&piece, 1}), Status::kUnsupported);
+  ASSERT_EQ(node.net->memory().add_segment(1, at(word), sizeof word, word), Status::kOk);
+  EXPECT_EQ(node.net->memory().mapped(1, at(word), sizeof word), nullptr);
 }
 
 TEST(InjectedOperations, PutReadsItsSourceLateWritesAfterOneDelayAndCompletesAfterAnother) {
@@ -24,7 +24,7 @@ TEST(InjectedOperations, PutReadsItsSourceLateWritesAfterOneDelayAndCompletesAft
   std::string source = "before";
   std::string target = "......";
   Told told;
-  ASSERT_EQ(node.net->put(1, at(target.data()), source.data(), 6, &told), Status::kOk);
+  ASSERT_EQ(node.net->memory().put(1, at(target.data()), source.data(), 6, &told), Status::kOk);
   source = "after!";  // too early: the network has not taken it
   EXPECT_EQ(node.after(999), 0u);
   EXPECT_EQ(target, "......");
@@ -47,7 +47,7 @@ TEST(InjectedOperations, FlushWaitsUntilPutsHaveArrived) {
   const std::string source = "source";
   std::string target = "......";
   Told told;
-  ASSERT_EQ(node.net->put(1, at(target.data()), source.data(), 6, &told), Status::kOk);
+  ASSERT_EQ(node.net->memory().put(1, at(target.data()), source.data(), 6, &told), Status::kOk);
   node.net->flush(now_ns() + kPatienceNs);
   EXPECT_EQ(target, "source");
 }
@@ -59,11 +59,11 @@ TEST(InjectedOperations, EvenWithoutDelayNothingHappensBeforeAPoll) {
   std::string back = "......";
   Told put;
   Told get;
-  ASSERT_EQ(node.net->put(1, at(target.data()), source.data(), 6, &put), Status::kOk);
+  ASSERT_EQ(node.net->memory().put(1, at(target.data()), source.data(), 6, &put), Status::kOk);
   EXPECT_EQ(target, "......");
   EXPECT_EQ(node.after(0), 1u);
   EXPECT_EQ(target, "source");
-  ASSERT_EQ(node.net->get(1, at(target.data()), back.data(), 6, &get), Status::kOk);
+  ASSERT_EQ(node.net->memory().get(1, at(target.data()), back.data(), 6, &get), Status::kOk);
   EXPECT_EQ(back, "......");
   EXPECT_EQ(node.after(0), 1u);
   EXPECT_EQ(back, "source");
@@ -75,7 +75,7 @@ TEST(InjectedOperations, GetTakesARoundTripAndItsTransferTime) {
   const std::string there(100, 'x');
   std::string here(100, '.');
   Told told;
-  ASSERT_EQ(node.net->get(1, at(there.data()), here.data(), 100, &told), Status::kOk);
+  ASSERT_EQ(node.net->memory().get(1, at(there.data()), here.data(), 100, &told), Status::kOk);
   node.after(2999);
   EXPECT_EQ(here, std::string(100, '.'));
   EXPECT_EQ(told.times, 0);
@@ -90,14 +90,14 @@ TEST(InjectedOperations, DepthLimitsOperationsInFlight) {
   char target[3] = {'.', '.', '.'};
   Told told[3];
   for (int i = 0; i < 2; ++i) {
-    ASSERT_EQ(node.net->put(1, at(&target[i]), &source, 1, &told[i]), Status::kOk);
+    ASSERT_EQ(node.net->memory().put(1, at(&target[i]), &source, 1, &told[i]), Status::kOk);
   }
-  EXPECT_EQ(node.net->put(1, at(&target[2]), &source, 1, &told[2]), Status::kNotReady);
-  EXPECT_EQ(node.net->get(1, at(&target[2]), &source, 1, &told[2]), Status::kNotReady);
+  EXPECT_EQ(node.net->memory().put(1, at(&target[2]), &source, 1, &told[2]), Status::kNotReady);
+  EXPECT_EQ(node.net->memory().get(1, at(&target[2]), &source, 1, &told[2]), Status::kNotReady);
   node.after(1000);
-  EXPECT_EQ(node.net->put(1, at(&target[2]), &source, 1, &told[2]), Status::kNotReady);
+  EXPECT_EQ(node.net->memory().put(1, at(&target[2]), &source, 1, &told[2]), Status::kNotReady);
   EXPECT_EQ(node.after(1000), 2u);
-  EXPECT_EQ(node.net->put(1, at(&target[2]), &source, 1, &told[2]), Status::kOk);
+  EXPECT_EQ(node.net->memory().put(1, at(&target[2]), &source, 1, &told[2]), Status::kOk);
   node.after(1000);
   EXPECT_EQ(node.after(1000), 1u);
   for (const Told& each : told) EXPECT_EQ(each.times, 1);
@@ -110,7 +110,8 @@ TEST(InjectedOperations, PutIsVisibleBeforeALaterMessage) {
     std::string source(1000, 'x');
     std::string target(1000, '.');
     Told told;
-    ASSERT_EQ(node.net->put(1, at(target.data()), source.data(), 1000, &told), Status::kOk);
+    ASSERT_EQ(node.net->memory().put(1, at(target.data()), source.data(), 1000, &told),
+              Status::kOk);
     ASSERT_EQ(node.send(1, Lane::kReply, 1, 1), Status::kOk);
     ASSERT_EQ(node.send(1, Lane::kRequest, 1, 2), Status::kOk);
     size_t messages = 0;
@@ -129,7 +130,7 @@ TEST(InjectedOperations, PutIsVisibleBeforeALaterMessage) {
 TEST(InjectedOperations, WriteIsImmediateAndOccupiesTheLink) {
   InjectedNode node({.delay_ns = 1000, .bytes_per_second = 1'000'000'000});
   std::string target(1000, '.');
-  ASSERT_EQ(node.net->write(1, at(target.data()), std::string(1000, 'x').data(), 1000),
+  ASSERT_EQ(node.net->memory().write(1, at(target.data()), std::string(1000, 'x').data(), 1000),
             Status::kOk);
   EXPECT_EQ(target, std::string(1000, 'x'));
   ASSERT_EQ(node.send(1, Lane::kRequest, 1, 1), Status::kOk);
@@ -137,7 +138,7 @@ TEST(InjectedOperations, WriteIsImmediateAndOccupiesTheLink) {
   EXPECT_TRUE(node.arrived().empty());
   node.after(1);
   EXPECT_EQ(node.arrived().size(), 1u);
-  EXPECT_EQ(node.net->write(1, 4096, target.data(), 8), Status::kUnsupported);
+  EXPECT_EQ(node.net->memory().write(1, 4096, target.data(), 8), Status::kUnsupported);
 }
 
 TEST(InjectedOperations, MemoryErrorsAreReportedAtCompletion) {
@@ -146,12 +147,12 @@ TEST(InjectedOperations, MemoryErrorsAreReportedAtCompletion) {
   Told put;
   Told get;
   // The first one shows whether any memory is reached.
-  EXPECT_EQ(node.net->put(1, 4096, word, 8, &put), Status::kUnsupported);
+  EXPECT_EQ(node.net->memory().put(1, 4096, word, 8, &put), Status::kUnsupported);
   EXPECT_EQ(put.times, 0);
-  ASSERT_EQ(node.net->get(1, at(&put), word, 1, nullptr), Status::kOk);
+  ASSERT_EQ(node.net->memory().get(1, at(&put), word, 1, nullptr), Status::kOk);
   EXPECT_EQ(node.after(2000), 1u);
-  ASSERT_EQ(node.net->put(1, 4096, word, 8, &put), Status::kOk);
-  ASSERT_EQ(node.net->get(1, 4096, word, 8, &get), Status::kOk);
+  ASSERT_EQ(node.net->memory().put(1, 4096, word, 8, &put), Status::kOk);
+  ASSERT_EQ(node.net->memory().get(1, 4096, word, 8, &get), Status::kOk);
   EXPECT_EQ(node.after(2000), 2u);
   EXPECT_EQ(put.status, Status::kUnsupported);
   EXPECT_EQ(get.status, Status::kUnsupported);
@@ -163,18 +164,18 @@ TEST(InjectedOperations, UnreachablePeersFailImmediately) {
   ASSERT_EQ(unsetenv("HYDRANT_CMA"), 0);
   char word[8] = {};
   Told told;
-  EXPECT_EQ(node.net->put(1, at(word), word, 8, &told), Status::kUnsupported);
-  EXPECT_EQ(node.net->get(1, at(word), word, 8, &told), Status::kUnsupported);
+  EXPECT_EQ(node.net->memory().put(1, at(word), word, 8, &told), Status::kUnsupported);
+  EXPECT_EQ(node.net->memory().get(1, at(word), word, 8, &told), Status::kUnsupported);
   node.after(10'000);
   EXPECT_EQ(told.times, 0);
   // A mapped segment does not extend to addresses outside it.
   std::string there = "mapped";
-  ASSERT_EQ(node.net->add_segment(1, 0x10000, there.size(), there.data()), Status::kOk);
-  ASSERT_EQ(node.net->get(1, 0x10000, word, 6, &told), Status::kOk);
+  ASSERT_EQ(node.net->memory().add_segment(1, 0x10000, there.size(), there.data()), Status::kOk);
+  ASSERT_EQ(node.net->memory().get(1, 0x10000, word, 6, &told), Status::kOk);
   EXPECT_EQ(node.after(10'000), 1u);
   EXPECT_STREQ(word, "mapped");
-  EXPECT_EQ(node.net->put(1, at(word), word, 8, &told), Status::kUnsupported);
-  ASSERT_EQ(node.net->put(1, 0x10000, "MAPPED", 6, &told), Status::kOk);
+  EXPECT_EQ(node.net->memory().put(1, at(word), word, 8, &told), Status::kUnsupported);
+  ASSERT_EQ(node.net->memory().put(1, 0x10000, "MAPPED", 6, &told), Status::kOk);
   EXPECT_EQ(node.after(10'000), 1u);
   EXPECT_EQ(there, "MAPPED");
 }
@@ -185,15 +186,15 @@ TEST(InjectedOperations, DisconnectedPeerCompletesWithBroken) {
   char target[8] = {};
   Told first;
   Told second;
-  ASSERT_EQ(node.net->put(1, at(target), source, 8, &first), Status::kOk);
-  ASSERT_EQ(node.net->get(1, at(target), source, 8, &second), Status::kOk);
+  ASSERT_EQ(node.net->memory().put(1, at(target), source, 8, &first), Status::kOk);
+  ASSERT_EQ(node.net->memory().get(1, at(target), source, 8, &second), Status::kOk);
   node.net->disconnect(1);
   EXPECT_EQ(node.after(0), 2u);
   EXPECT_EQ(first.status, Status::kBroken);
   EXPECT_EQ(second.status, Status::kBroken);
   EXPECT_EQ(target[0], 0);
-  EXPECT_EQ(node.net->put(1, at(target), source, 8, &first), Status::kBroken);
-  EXPECT_EQ(node.net->put(7, at(target), source, 8, &first), Status::kBadArg);
+  EXPECT_EQ(node.net->memory().put(1, at(target), source, 8, &first), Status::kBroken);
+  EXPECT_EQ(node.net->memory().put(7, at(target), source, 8, &first), Status::kBadArg);
 }
 
 TEST(InjectedOperations, NeedOnesInside) {
@@ -209,12 +210,6 @@ TEST(InjectedOperations, NeedOnesInside) {
     void commit_with_cell(Outgoing&, uint32_t, const Cell&, uint32_t) noexcept override {}
     Status take_cell(Rank, Lane, uint32_t, Cell*) noexcept override { return Status::kNotReady; }
     void drop_cell(Rank, Lane, const Cell&) noexcept override {}
-    std::byte* shared_block(Rank) const noexcept override { return nullptr; }
-    Status add_segment(Rank, uintptr_t, size_t, void*) noexcept override { return Status::kOk; }
-    void* mapped(Rank, uintptr_t, size_t) const noexcept override { return nullptr; }
-    Status write(Rank, uintptr_t, const void*, size_t) noexcept override {
-      return Status::kUnsupported;
-    }
     uint32_t poll(Receiver&, uint32_t, bool) noexcept override { return 0; }
     void sleep(uint64_t deadline_ns, const WakeCondition&) noexcept override {
       slept = deadline_ns;
@@ -238,8 +233,8 @@ TEST(InjectedOperations, NeedOnesInside) {
   EXPECT_EQ(net->capabilities(), 0u);
   EXPECT_EQ(net->depth(), 0u);
   char word[8] = {};
-  EXPECT_EQ(net->put(1, at(word), word, 8, nullptr), Status::kUnsupported);
-  EXPECT_EQ(net->get(1, at(word), word, 8, nullptr), Status::kUnsupported);
+  EXPECT_EQ(net->memory().put(1, at(word), word, 8, nullptr), Status::kUnsupported);
+  EXPECT_EQ(net->memory().get(1, at(word), word, 8, nullptr), Status::kUnsupported);
   // A sleep ends at the next arrival, or at the next try of an operation that finds no room.
   net->sleep(1'000'000);
   EXPECT_EQ(mute.slept, 1'000'000u);
@@ -283,10 +278,10 @@ TEST(InjectedOperations, ManyConcurrentThreads) {
         uint64_t& target = targets[thread * kRounds + i];
         Told put;
         Told get;
-        while (node.net->put(1, at(&target), &value, 8, &put) == Status::kNotReady)
+        while (node.net->memory().put(1, at(&target), &value, 8, &put) == Status::kNotReady)
           node.net->poll(inbox, 10, false);
         while (put.times == 0) node.net->poll(inbox, 10, false);
-        while (node.net->get(1, at(&target), &back, 8, &get) == Status::kNotReady)
+        while (node.net->memory().get(1, at(&target), &back, 8, &get) == Status::kNotReady)
           node.net->poll(inbox, 10, false);
         while (node.send(1, Lane::kRequest, 1, i) == Status::kNotReady)
           node.net->poll(inbox, 10, false);

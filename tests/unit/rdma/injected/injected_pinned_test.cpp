@@ -13,11 +13,11 @@ TEST(InjectedPinned, ReportTheirCapabilities) {
             Transport::kPinned | Transport::kPutsBeforeMessages | Transport::kAtomics);
   EXPECT_EQ(node.net->depth(), 17u);
   EXPECT_EQ(node.net->pinned()->keyless_bytes(), 64u);
-  EXPECT_EQ(node.net->put(1, at(node.theirs.data), node.mine.data, 8, nullptr),
+  EXPECT_EQ(node.net->memory().put(1, at(node.theirs.data), node.mine.data, 8, nullptr),
             Status::kUnsupported);
-  EXPECT_EQ(node.net->get(1, at(node.theirs.data), node.mine.data, 8, nullptr),
+  EXPECT_EQ(node.net->memory().get(1, at(node.theirs.data), node.mine.data, 8, nullptr),
             Status::kUnsupported);
-  EXPECT_EQ(node.net->write(1, at(node.theirs.data), "xxxxxxxx", 8), Status::kUnsupported);
+  EXPECT_EQ(node.net->memory().write(1, at(node.theirs.data), "xxxxxxxx", 8), Status::kUnsupported);
   EXPECT_TRUE(node.theirs.is_untouched());
 }
 
@@ -139,7 +139,8 @@ TEST(InjectedPinned, UnreachablePeersFailImmediately) {
   PinnedNode node({});
   ASSERT_EQ(unsetenv("HYDRANT_CMA"), 0);
   // The mapped memory of the peer holds no records of pins.
-  ASSERT_EQ(node.net->add_segment(1, at(node.theirs.data), kPage, node.theirs.data), Status::kOk);
+  ASSERT_EQ(node.net->memory().add_segment(1, at(node.theirs.data), kPage, node.theirs.data),
+            Status::kOk);
   Told told;
   EXPECT_EQ(node.put(0, 0, 100, &told), Status::kUnsupported);
   EXPECT_EQ(node.get(0, 0, 100, &told), Status::kUnsupported);

@@ -9,36 +9,31 @@ namespace {
 using Pinned = PinnedOperations::Pinned;
 
 // A transport that stays in the middle of a copy until the test lets it continue.
-class Holding final : public Transport {
+class Holding final : public Transport, public MemoryAccess {
  public:
   explicit Holding(std::unique_ptr<Transport> real) : inside(std::move(real)) {}
   const char* name() const noexcept override { return "holding"; }
   uint32_t inline_bytes() const noexcept override { return inside->inline_bytes(); }
   uint32_t cell_bytes() const noexcept override { return inside->cell_bytes(); }
   uint32_t capabilities() const noexcept override { return inside->capabilities(); }
+  MemoryAccess& memory() noexcept override { return *this; }
   Status reserve(Rank, Lane, uint32_t, Outgoing*) noexcept override { return Status::kNotReady; }
   void commit(Outgoing&, uint32_t) noexcept override {}
   void commit_with_cell(Outgoing&, uint32_t, const Cell&, uint32_t) noexcept override {}
   Status take_cell(Rank, Lane, uint32_t, Cell*) noexcept override { return Status::kNotReady; }
   void drop_cell(Rank, Lane, const Cell&) noexcept override {}
-  std::byte* shared_block(Rank) const noexcept override { return nullptr; }
-  Status add_segment(Rank, uintptr_t, size_t, void*) noexcept override { return Status::kOk; }
-  void* mapped(Rank, uintptr_t, size_t) const noexcept override { return nullptr; }
-  Status write(Rank, uintptr_t, const void*, size_t) noexcept override {
-    return Status::kUnsupported;
-  }
   Status put(Rank peer, uintptr_t remote, const void* local, size_t bytes,
              Completion* completion) noexcept override {
     has_begun = true;
     for (const uint64_t deadline = in_seconds(30); !may_go_on && now_ns() < deadline;)
       sched_yield();
-    const Status status = inside->put(peer, remote, local, bytes, completion);
+    const Status status = inside->memory().put(peer, remote, local, bytes, completion);
     is_over = true;
     return status;
   }
   Status get(Rank peer, uintptr_t remote, void* local, size_t bytes,
              Completion* completion) noexcept override {
-    return inside->get(peer, remote, local, bytes, completion);
+    return inside->memory().get(peer, remote, local, bytes, completion);
   }
   uint32_t poll(Receiver&, uint32_t, bool) noexcept override { return 0; }
   void sleep(uint64_t, const WakeCondition&) noexcept override {}

@@ -9,7 +9,7 @@
 namespace hydrant::testing {
 namespace {
 
-using Piece = Transport::Piece;
+using Piece = MemoryAccess::Piece;
 
 TEST(ShmKernelCopy, PartialCopiesContinue) {
   Pair pair;
@@ -22,7 +22,7 @@ TEST(ShmKernelCopy, PartialCopiesContinue) {
       length = std::min(length, source.size() - i);
       pieces.push_back({const_cast<char*>(source.data()) + i, address(target.data() + i), length});
     }
-    ASSERT_EQ(pair.a.transport->put_pieces(1, pieces), Status::kOk);
+    ASSERT_EQ(pair.a.transport->memory().put_pieces(1, pieces), Status::kOk);
     ASSERT_EQ(target, source) << most;
     target.assign(200, '.');
     ASSERT_EQ(get(pair, source.data(), target.data(), 200), Status::kOk);
@@ -36,13 +36,13 @@ TEST(ShmKernelCopy, BytesBeyondOneCallAreSplit) {
   const Kernel kernel({INT64_MAX, INT64_MAX, 4096, INT64_MAX}, false);
   constexpr size_t kBytes = (size_t{5} << 30) + 123;
   char nothing = 0;
-  EXPECT_EQ(pair.a.transport->put(1, 0x100000, &nothing, kBytes, nullptr), Status::kOk);
+  EXPECT_EQ(pair.a.transport->memory().put(1, 0x100000, &nothing, kBytes, nullptr), Status::kOk);
   EXPECT_EQ(Kernel::calls, 7u);
   EXPECT_EQ(Kernel::asked, 123u);
   const Piece pieces[] = {{&nothing, 1, kBytes}, {&nothing, 2, 10}, {&nothing, 3, kBytes}};
   Kernel::calls = 0;
   Kernel::answers = {};
-  EXPECT_EQ(pair.a.transport->get_pieces(1, pieces), Status::kOk);
+  EXPECT_EQ(pair.a.transport->memory().get_pieces(1, pieces), Status::kOk);
   EXPECT_EQ(Kernel::calls, 11u);
 }
 
@@ -99,8 +99,9 @@ TEST(ShmKernelCopy, KnobForbidsKernelCopies) {
   EXPECT_EQ(get(pair, word, word, 8), Status::kUnsupported);
   EXPECT_EQ(Kernel::calls, 0u);
   std::string there(8, '.');
-  ASSERT_EQ(pair.a.transport->add_segment(1, 0x10000, there.size(), there.data()), Status::kOk);
-  EXPECT_EQ(pair.a.transport->put(1, 0x10000, "mapped", 6, nullptr), Status::kOk);
+  ASSERT_EQ(pair.a.transport->memory().add_segment(1, 0x10000, there.size(), there.data()),
+            Status::kOk);
+  EXPECT_EQ(pair.a.transport->memory().put(1, 0x10000, "mapped", 6, nullptr), Status::kOk);
 }
 
 TEST(ShmKernelCopy, NeverAcrossPidNamespaces) {
@@ -116,8 +117,10 @@ TEST(ShmKernelCopy, NeverAcrossPidNamespaces) {
 TEST(ShmKernelCopy, UnreachableAndDisconnectedPeers) {
   Pair pair;
   char word[8] = {};
-  EXPECT_EQ(pair.a.transport->put(2, address(word), word, 8, nullptr), Status::kBadArg);
-  EXPECT_EQ(pair.a.transport->get(UINT32_MAX, address(word), word, 8, nullptr), Status::kBadArg);
+  EXPECT_EQ(pair.a.transport->memory().put(2, address(word), word, 8, nullptr),
+            Status::kUnsupported);
+  EXPECT_EQ(pair.a.transport->memory().get(UINT32_MAX, address(word), word, 8, nullptr),
+            Status::kUnsupported);
   pair.a.transport->disconnect(1);
   EXPECT_EQ(put(pair, word, word, 8), Status::kBroken);
   EXPECT_EQ(get(pair, word, word, 8), Status::kBroken);

@@ -78,10 +78,10 @@ struct Kernel {
 };
 
 inline Status put(Pair& pair, void* remote, const void* local, size_t bytes) {
-  return pair.a.transport->put(1, address(remote), local, bytes, nullptr);
+  return pair.a.transport->memory().put(1, address(remote), local, bytes, nullptr);
 }
 inline Status get(Pair& pair, const void* remote, void* local, size_t bytes) {
-  return pair.a.transport->get(1, address(remote), local, bytes, nullptr);
+  return pair.a.transport->memory().get(1, address(remote), local, bytes, nullptr);
 }
 
 }  // namespace hydrant::testing

@@ -33,8 +33,8 @@ class ClosedNodeMemory : public ::testing::Test {
     EXPECT_EQ(memory_.reserve_cells(1, Lane::kReply, 0, NodeMemory::Owner::kTheirs), Status::kOk)
         << last_error_text();
     EXPECT_EQ(memory_.reserve_collective_block(0, 5), Status::kOk) << last_error_text();
-    std::byte* block = memory_.collective_blocks(0) + size_t{5} * Transport::kCollectiveBytes;
-    std::memset(block, 1, Transport::kCollectiveBytes);
+    std::byte* block = memory_.collective_blocks(0) + size_t{5} * MemoryAccess::kCollectiveBytes;
+    std::memset(block, 1, MemoryAccess::kCollectiveBytes);
     std::memset(memory_.lines(0, 1, Lane::kRequest), 1, kLineBytes);
     std::memset(memory_.cell(0, Lane::kRequest, 0), 1, kCellClasses[0].bytes);
   }

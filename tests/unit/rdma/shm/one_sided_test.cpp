@@ -11,7 +11,7 @@ namespace hydrant::testing {
 namespace {
 
 using shm::CmaCopy;
-using Piece = Transport::Piece;
+using Piece = MemoryAccess::Piece;
 
 TEST(ShmOneSided, ReportsItsCapabilities) {
   Pair pair;
@@ -25,11 +25,13 @@ TEST(ShmOneSided, MappedMemoryNeedsNoKernel) {
   Pair pair;
   const Kernel kernel({-EPERM});
   std::string there = pattern(64);
-  ASSERT_EQ(pair.a.transport->add_segment(1, 0x10000, there.size(), there.data()), Status::kOk);
-  ASSERT_EQ(pair.a.transport->put(1, 0x10008, "hydrant", 7, nullptr), Status::kOk);
+  ASSERT_EQ(pair.a.transport->memory().add_segment(1, 0x10000, there.size(), there.data()),
+            Status::kOk);
+  ASSERT_EQ(pair.a.transport->memory().put(1, 0x10008, "hydrant", 7, nullptr), Status::kOk);
   EXPECT_EQ(there.substr(8, 7), "hydrant");
   std::string here(15, '.');
-  ASSERT_EQ(pair.a.transport->get(1, 0x10000, here.data(), here.size(), nullptr), Status::kOk);
+  ASSERT_EQ(pair.a.transport->memory().get(1, 0x10000, here.data(), here.size(), nullptr),
+            Status::kOk);
   EXPECT_EQ(here, pattern(8) + "hydrant");
   EXPECT_EQ(Kernel::calls, 0u);
 }
@@ -75,7 +77,8 @@ TEST(ShmOneSided, InaccessibleMemoryIsUnsupported) {
 TEST(ShmOneSided, PiecesOfOneCallShareASystemCall) {
   Pair pair;
   std::string mapped(16, '.');
-  ASSERT_EQ(pair.a.transport->add_segment(1, 0x10000, mapped.size(), mapped.data()), Status::kOk);
+  ASSERT_EQ(pair.a.transport->memory().add_segment(1, 0x10000, mapped.size(), mapped.data()),
+            Status::kOk);
   for (const bool to_peer : {true, false}) {
     const Kernel kernel({});
     const std::string source = pattern(1000);
@@ -91,8 +94,8 @@ TEST(ShmOneSided, PiecesOfOneCallShareASystemCall) {
     }
     char other[8] = "mapped!";
     pieces.insert(pieces.begin() + 25, Piece{other, 0x10004, sizeof other});
-    const Status status =
-        to_peer ? pair.a.transport->put_pieces(1, pieces) : pair.a.transport->get_pieces(1, pieces);
+    const Status status = to_peer ? pair.a.transport->memory().put_pieces(1, pieces)
+                                  : pair.a.transport->memory().get_pieces(1, pieces);
     ASSERT_EQ(status, Status::kOk) << last_error_text();
     EXPECT_EQ(target, expected);
     EXPECT_STREQ(to_peer ? mapped.data() + 4 : "mapped!", "mapped!");
@@ -104,14 +107,15 @@ TEST(ShmOneSided, PiecesThatAreAllMappedNeedNoKernelAndNoneIsFine) {
   Pair pair;
   const Kernel kernel({-EPERM});
   std::string there(16, '.');
-  ASSERT_EQ(pair.a.transport->add_segment(1, 0x10000, there.size(), there.data()), Status::kOk);
+  ASSERT_EQ(pair.a.transport->memory().add_segment(1, 0x10000, there.size(), there.data()),
+            Status::kOk);
   char first = 'x';
   char second = 'y';
   const Piece pieces[] = {{&first, 0x10001, 1}, {&second, 0x1000f, 1}};
-  EXPECT_EQ(pair.a.transport->put_pieces(1, pieces), Status::kOk);
+  EXPECT_EQ(pair.a.transport->memory().put_pieces(1, pieces), Status::kOk);
   EXPECT_EQ(there, ".x.............y");
-  EXPECT_EQ(pair.a.transport->put_pieces(1, {}), Status::kOk);
-  EXPECT_EQ(pair.a.transport->get_pieces(1, {}), Status::kOk);
+  EXPECT_EQ(pair.a.transport->memory().put_pieces(1, {}), Status::kOk);
+  EXPECT_EQ(pair.a.transport->memory().get_pieces(1, {}), Status::kOk);
 }
 
 TEST(ShmOneSided, PiecesBeyondOneCallAreSplit) {
@@ -122,11 +126,11 @@ TEST(ShmOneSided, PiecesBeyondOneCallAreSplit) {
   for (size_t i = 0; i < source.size(); ++i) {
     pieces.push_back({const_cast<char*>(source.data()) + i, address(target.data() + i), 1});
   }
-  ASSERT_EQ(pair.a.transport->put_pieces(1, pieces), Status::kOk);  // the real kernel
+  ASSERT_EQ(pair.a.transport->memory().put_pieces(1, pieces), Status::kOk);  // the real kernel
   EXPECT_EQ(target, source);
   target.assign(3000, '.');
   const Kernel kernel({1, 5, -EINTR, 100, -EINTR, -EINTR, 3, INT64_MAX});
-  ASSERT_EQ(pair.a.transport->put_pieces(1, pieces), Status::kOk);
+  ASSERT_EQ(pair.a.transport->memory().put_pieces(1, pieces), Status::kOk);
   EXPECT_EQ(target, source);
   EXPECT_EQ(Kernel::vectors, CmaCopy::kMaxVectors);
 }
@@ -155,13 +159,13 @@ int put_and_get_with_a_child(int fd, const std::function<void()>& child_does, St
   while (self.transport->poll(inbox, 1, false) == 0) sched_yield();
   static char mine[sizeof shared_name];
   int wrong = 0;
-  if (self.transport->get(1, address(shared_name), mine, sizeof mine, nullptr) != expected)
+  if (self.transport->memory().get(1, address(shared_name), mine, sizeof mine, nullptr) != expected)
     wrong = 5;
   if (expected == Status::kOk &&
       std::string_view(mine, sizeof mine).find_first_not_of('c') != std::string_view::npos)
     wrong = 6;
   std::memset(mine, 'p', sizeof mine);
-  if (self.transport->put(1, address(shared_name), mine, sizeof mine, nullptr) != expected)
+  if (self.transport->memory().put(1, address(shared_name), mine, sizeof mine, nullptr) != expected)
     wrong = 7;
   (void)self.try_send(1, Lane::kRequest, 1, 1);
   int status = 0;
@@ -169,7 +173,7 @@ int put_and_get_with_a_child(int fd, const std::function<void()>& child_does, St
   if (status != 0) wrong = 8;
   // The process has exited; the number of a peer that was lost names no peer.
   if (expected == Status::kOk &&
-      self.transport->put(1, address(shared_name), mine, 8, nullptr) != Status::kBroken)
+      self.transport->memory().put(1, address(shared_name), mine, 8, nullptr) != Status::kBroken)
     wrong = 9;
   return wrong;
 }

@@ -27,7 +27,7 @@ TEST(ShmPeers, DisconnectedPeerNeitherSendsNorReceives) {
   EXPECT_EQ(pair.b.try_send(0, Lane::kReply, 1, 1), Status::kBroken);
   EXPECT_NE(std::string(last_error_text()).find("rank 0"), std::string::npos);
   int word = 0;
-  EXPECT_EQ(pair.b.transport->write(0, reinterpret_cast<uintptr_t>(&word), &word, 4),
+  EXPECT_EQ(pair.b.transport->memory().write(0, reinterpret_cast<uintptr_t>(&word), &word, 4),
             Status::kBroken);
   ASSERT_EQ(pair.a.try_send(1, Lane::kReply, 1, 1),
             Status::kOk);  // a doorbell of the disconnected rank
@@ -231,20 +231,20 @@ TEST(ShmPeerMemory, MappedSegmentsAreFoundByTheirAddresses) {
   Pair pair;
   char first[64] = {};
   char second[32] = {};
-  ASSERT_EQ(pair.a.transport->add_segment(1, 0x10000, sizeof first, first), Status::kOk);
-  ASSERT_EQ(pair.a.transport->add_segment(1, 0x20000, sizeof second, second), Status::kOk);
-  EXPECT_EQ(pair.a.transport->mapped(1, 0x10000, 64), first);
-  EXPECT_EQ(pair.a.transport->mapped(1, 0x10010, 48), first + 16);
-  EXPECT_EQ(pair.a.transport->mapped(1, 0x2001f, 1), second + 31);
-  EXPECT_EQ(pair.a.transport->mapped(1, 0x10001, 64), nullptr);
-  EXPECT_EQ(pair.a.transport->mapped(1, 0xffff, 1), nullptr);
-  EXPECT_EQ(pair.a.transport->mapped(1, 0x10000, SIZE_MAX), nullptr);
-  EXPECT_EQ(pair.a.transport->mapped(0, 0x10000, 1), nullptr);
-  EXPECT_EQ(pair.a.transport->mapped(9, 0x10000, 1), nullptr);
-  EXPECT_EQ(pair.a.transport->write(1, 0x10008, "hydrant", 8), Status::kOk);
+  ASSERT_EQ(pair.a.transport->memory().add_segment(1, 0x10000, sizeof first, first), Status::kOk);
+  ASSERT_EQ(pair.a.transport->memory().add_segment(1, 0x20000, sizeof second, second), Status::kOk);
+  EXPECT_EQ(pair.a.transport->memory().mapped(1, 0x10000, 64), first);
+  EXPECT_EQ(pair.a.transport->memory().mapped(1, 0x10010, 48), first + 16);
+  EXPECT_EQ(pair.a.transport->memory().mapped(1, 0x2001f, 1), second + 31);
+  EXPECT_EQ(pair.a.transport->memory().mapped(1, 0x10001, 64), nullptr);
+  EXPECT_EQ(pair.a.transport->memory().mapped(1, 0xffff, 1), nullptr);
+  EXPECT_EQ(pair.a.transport->memory().mapped(1, 0x10000, SIZE_MAX), nullptr);
+  EXPECT_EQ(pair.a.transport->memory().mapped(0, 0x10000, 1), nullptr);
+  EXPECT_EQ(pair.a.transport->memory().mapped(9, 0x10000, 1), nullptr);
+  EXPECT_EQ(pair.a.transport->memory().write(1, 0x10008, "hydrant", 8), Status::kOk);
   EXPECT_STREQ(first + 8, "hydrant");
-  EXPECT_EQ(pair.a.transport->add_segment(1, 0x1000, 0, first), Status::kBadArg);
-  EXPECT_EQ(pair.a.transport->add_segment(1, UINTPTR_MAX, 2, first), Status::kBadArg);
+  EXPECT_EQ(pair.a.transport->memory().add_segment(1, 0x1000, 0, first), Status::kBadArg);
+  EXPECT_EQ(pair.a.transport->memory().add_segment(1, UINTPTR_MAX, 2, first), Status::kBadArg);
 }
 
 // The child's stack is no mapping of this process: the kernel copies, or reports that it may not.
@@ -272,9 +272,9 @@ TEST(ShmPeerMemory, OtherMemoryIsCopiedByTheKernelOrRefused) {
       static char source[sizeof target];
       std::memset(source, 'x', sizeof source);
       const auto dest = reinterpret_cast<uintptr_t>(target);
-      const Status written = self.transport->write(1, dest, source, sizeof source);
+      const Status written = self.transport->memory().write(1, dest, source, sizeof source);
       // No mapping is at that address: the owner must report that.
-      const Status nowhere = self.transport->write(1, 4096, source, 8);
+      const Status nowhere = self.transport->memory().write(1, 4096, source, 8);
       (void)self.try_send(1, Lane::kRequest, 1, 1);
       int status = 0;
       waitpid(child, &status, 0);
