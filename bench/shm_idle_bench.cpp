@@ -108,7 +108,7 @@ void sleeping_round_trip(int fd, Member& reader) {
   const auto await = [](Member& member, Counter& counter, uint64_t count) {
     while (counter.count < count) {
       if (member.transport->poll(counter, 10, false) == 0) {
-        member.transport->sleep(now_ns() + 1'000'000'000);
+        member.transport->sleeping().sleep(now_ns() + 1'000'000'000);
       }
     }
   };
@@ -158,7 +158,7 @@ int main() {
                 sender.send(0);
                 while (sleeper.transport->poll(counter, 10, false) == 0) {
                 }
-                sleeper.transport->sleep(0);
+                sleeper.transport->sleeping().sleep(0);
               }));
   sleeping_round_trip(two, sleeper);
   std::printf("}\n");

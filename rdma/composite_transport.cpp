@@ -32,7 +32,7 @@ constexpr uint32_t kFar = 2;
 
 CompositeTransport::CompositeTransport(std::unique_ptr<Transport> near,
                                        std::unique_ptr<NetworkTransport> far) noexcept
-    : near_(std::move(near)), far_(std::move(far)) {
+    : near_(std::move(near)), near_sleeping_(near_->sleeping()), far_(std::move(far)) {
   if (snprintf(name_, sizeof name_, "%s+%s", near_->name(), far_->name()) < 0) name_[0] = '\0';
 }
 
@@ -109,12 +109,12 @@ uint32_t CompositeTransport::poll(Receiver& receiver, uint32_t budget, bool repl
 void CompositeTransport::sleep(uint64_t deadline_ns, const WakeCondition& check) noexcept {
   const bool is_woken = far_->notice_fd() >= 0 && has_thread();
   if (!far_->arm_events()) return;
-  near_->sleep(is_woken ? deadline_ns : std::min(deadline_ns, now_ns() + kNapNs), check);
+  near_sleeping_.sleep(is_woken ? deadline_ns : std::min(deadline_ns, now_ns() + kNapNs), check);
 }
 
 bool CompositeTransport::announce_sleep(Announcement* announcement) noexcept {
   const bool is_woken = far_->notice_fd() >= 0 && has_thread();
-  if (!far_->arm_events() || !near_->announce_sleep(announcement)) return false;
+  if (!far_->arm_events() || !near_sleeping_.announce_sleep(announcement)) return false;
   const uint64_t deadline_ns = is_woken ? far_->next_poll_ns() : now_ns() + kNapNs;
   announcement->deadline_ns = std::min(announcement->deadline_ns, deadline_ns);
   return true;
@@ -146,7 +146,7 @@ void* CompositeTransport::run_thread(void* self) noexcept {
     pollfd notices = {composite.far_->notice_fd(), POLLIN, 0};
     if (uncancelled::poll(&notices, 1, kThreadLooksMs) <= 0) continue;
     composite.far_->take_notices();
-    composite.near_->wake();
+    composite.near_sleeping_.wake();
     // The descriptor of a removed device is always ready but has no notices: do not spin on it.
     if ((notices.revents & POLLIN) == 0) uncancelled::sleep_ns(kNapNs);
   }

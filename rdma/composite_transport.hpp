@@ -23,7 +23,7 @@
 
 namespace hydrant {
 
-class CompositeTransport final : public Transport {
+class CompositeTransport final : public Transport, private Sleeping {
  public:
   // Errors: kResource.
   static Status open(std::unique_ptr<Transport> near, std::unique_ptr<NetworkTransport> far,
@@ -52,6 +52,7 @@ class CompositeTransport final : public Transport {
 
   // The far transport reaches pinned memory only.
   MemoryAccess& memory() noexcept override { return near_->memory(); }
+  Sleeping& sleeping() noexcept override { return *this; }
   // The far transport reaches the ranks of this node, too, through the adapter; peer_capabilities() of those
   // ranks does not include kPinned.
   PinnedOperations* pinned() noexcept override { return far_->pinned(); }
@@ -67,17 +68,6 @@ class CompositeTransport final : public Transport {
   }
 
   uint32_t poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept override;
-  using Transport::sleep;
-  void sleep(uint64_t deadline_ns, const WakeCondition& check) noexcept override;
-  bool announce_sleep(Announcement* announcement) noexcept override;
-  bool sleep_announced(const Announcement& announcement, uint64_t deadline_ns) noexcept override {
-    return near_->sleep_announced(announcement, deadline_ns);
-  }
-  void end_sleep() noexcept override { near_->end_sleep(); }
-  void yield() noexcept override { near_->yield(); }
-  bool is_reply_imminent() const noexcept override { return near_->is_reply_imminent(); }
-  void wake_peer(Rank peer) noexcept override { to(peer).wake_peer(peer); }
-  void wake() noexcept override { near_->wake(); }
   void flush(uint64_t deadline_ns) noexcept override;
   void set_peer_failed_callback(PeerFailedFn callback) noexcept override {
     near_->set_peer_failed_callback(callback);
@@ -94,10 +84,24 @@ class CompositeTransport final : public Transport {
   Status init(const JobTopology& topology) noexcept;
   bool is_near(Rank peer) const noexcept { return peer < ranks_ && is_near_[peer]; }
   Transport& to(Rank peer) const noexcept { return is_near(peer) ? *near_ : *far_; }
+
+  // ---- Sleeping: in the near transport, and woken by the far one's device ----
+  void sleep(uint64_t deadline_ns, const WakeCondition& check) noexcept override;
+  bool announce_sleep(Announcement* announcement) noexcept override;
+  bool sleep_announced(const Announcement& announcement, uint64_t deadline_ns) noexcept override {
+    return near_sleeping_.sleep_announced(announcement, deadline_ns);
+  }
+  void end_sleep() noexcept override { near_sleeping_.end_sleep(); }
+  void yield() noexcept override { near_sleeping_.yield(); }
+  bool is_reply_imminent() const noexcept override { return near_sleeping_.is_reply_imminent(); }
+  void wake_peer(Rank peer) noexcept override { near_sleeping_.wake_peer(peer); }
+  void wake() noexcept override { near_sleeping_.wake(); }
+
   bool has_thread() noexcept;
   static void* run_thread(void* self) noexcept;
 
   const std::unique_ptr<Transport> near_;
+  Sleeping& near_sleeping_;
   const std::unique_ptr<NetworkTransport> far_;
   char name_[32] = {};
   Rank ranks_ = 0;

@@ -122,7 +122,7 @@ class EndListener final : public ExitWatch::Listener {
     ending_since_ns.compare_exchange_strong(never, now_ns(), std::memory_order_relaxed);
     the_job.ending.store(true, std::memory_order_release);
     if (Transport* transport = the_job.transport_to_wake.load(std::memory_order_acquire))
-      transport->wake();
+      transport->sleeping().wake();
   }
 };
 

@@ -11,10 +11,18 @@
 #include <cstdio>
 #include <cstdlib>
 #include <unistd.h>
+#include <utility>
 
 namespace hydrant {
 
 constinit JobHolder job_holder;
+
+void Job::use(std::unique_ptr<Transport> network) noexcept {
+  transport = std::move(network);
+  memory = transport != nullptr ? &transport->memory() : &MemoryAccess::none();
+  sleeping = transport != nullptr ? &transport->sleeping() : nullptr;
+  pinned = transport != nullptr ? transport->pinned() : nullptr;
+}
 
 void fatal(const char* format, ...) noexcept {
   char text[1024];

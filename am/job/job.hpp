@@ -19,7 +19,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace hydrant {
@@ -76,7 +75,8 @@ struct Job {
   Mutex bootstrap_mu;
   // Null when the job has one rank. Set by use(), as its parts are.
   std::unique_ptr<Transport> transport;
-  MemoryAccess* memory = nullptr;      // null until then
+  MemoryAccess* memory = nullptr;  // never null after use()
+  Sleeping* sleeping = nullptr;
   PinnedOperations* pinned = nullptr;  // null also without them
   // Copy of `transport` for the control thread: null until the transport exists, because the thread starts
   // earlier.
@@ -89,11 +89,7 @@ struct Job {
   HandlerTable handlers;
   std::unique_ptr<std::string> client_name;
 
-  void use(std::unique_ptr<Transport> network) noexcept {
-    transport = std::move(network);
-    memory = transport != nullptr ? &transport->memory() : &MemoryAccess::none();
-    pinned = transport != nullptr ? transport->pinned() : nullptr;
-  }
+  void use(std::unique_ptr<Transport> network) noexcept;
   Rank rank() const noexcept { return hydrant_job_info.rank; }
   Rank size() const noexcept { return hydrant_job_info.size; }
   const JobTopology& topology() const noexcept { return bootstrap->topology(); }

@@ -33,7 +33,7 @@ EventDescriptors::~EventDescriptors() {
     changed_.notify_all();
   }
   if (joins) {
-    if (options_.transport != nullptr) options_.transport->wake();
+    if (options_.sleeping != nullptr) options_.sleeping->wake();
     uncancelled::pthread_join(thread_, nullptr);
   }
 }
@@ -81,12 +81,12 @@ Status EventDescriptors::arm(int descriptor) noexcept {
     uint64_t count = 0;
     (void)!uncancelled::read(descriptor, &count, sizeof count);
   }
-  Transport::Announcement announcement;
+  Sleeping::Announcement announcement;
   if (!announce(&announcement)) return Status::kNotReady;
   const MutexLock lock(mu_);
   Descriptor* const one = find(descriptor);
   if (one == nullptr) {  // another thread has closed it meanwhile
-    if (options_.transport != nullptr) options_.transport->end_sleep();
+    if (options_.sleeping != nullptr) options_.sleeping->end_sleep();
     return unknown(descriptor);
   }
   disarm(*one);  // another thread may have armed it meanwhile
@@ -97,17 +97,17 @@ Status EventDescriptors::arm(int descriptor) noexcept {
   one->is_armed = true;
   one->armed_as = ++arms_;
   if (is_resting_) changed_.notify_all();
-  if (one->announcement.deadline_ns < sleeps_until_ns_ && options_.transport != nullptr)
-    options_.transport->wake();
+  if (one->announcement.deadline_ns < sleeps_until_ns_ && options_.sleeping != nullptr)
+    options_.sleeping->wake();
   return Status::kOk;
 }
 
 // A sleep is announced first: what happens after the check ends it.
-bool EventDescriptors::announce(Transport::Announcement* announcement) noexcept {
-  Transport* const transport = options_.transport;
-  if (transport != nullptr && !transport->announce_sleep(announcement)) return false;
+bool EventDescriptors::announce(Sleeping::Announcement* announcement) noexcept {
+  Sleeping* const sleeping = options_.sleeping;
+  if (sleeping != nullptr && !sleeping->announce_sleep(announcement)) return false;
   if (options_.has_events == nullptr || !options_.has_events()) return true;
-  if (transport != nullptr) transport->end_sleep();
+  if (sleeping != nullptr) sleeping->end_sleep();
   return false;
 }
 
@@ -121,7 +121,7 @@ EventDescriptors::Descriptor* EventDescriptors::find(int descriptor) noexcept {
 void EventDescriptors::disarm(Descriptor& one) noexcept {
   if (!one.is_armed) return;
   one.is_armed = false;
-  if (options_.transport != nullptr) options_.transport->end_sleep();
+  if (options_.sleeping != nullptr) options_.sleeping->end_sleep();
 }
 
 uint64_t EventDescriptors::interval_ns(uint64_t now) noexcept {
@@ -156,7 +156,7 @@ void* EventDescriptors::run_thread(void* self) noexcept {
 
 void EventDescriptors::run() noexcept {
   for (;;) {
-    Transport::Announcement announcement;
+    Sleeping::Announcement announcement;
     uint64_t deadline_ns = 0;
     {
       const MutexLock lock(mu_);
@@ -177,10 +177,10 @@ void EventDescriptors::run() noexcept {
   }
 }
 
-bool EventDescriptors::sleep_for(const Transport::Announcement& announcement,
+bool EventDescriptors::sleep_for(const Sleeping::Announcement& announcement,
                                  uint64_t deadline_ns) noexcept {
-  if (options_.transport != nullptr)
-    return options_.transport->sleep_announced(announcement, deadline_ns);
+  if (options_.sleeping != nullptr)
+    return options_.sleeping->sleep_announced(announcement, deadline_ns);
   const MutexLock lock(mu_);
   while (!ends_ && now_ns() < deadline_ns) (void)changed_.wait_until(mu_, deadline_ns);
   return false;
@@ -198,7 +198,7 @@ void EventDescriptors::report(bool all) noexcept {
   }
 }
 
-bool EventDescriptors::oldest(Transport::Announcement* announcement) const noexcept {
+bool EventDescriptors::oldest(Sleeping::Announcement* announcement) const noexcept {
   const Descriptor* found = nullptr;
   for (const Descriptor& one : descriptors_) {
     if (one.is_armed && (found == nullptr || one.armed_as < found->armed_as)) found = &one;

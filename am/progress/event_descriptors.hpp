@@ -18,7 +18,7 @@
 #include "firehose/base/kept_descriptor.hpp"
 #include "firehose/base/status.hpp"
 #include "firehose/base/thread.hpp"
-#include "rdma/transport/transport.hpp"
+#include "rdma/transport/sleeping.hpp"
 
 #include <array>
 #include <cstdint>
@@ -29,7 +29,7 @@ class EventDescriptors {
  public:
   static constexpr uint32_t kMax = 64;
   struct Options {
-    Transport* transport = nullptr;  // null: no event comes but those of `has_events`
+    Sleeping* sleeping = nullptr;  // null: no event comes but those of `has_events`
     // True if there is something that the transport does not know of; it may make progress. Called after a
     // sleep was announced. May be null.
     bool (*has_events)() noexcept = nullptr;
@@ -60,21 +60,21 @@ class EventDescriptors {
     KeptDescriptor fd;
     bool is_armed = false;
     uint64_t armed_as = 0;  // ascending in the order of arming
-    Transport::Announcement announcement;
+    Sleeping::Announcement announcement;
   };
 
   Status start_thread() noexcept HYDRANT_REQUIRES(mu_);
   Descriptor* find(int descriptor) noexcept HYDRANT_REQUIRES(mu_);
   void disarm(Descriptor& one) noexcept HYDRANT_REQUIRES(mu_);
-  bool announce(Transport::Announcement* announcement) noexcept HYDRANT_EXCLUDES(mu_);
+  bool announce(Sleeping::Announcement* announcement) noexcept HYDRANT_EXCLUDES(mu_);
   uint64_t interval_ns(uint64_t now) noexcept HYDRANT_REQUIRES(mu_);
   static void* run_thread(void* self) noexcept;
   void run() noexcept HYDRANT_EXCLUDES(mu_);
-  bool sleep_for(const Transport::Announcement& announcement, uint64_t deadline_ns) noexcept
+  bool sleep_for(const Sleeping::Announcement& announcement, uint64_t deadline_ns) noexcept
       HYDRANT_EXCLUDES(mu_);
   void report(bool all) noexcept HYDRANT_REQUIRES(mu_);
   // False: none is armed.
-  bool oldest(Transport::Announcement* announcement) const noexcept HYDRANT_REQUIRES(mu_);
+  bool oldest(Sleeping::Announcement* announcement) const noexcept HYDRANT_REQUIRES(mu_);
   uint64_t next_deadline_ns() const noexcept HYDRANT_REQUIRES(mu_);
 
   const Options options_;

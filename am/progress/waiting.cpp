@@ -1,5 +1,5 @@
 // Polls and waits. All waits of the library end here: poll_all() polls the transport, runs the progress table
-// and continues unfinished operations, Backoff backs off, and sleeps go to Transport::sleep().
+// and continues unfinished operations, Backoff backs off, and sleeps go to Sleeping::sleep().
 #include "am/progress/waiting.hpp"
 
 #include "am/call/thread_state.hpp"
@@ -81,7 +81,7 @@ void wake_sleepers() noexcept {
   if (count == 0) return;
   // Release: a thread that reads it sees what the handlers have done.
   if (count >= kForHandled) handled.polls.fetch_add(1, std::memory_order_release);
-  if (job().transport != nullptr) job().transport->wake();
+  if (job().sleeping != nullptr) job().sleeping->wake();
 }
 
 }  // namespace
@@ -150,16 +150,16 @@ uint32_t poll_replies() noexcept {
 
 void yield_processor() noexcept {
   take_short_slices();
-  if (Transport* transport = job().transport.get()) {
-    transport->yield();
+  if (Sleeping* sleeping = job().sleeping) {
+    sleeping->yield();
   } else {
     sched_yield();
   }
 }
 
 bool is_reply_expected() noexcept {
-  const Transport* transport = job().transport.get();
-  return transport != nullptr && transport->is_reply_imminent();
+  const Sleeping* sleeping = job().sleeping;
+  return sleeping != nullptr && sleeping->is_reply_imminent();
 }
 
 bool spin_or_yield(uint32_t misses) noexcept {
@@ -183,7 +183,7 @@ void sleep_announced(bool needed, const WaitCondition& condition) noexcept {
   if (needed) {
     take_short_slices();
     const uint64_t max_ns = condition.max_ns != 0 ? condition.max_ns : kSleepNs;
-    job().transport->sleep(now_ns() + max_ns, {.holds = must_stay_awake, .context = &condition});
+    job().sleeping->sleep(now_ns() + max_ns, {.holds = must_stay_awake, .context = &condition});
   }
   sleepers.fetch_sub(1, std::memory_order_relaxed);
 }
@@ -206,7 +206,7 @@ uint32_t polls_with_events() noexcept { return handled.polls.load(std::memory_or
 
 void sleep_until_event() noexcept {
   const WaitCondition nothing;
-  job().transport->sleep(now_ns() + kSleepNs, {.holds = must_stay_awake, .context = &nothing});
+  job().sleeping->sleep(now_ns() + kSleepNs, {.holds = must_stay_awake, .context = &nothing});
 }
 
 void Backoff::pause(uint32_t misses, const WaitCondition& condition) noexcept {

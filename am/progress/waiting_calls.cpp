@@ -38,7 +38,7 @@ EventDescriptors* make_descriptors() noexcept {
   EventDescriptors* descriptors = the_descriptors.load(std::memory_order_relaxed);
   if (descriptors != nullptr) return descriptors;
   descriptors = new (std::nothrow) EventDescriptors(
-      {.transport = job().transport.get(), .has_events = has_events, .progress = &job().progress});
+      {.sleeping = job().sleeping, .has_events = has_events, .progress = &job().progress});
   the_descriptors.store(descriptors, std::memory_order_release);
   return descriptors;
 }

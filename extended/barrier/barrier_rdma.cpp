@@ -154,9 +154,9 @@ void RdmaBarrier::publish(uint32_t epoch) noexcept {
 }
 
 void RdmaBarrier::wake_others() noexcept {
-  if (config_.transport == nullptr) return;
+  if (config_.sleeping == nullptr) return;
   for (uint32_t index = 0; index < ranks_here(); ++index) {
-    if (index != config_.index) config_.transport->wake_peer(config_.ranks[index]);
+    if (index != config_.index) config_.sleeping->wake_peer(config_.ranks[index]);
   }
 }
 

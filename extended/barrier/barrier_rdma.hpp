@@ -48,7 +48,7 @@
 #include "extended/barrier/barrier_engine.hpp"
 #include "extended/barrier/barrier_shared_state.hpp"
 #include "firehose/base/status.hpp"
-#include "rdma/transport/transport.hpp"
+#include "rdma/transport/sleeping.hpp"
 
 #include <atomic>
 #include <cstdint>
@@ -78,7 +78,7 @@ class RdmaBarrier final : public BarrierEngine {
     BarrierSharedState* shared =
         nullptr;  // zeroed, or with the state of an engine of the same epoch
     BarrierWordWriter* writer = nullptr;  // null is allowed if nodes is 1
-    Transport* transport = nullptr;       // wakes sleeping ranks; null: no rank sleeps
+    Sleeping* sleeping = nullptr;         // wakes sleeping ranks; null: no rank sleeps
     uint32_t epoch = 0;                   // last epoch that this rank has finished
   };
   explicit RdmaBarrier(Config config);

@@ -239,7 +239,7 @@ RdmaBarrier::Config BarrierSharedMemory::config(uint32_t which) {
                              .sources = {},
                              .shared = static_cast<BarrierSharedState*>(shared),
                              .writer = &writers_[which],
-                             .transport = job().transport.get()};
+                             .sleeping = job().sleeping};
   for (uint32_t round = 0; round < RdmaBarrier::rounds_of(grouping.nodes); ++round)
     config.sources.push_back(grouping.source(round));
   return config;

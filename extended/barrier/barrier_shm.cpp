@@ -76,8 +76,8 @@ inline void ShmBarrier::publish(uint32_t round) noexcept {
   }
   mine.of_parity[epoch & 1][round].store(now_, std::memory_order_release);
   if (round == 0) fetch_for_writing(mine.of_parity[(epoch & 1) ^ 1]);
-  if (rounds_.size() == 1 || config_.transport == nullptr) return;
-  for (const Rank reader : rounds_[round].readers) config_.transport->wake_peer(reader);
+  if (rounds_.size() == 1 || config_.sleeping == nullptr) return;
+  for (const Rank reader : rounds_[round].readers) config_.sleeping->wake_peer(reader);
 }
 
 void ShmBarrier::start(BarrierName mine, bool no_names) noexcept {
@@ -151,8 +151,8 @@ inline bool ShmBarrier::look_at(Round& round) noexcept {
 // arrive at once without seeing each other, both are awake or about to check again before they sleep. A
 // missed wakeup only costs the time until the sleep ends.
 void ShmBarrier::wake_all() noexcept {
-  if (config_.transport == nullptr) return;
-  for (const Source& source : rounds_[0].sources) config_.transport->wake_peer(source.rank);
+  if (config_.sleeping == nullptr) return;
+  for (const Source& source : rounds_[0].sources) config_.sleeping->wake_peer(source.rank);
 }
 
 bool ShmBarrier::ready() const noexcept {

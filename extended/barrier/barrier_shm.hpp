@@ -16,7 +16,8 @@
 #pragma once
 
 #include "extended/barrier/barrier_engine.hpp"
-#include "rdma/transport/transport.hpp"
+#include "rdma/transport/memory_access.hpp"
+#include "rdma/transport/sleeping.hpp"
 
 #include <array>
 #include <atomic>
@@ -67,7 +68,7 @@ class ShmBarrier final : public BarrierEngine {
     Rank size = 1;
     uint32_t radix = 2;               // >= size: one round
     std::vector<BarrierLines> lines;  // by rank; empty is allowed if size is 1
-    Transport* transport = nullptr;   // wakes sleeping ranks; null: no rank sleeps
+    Sleeping* sleeping = nullptr;     // wakes sleeping ranks; null: no rank sleeps
   };
   // Requires at most BarrierLines::kRounds rounds, and zeroed lines.
   explicit ShmBarrier(Config config);

@@ -144,7 +144,7 @@ std::unique_ptr<BarrierEngine> make_engine(Kind kind, uint32_t which) {
                                                            .size = size,
                                                            .radix = radix_of_job(),
                                                            .lines = lines_of_all(which),
-                                                           .transport = the_job.transport.get()});
+                                                           .sleeping = the_job.sleeping});
   }
   if (kind == Kind::kRdma) return std::make_unique<RdmaBarrier>(shared_memory->config(which));
   std::unique_ptr<MessageBarrier> engine;
@@ -160,8 +160,8 @@ std::unique_ptr<BarrierEngine> make_engine(Kind kind, uint32_t which) {
 std::unique_ptr<TeamBarrier> make_team_barrier(Kind kind) {
   Job& the_job = job();
   if (kind == Kind::kShm && radix_of_job() >= the_job.size()) {
-    return std::make_unique<CountedBarrier>(the_job.rank(), lines_of_all(1),
-                                            the_job.transport.get(), !the_job.single_threaded);
+    return std::make_unique<CountedBarrier>(the_job.rank(), lines_of_all(1), the_job.sleeping,
+                                            !the_job.single_threaded);
   }
   return std::make_unique<QueuedBarrier>(make_engine(kind, 1), the_job.progress);
 }

@@ -8,9 +8,9 @@ namespace hydrant {
 
 // ---- counted ----
 
-CountedBarrier::CountedBarrier(Rank rank, std::vector<BarrierLines> lines, Transport* transport,
+CountedBarrier::CountedBarrier(Rank rank, std::vector<BarrierLines> lines, Sleeping* sleeping,
                                bool threaded)
-    : rank_(rank), lines_(std::move(lines)), transport_(transport), threaded_(threaded) {}
+    : rank_(rank), lines_(std::move(lines)), sleeping_(sleeping), threaded_(threaded) {}
 
 uint64_t CountedBarrier::begin() noexcept {
   if (threaded_) {
@@ -45,9 +45,9 @@ bool CountedBarrier::is_done(uint64_t number) noexcept {
 
 // Like ShmBarrier::wake_all().
 void CountedBarrier::wake_all() noexcept {
-  if (transport_ == nullptr) return;
+  if (sleeping_ == nullptr) return;
   for (Rank rank = 0; rank < lines_.size(); ++rank) {
-    if (rank != rank_) transport_->wake_peer(rank);
+    if (rank != rank_) sleeping_->wake_peer(rank);
   }
 }
 

@@ -13,7 +13,7 @@
 #include "am/job/progress_table.hpp"
 #include "extended/barrier/barrier_engine.hpp"
 #include "extended/barrier/barrier_shm.hpp"
-#include "rdma/transport/transport.hpp"
+#include "rdma/transport/sleeping.hpp"
 
 #include <atomic>
 #include <cstdint>
@@ -41,9 +41,9 @@ class TeamBarrier {
 
 class CountedBarrier final : public TeamBarrier {
  public:
-  // `lines` by rank; uses the first and the last word in each line. A null transport means that no rank
+  // `lines` by rank; uses the first and the last word in each line. A null `sleeping` means that no rank
   // sleeps. `threaded`: several threads may call begin() concurrently.
-  CountedBarrier(Rank rank, std::vector<BarrierLines> lines, Transport* transport, bool threaded);
+  CountedBarrier(Rank rank, std::vector<BarrierLines> lines, Sleeping* sleeping, bool threaded);
 
   uint64_t begin() noexcept override;
   bool is_done(uint64_t number) noexcept override;
@@ -61,7 +61,7 @@ class CountedBarrier final : public TeamBarrier {
 
   const Rank rank_;
   const std::vector<BarrierLines> lines_;
-  Transport* const transport_;
+  Sleeping* const sleeping_;
   const bool threaded_;
   std::atomic<bool> busy_{false};  // threaded: lock of begin()
   std::atomic<uint64_t> begun_{0};

@@ -17,7 +17,7 @@ class RmaThread;
 // Both functions take ranks of the job, and arguments that have been checked.
 
 // Lets the kernel copy up to kMaxTogether operations for one rank in one system call. Errors: as
-// Transport::put(); kUnsupported: it cannot execute one of them, which start_each() finds; others may have
+// MemoryAccess::put(); kUnsupported: it cannot execute one of them, which start_each() finds; others may have
 // been copied.
 inline constexpr size_t kMaxTogether = 128;  // bounded by the stack; UIO_MAXIOV is 1024
 Status copy_by_kernel(RmaThread& thread, std::span<const hydrant_rma_op_t> ops,

@@ -266,7 +266,7 @@ bool NodeTeam::has_outstanding() noexcept {
 
 void NodeTeam::wake(void* self, Rank member) noexcept {
   const auto& team = *static_cast<const NodeTeam*>(self);
-  job().transport->wake_peer(team.members_.jobrank(member));
+  job().sleeping->wake_peer(team.members_.jobrank(member));
 }
 
 Rank NodeTeam::jobrank(void* self, Rank member) noexcept {

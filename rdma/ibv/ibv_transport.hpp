@@ -44,7 +44,7 @@
 
 namespace hydrant {
 
-class IbvTransport final : public NetworkTransport {
+class IbvTransport final : public NetworkTransport, private Sleeping {
  public:
   using Options = ibv::Options;
   using Needs = ibv::Needs;
@@ -83,6 +83,7 @@ class IbvTransport final : public NetworkTransport {
            (are_with_processors_ ? uint32_t{kAtomicWithProcessors} : 0);
   }
   uint32_t depth() const noexcept override { return options_.operations; }
+  Sleeping& sleeping() noexcept override { return *this; }
   PinnedOperations* pinned() noexcept override { return &operations_; }
   // The number of ports that long puts and gets use in parallel, and the number used with one peer: a lower
   // bound until the peer is connected.
@@ -91,20 +92,10 @@ class IbvTransport final : public NetworkTransport {
 
   // The result counts completed operations as well.
   uint32_t poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept override;
-  using Transport::sleep;
-  void sleep(uint64_t deadline_ns, const WakeCondition& check) noexcept override;
-  bool announce_sleep(Announcement* announcement) noexcept override;
-  bool sleep_announced(const Announcement& announcement, uint64_t deadline_ns) noexcept override {
-    return wait_in_kernel(std::min(deadline_ns, announcement.deadline_ns)).is_woken;
-  }
-  void end_sleep() noexcept override { sleeper_.leave(); }
   int notice_fd() const noexcept override { return sleeper_.notice_fd(); }
   void take_notices() noexcept override { (void)sleeper_.take_notices(); }
   bool arm_events() noexcept override;
   uint64_t next_poll_ns() const noexcept override;
-  void wake_peer(Rank) noexcept override {
-  }  // no rank shares memory with this one by this transport
-  void wake() noexcept override { sleeper_.wake(); }
   void flush(uint64_t deadline_ns) noexcept override;
   void set_peer_failed_callback(PeerFailedFn lost) noexcept override {
     disconnector_.set_peer_failed_callback(lost);
@@ -162,6 +153,15 @@ class IbvTransport final : public NetworkTransport {
   Status measure_inline() noexcept;
   void open_rails() noexcept;
   void log_ports() const noexcept;
+
+  // ---- Sleeping ----
+  void sleep(uint64_t deadline_ns, const WakeCondition& check) noexcept override;
+  bool announce_sleep(Announcement* announcement) noexcept override;
+  bool sleep_announced(const Announcement& announcement, uint64_t deadline_ns) noexcept override {
+    return wait_in_kernel(std::min(deadline_ns, announcement.deadline_ns)).is_woken;
+  }
+  void end_sleep() noexcept override { sleeper_.leave(); }
+  void wake() noexcept override { sleeper_.wake(); }
 
   // ibv_transport_progress.cpp
   void poll_rarely(uint32_t polls) noexcept;

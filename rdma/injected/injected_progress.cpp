@@ -199,7 +199,7 @@ bool InjectedTransport::enter_sleep(uint64_t* due_ns) noexcept {
 void InjectedTransport::sleep(uint64_t deadline_ns, const WakeCondition& check) noexcept {
   uint64_t due = 0;
   if (!enter_sleep(&due)) return;
-  inside_->sleep(std::min(deadline_ns, due), check);
+  sleeping_there_.sleep(std::min(deadline_ns, due), check);
   const MutexLock lock(mu_);
   --sleepers_;
 }
@@ -207,7 +207,7 @@ void InjectedTransport::sleep(uint64_t deadline_ns, const WakeCondition& check) 
 bool InjectedTransport::announce_sleep(Announcement* announcement) noexcept {
   uint64_t due = 0;
   if (!enter_sleep(&due)) return false;
-  if (inside_->announce_sleep(announcement)) {
+  if (sleeping_there_.announce_sleep(announcement)) {
     announcement->deadline_ns = std::min(announcement->deadline_ns, due);
     return true;
   }
@@ -217,7 +217,7 @@ bool InjectedTransport::announce_sleep(Announcement* announcement) noexcept {
 }
 
 void InjectedTransport::end_sleep() noexcept {
-  inside_->end_sleep();
+  sleeping_there_.end_sleep();
   const MutexLock lock(mu_);
   --sleepers_;
 }

@@ -16,6 +16,7 @@ InjectedTransport::InjectedTransport(std::unique_ptr<Transport> inside,
                                      const Options& options) noexcept
     : inside_(std::move(inside)),
       there_(inside_->memory()),
+      sleeping_there_(inside_->sleeping()),
       network_(options.network),
       clock_(options.clock),
       wants_thread_(options.has_thread) {
@@ -89,7 +90,7 @@ void InjectedTransport::expect(uint64_t due_ns) noexcept {
   }
   if (due_ns >= next_due_ns_) return;
   next_due_ns_ = due_ns;
-  if (sleepers_ != 0) inside_->wake();
+  if (sleepers_ != 0) sleeping_there_.wake();
 }
 
 // ---- messages ----

@@ -36,7 +36,10 @@
 
 namespace hydrant {
 
-class InjectedTransport final : public Transport, private MemoryAccess, private PinnedOperations {
+class InjectedTransport final : public Transport,
+                                private MemoryAccess,
+                                private Sleeping,
+                                private PinnedOperations {
  public:
   struct Options {
     InjectedNetwork network;
@@ -66,19 +69,11 @@ class InjectedTransport final : public Transport, private MemoryAccess, private 
            (has_atomics_ ? uint32_t{kAtomics} : 0);
   }
   uint32_t depth() const noexcept override { return depth_; }
+  Sleeping& sleeping() noexcept override { return *this; }
   PinnedOperations* pinned() noexcept override { return pins_ != nullptr ? this : nullptr; }
 
   // Completions count as messages.
   uint32_t poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept override;
-  using Transport::sleep;
-  void sleep(uint64_t deadline_ns, const WakeCondition& check) noexcept override;
-  bool announce_sleep(Announcement* announcement) noexcept override;
-  bool sleep_announced(const Announcement& announcement, uint64_t deadline_ns) noexcept override {
-    return inside_->sleep_announced(announcement, deadline_ns);
-  }
-  void end_sleep() noexcept override;
-  void wake_peer(Rank peer) noexcept override { inside_->wake_peer(peer); }
-  void wake() noexcept override { inside_->wake(); }
   void flush(uint64_t deadline_ns) noexcept override;
   void disconnect(Rank peer) noexcept override;
 
@@ -101,6 +96,16 @@ class InjectedTransport final : public Transport, private MemoryAccess, private 
              Completion* completion) noexcept override;
   Status put_pieces(Rank peer, std::span<const Piece> pieces) noexcept override;
   Status get_pieces(Rank peer, std::span<const Piece> pieces) noexcept override;
+
+  // ---- Sleeping: in the inner transport, until something is due ----
+  void sleep(uint64_t deadline_ns, const WakeCondition& check) noexcept override;
+  bool announce_sleep(Announcement* announcement) noexcept override;
+  bool sleep_announced(const Announcement& announcement, uint64_t deadline_ns) noexcept override {
+    return sleeping_there_.sleep_announced(announcement, deadline_ns);
+  }
+  void end_sleep() noexcept override;
+  void wake_peer(Rank peer) noexcept override { sleeping_there_.wake_peer(peer); }
+  void wake() noexcept override { sleeping_there_.wake(); }
 
   // ---- PinnedOperations: with pins ----
   std::unique_ptr<Registrar> make_registrar() noexcept override { return pins_->make_registrar(); }
@@ -192,7 +197,9 @@ class InjectedTransport final : public Transport, private MemoryAccess, private 
   void run_in_background() noexcept HYDRANT_EXCLUDES(mu_);
 
   const std::unique_ptr<Transport> inside_;
-  MemoryAccess& there_;  // of inside_
+  // Parts of inside_.
+  MemoryAccess& there_;
+  Sleeping& sleeping_there_;
   const InjectedNetwork network_;
   uint64_t (*const clock_)() noexcept;
   const bool wants_thread_;

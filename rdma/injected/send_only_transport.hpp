@@ -42,19 +42,7 @@ class SendOnlyTransport final : public Transport {
   uint32_t poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept override {
     return inside_->poll(receiver, budget, replies_only);
   }
-  using Transport::sleep;
-  void sleep(uint64_t deadline_ns, const WakeCondition& check) noexcept override {
-    inside_->sleep(deadline_ns, check);
-  }
-  bool announce_sleep(Announcement* announcement) noexcept override {
-    return inside_->announce_sleep(announcement);
-  }
-  bool sleep_announced(const Announcement& announcement, uint64_t deadline_ns) noexcept override {
-    return inside_->sleep_announced(announcement, deadline_ns);
-  }
-  void end_sleep() noexcept override { inside_->end_sleep(); }
-  void wake_peer(Rank peer) noexcept override { inside_->wake_peer(peer); }
-  void wake() noexcept override { inside_->wake(); }
+  Sleeping& sleeping() noexcept override { return inside_->sleeping(); }
   void flush(uint64_t deadline_ns) noexcept override { inside_->flush(deadline_ns); }
   void set_peer_failed_callback(PeerFailedFn callback) noexcept override {
     inside_->set_peer_failed_callback(callback);

@@ -1,5 +1,5 @@
 // Opens the transport of a node and sends its messages: steps 4 and 5 of "Tour: an Active Message".
-// shm_poll.cpp receives; shm_sleep.cpp handles idle rings and sleep.
+// shm_poll.cpp receives; shm_idle_rings.cpp handles idle rings.
 #include "rdma/shm/shm_transport.hpp"
 
 #include "firehose/base/log.hpp"
@@ -59,6 +59,7 @@ Status ShmTransport::init(const JobTopology& topology) noexcept {
   cells_[1].name(memory_, Lane::kReply);
   has_fence_ = shm::GlobalMembarrier::enable();
   index_ = {.size = ranks_, .first = first, .span = span, .table = table_.get()};
+  sleeping_.init(index_, has_fence_);
   return memory_access_.init(index_);
 }
 
@@ -304,7 +305,7 @@ ShmTransport::Counts ShmTransport::counts() const noexcept {
   now.handled_doorbells = counts_.handled_doorbells.load(std::memory_order_relaxed);
   now.rings_retired = counts_.rings_retired.load(std::memory_order_relaxed);
   now.fences = counts_.fences.load(std::memory_order_relaxed);
-  now.sleeps = counts_.sleeps.load(std::memory_order_relaxed);
+  now.sleeps = sleeping_.sleeps();
   now.disconnected = counts_.disconnected.load(std::memory_order_relaxed);
   return now;
 }

@@ -16,6 +16,7 @@
 #include "rdma/shm/memory/node_memory.hpp"
 #include "rdma/shm/node_index.hpp"
 #include "rdma/shm/node_memory_access.hpp"
+#include "rdma/shm/node_sleeping.hpp"
 #include "rdma/shm/ring.hpp"
 #include "rdma/transport/transport.hpp"
 
@@ -50,21 +51,18 @@ class ShmTransport final : public Transport {
   void drop_cell(Rank peer, Lane lane, const Cell& cell) noexcept override;
 
   MemoryAccess& memory() noexcept override { return memory_access_; }
+  Sleeping& sleeping() noexcept override { return sleeping_; }
   uint32_t capabilities() const noexcept override {
     return kOneSided | kCompletesAtOnce | kPutsBeforeMessages | kMapped;
   }
 
   uint32_t poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept override;
-  // Also returns if wake() was called since the calling thread slept last.
-  using Transport::sleep;
-  void sleep(uint64_t deadline_ns, const WakeCondition& check) noexcept override;
-  bool announce_sleep(Announcement* announcement) noexcept override;
-  bool sleep_announced(const Announcement& announcement, uint64_t deadline_ns) noexcept override;
-  void yield() noexcept override;
-  bool is_reply_imminent() const noexcept override;
-  void wake_peer(Rank peer) noexcept override;
-  void wake() noexcept override;
   void disconnect(Rank peer) noexcept override;
+
+  // ---- for NodeSleeping ----
+  bool prepare_sleep(uint32_t* announced, bool* may_miss_wakeup) noexcept;
+  // The node rank of the last message's sender or target.
+  uint32_t partner() const noexcept { return partner_.load(std::memory_order_relaxed); }
 
   // Counters of the slow paths, for tests and diagnosis.
   struct Counts {
@@ -126,7 +124,7 @@ class ShmTransport final : public Transport {
   bool is_cell_backed(shm::InRing& ring, uint32_t from, Lane lane, uint32_t cell) noexcept;
   void disconnect_corrupt(uint32_t from, const char* what, uint64_t value) noexcept;
 
-  // shm_sleep.cpp
+  // shm_idle_rings.cpp
   void handle_doorbells(uint32_t word, Lane lane) noexcept;
   bool open_in(uint32_t from, Lane lane) noexcept;
   void activate(uint32_t from, Lane lane) noexcept;
@@ -135,7 +133,6 @@ class ShmTransport final : public Transport {
   bool reactivate(RingSet& retired, bool all) noexcept;
   bool fence() noexcept;
   bool any_doorbell() const noexcept;
-  void publish_processor() noexcept;
 
   shm::NodeMemory& memory_;
   shm::RankArea& self_;
@@ -152,6 +149,7 @@ class ShmTransport final : public Transport {
   std::unique_ptr<shm::InRing[]> in_;
   shm::SenderCells cells_[kLaneCount];
   shm::NodeMemoryAccess memory_access_{memory_, living_};
+  shm::NodeSleeping sleeping_{memory_, *this};
 
   // Active rings, and connected ranks. Bits are set and cleared by locked instructions.
   alignas(64) Bits active_[kLaneCount][kWords] = {};
@@ -167,7 +165,7 @@ class ShmTransport final : public Transport {
   // Relaxed; updated only on slow paths.
   struct AtomicCounts {
     std::atomic<uint64_t> doorbells_rung{0}, handled_doorbells{0}, rings_retired{0}, fences{0},
-        sleeps{0}, disconnected{0};
+        disconnected{0};
   };
   AtomicCounts counts_;
 };

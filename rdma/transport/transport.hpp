@@ -19,11 +19,11 @@
 #include "rdma/bootstrap/bootstrap.hpp"
 #include "rdma/transport/memory_access.hpp"
 #include "rdma/transport/pinned_operations.hpp"
+#include "rdma/transport/sleeping.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <sched.h>
 #include <span>
 
 namespace hydrant {
@@ -117,6 +117,8 @@ class Transport {
   // ---- parts ----
   // Memory of other ranks that this process accesses itself; MemoryAccess::none() if there is none.
   virtual MemoryAccess& memory() noexcept { return MemoryAccess::none(); }
+  // How threads of this process sleep; Sleeping::naps() if the network cannot wake them.
+  virtual Sleeping& sleeping() noexcept { return Sleeping::naps(); }
   // Operations between pinned memory; null: the network has none.
   virtual PinnedOperations* pinned() noexcept { return nullptr; }
 
@@ -149,44 +151,11 @@ class Transport {
   // Delivers at most `budget` messages of the reply lane and, unless `replies_only`, of the request lane to
   // `receiver`; returns the number delivered.
   virtual uint32_t poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept = 0;
-  // Sleeps until a message may have arrived, wake() is called, a peer calls wake_peer() for this rank, or
-  // now_ns() reaches the deadline. Returns at once if `check` holds after the sleep was announced to other
-  // processes.
-  struct WakeCondition {
-    bool (*holds)(const void* context) noexcept = nullptr;
-    const void* context = nullptr;
-  };
-  virtual void sleep(uint64_t deadline_ns, const WakeCondition& check) noexcept = 0;
-  void sleep(uint64_t deadline_ns) noexcept { sleep(deadline_ns, {}); }
-  // The parts of sleep(), for a thread that waits outside this class while another thread sleeps for it. The
-  // base class's naps: sleep_announced() returns at intervals of 1 ms.
-  struct Announcement {
-    uint64_t deadline_ns = UINT64_MAX;  // the announcing thread has to poll at this time
-    uint32_t word = 0;                  // private to the transport
-  };
-  // Announces a sleep as sleep() does. False: there are events to poll now, and nothing is announced. True:
-  // the caller checks its own condition, and end_sleep() must follow.
-  virtual bool announce_sleep(Announcement* announcement) noexcept;
-  // Sleeps until an event of sleep() has happened since the announcement, or now_ns() reaches the deadline;
-  // returns true for the former. May return early. Any thread, also in the single-threaded mode.
-  virtual bool sleep_announced(const Announcement& announcement, uint64_t deadline_ns) noexcept;
-  // Any thread, also in the single-threaded mode.
-  virtual void end_sleep() noexcept {}
-  // Yields the processor to other threads, and publishes this to the peers.
-  virtual void yield() noexcept { sched_yield(); }
-  // True if the last communication partner seems to run on another processor, so that a reply is imminent. A
-  // cheap hint.
-  virtual bool is_reply_imminent() const noexcept { return false; }
-  // Wakes the threads of `peer` that are in sleep(), if it is on this node. They, or the condition they
-  // check, see all earlier stores of this rank. Costs two loads if none sleeps.
-  virtual void wake_peer(Rank peer) noexcept = 0;
-  // Makes every thread of this process leave sleep(). Async-signal-safe.
-  virtual void wake() noexcept = 0;
   // Called before this process ends: returns once all committed messages no longer depend on this process, or
   // at the deadline. Never waits for a lock beyond the deadline.
   virtual void flush(uint64_t /*deadline_ns*/) noexcept {}
   // `callback` is called once for each peer that the network reports as failed, by the thread that detects
-  // it, perhaps inside a call of this class. It may call only disconnect() and wake() of this class. Set it
+  // it, perhaps inside a call of this class. It may call only disconnect() and Sleeping::wake(). Set it
   // before any message is sent.
   using PeerFailedFn = void (*)(Rank peer, const char* why) noexcept;
   virtual void set_peer_failed_callback(PeerFailedFn /*callback*/) noexcept {}

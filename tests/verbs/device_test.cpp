@@ -98,7 +98,7 @@ TEST(VerbsDevice, FailedPeerIsDetected) {
   const uint64_t deadline = testing::in_seconds(30);
   ::testing::internal::CaptureStderr();
   while (world[0].transport->counts().lost == 0 && now_ns() < deadline) {
-    world[0].transport->sleep(deadline);
+    world[0].transport->sleeping().sleep(deadline);
     world[0].poll();
   }
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("rank 1"));

@@ -31,7 +31,7 @@ struct RankProcess {
       if (now_ns() > deadline) return false;
       if (transport->poll(inbox, 16, false) != 0) continue;
       if (sleeps) {
-        transport->sleep(in_seconds(0.02));
+        transport->sleeping().sleep(in_seconds(0.02));
       } else {
         sched_yield();
       }

@@ -27,8 +27,8 @@ constexpr int kLongMs = 100'000;
 bool has_something = false;
 bool report_something() noexcept { return has_something; }
 
-EventDescriptors::Options only_events(Transport* transport) {
-  return {.transport = transport,
+EventDescriptors::Options only_events(Sleeping* sleeping) {
+  return {.sleeping = sleeping,
           .has_events = report_something,
           .min_interval_ns = kNever,
           .max_interval_ns = kNever};
@@ -53,7 +53,7 @@ struct EventDescriptorsTest : ::testing::Test {
     ASSERT_EQ(descriptors.open(&descriptor), Status::kOk);
   }
   Pair pair{Threads::kOne};
-  EventDescriptors descriptors{only_events(pair.b.transport.get())};
+  EventDescriptors descriptors{only_events(&pair.b.transport->sleeping())};
   int descriptor = -1;
 };
 
@@ -87,11 +87,11 @@ TEST_F(EventDescriptorsTest, WakingMakesAllReadable) {
   ASSERT_EQ(descriptors.open(&second), Status::kOk);
   ASSERT_EQ(arm_at_last(descriptors, descriptor), Status::kOk);
   ASSERT_EQ(arm_at_last(descriptors, second), Status::kOk);
-  pair.b.transport->wake();
+  pair.b.transport->sleeping().wake();
   EXPECT_TRUE(is_readable(descriptor, kLongMs));
   EXPECT_TRUE(is_readable(second, kLongMs));
   ASSERT_EQ(arm_at_last(descriptors, descriptor), Status::kOk);
-  pair.a.transport->wake_peer(1);
+  pair.a.transport->sleeping().wake_peer(1);
   EXPECT_TRUE(is_readable(descriptor, kLongMs));
   EXPECT_TRUE(is_readable(second)) << "it was not armed again";
 }
@@ -151,7 +151,7 @@ bool let_others_act() noexcept {
 
 TEST(EventDescriptors, ArmedWhileOthersCloseAndArm) {
   CountingTransport transport;
-  EventDescriptors descriptors({.transport = &transport,
+  EventDescriptors descriptors({.sleeping = &transport,
                                 .has_events = let_others_act,
                                 .min_interval_ns = kNever,
                                 .max_interval_ns = kNever});
@@ -176,7 +176,7 @@ TEST_F(EventDescriptorsTest, ProgramMayCloseADescriptor) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   ASSERT_EQ(dup2(ends[1], descriptor), descriptor);
-  pair.b.transport->wake();
+  pair.b.transport->sleeping().wake();
   EXPECT_EQ(descriptors.arm(descriptor), Status::kBadArg);
   EXPECT_FALSE(is_readable(ends[0], 20));
   ::close(descriptor);
@@ -194,9 +194,9 @@ TEST(EventDescriptors, TimeMakesADescriptorReadable) {
   has_something = false;
   Pair pair;
   test::FakeTransport naps;
-  for (Transport* transport : {static_cast<Transport*>(pair.b.transport.get()),
-                               static_cast<Transport*>(&naps), static_cast<Transport*>(nullptr)}) {
-    EventDescriptors descriptors({.transport = transport,
+  for (Sleeping* sleeping : {&pair.b.transport->sleeping(), static_cast<Sleeping*>(&naps),
+                             static_cast<Sleeping*>(nullptr)}) {
+    EventDescriptors descriptors({.sleeping = sleeping,
                                   .has_events = nullptr,
                                   .min_interval_ns = 1'000'000,
                                   .max_interval_ns = 5'000'000});
@@ -215,7 +215,7 @@ TEST(EventDescriptors, SilentWorkMakesADescriptorReadableSoon) {
   has_something = false;
   Pair pair;
   ProgressTable progress;
-  EventDescriptors::Options options = only_events(pair.b.transport.get());
+  EventDescriptors::Options options = only_events(&pair.b.transport->sleeping());
   options.progress = &progress;
   options.silent_interval_ns = 1'000'000;
   EventDescriptors descriptors(options);
@@ -245,7 +245,7 @@ bool goes_on = false;
 TEST(EventDescriptors, UnfinishedOperationsMakeADescriptorReadableSoon) {
   has_something = false;
   Pair pair;
-  EventDescriptors::Options options = only_events(pair.b.transport.get());
+  EventDescriptors::Options options = only_events(&pair.b.transport->sleeping());
   options.silent_interval_ns = 1'000'000;
   EventDescriptors descriptors(options);
   int descriptor = -1;
@@ -266,7 +266,7 @@ TEST(EventDescriptors, UnfinishedOperationsMakeADescriptorReadableSoon) {
 // A rank that waits in poll(2) whenever there is nothing to do.
 struct LoopingRank {
   LoopingRank(NodeRank& self_in, Rank peer_in)
-      : self(self_in), peer(peer_in), descriptors(only_events(self_in.transport.get())) {
+      : self(self_in), peer(peer_in), descriptors(only_events(&self_in.transport->sleeping())) {
     inbox.then = [this](const Incoming&) { ++got; };
     EXPECT_EQ(descriptors.open(&descriptor), Status::kOk);
   }
@@ -324,7 +324,7 @@ TEST(EventDescriptors, RandomRoundsLoseNothing) {
 TEST(EventDescriptors, ThreadsWithTheirOwnLoseNothing) {
   has_something = false;
   Pair pair(Threads::kMany);
-  EventDescriptors descriptors(only_events(pair.b.transport.get()));
+  EventDescriptors descriptors(only_events(&pair.b.transport->sleeping()));
   constexpr uint64_t kMessages = 1500;
   std::atomic<uint64_t> got{0};
   std::atomic<uint32_t> lost{0};
@@ -337,7 +337,7 @@ TEST(EventDescriptors, ThreadsWithTheirOwnLoseNothing) {
       EXPECT_EQ(descriptors.open(&descriptor), Status::kOk);
       while (got.load() < kMessages) {
         if (pair.b.transport->poll(inbox, 1, false) != 0) {
-          pair.b.transport->wake();
+          pair.b.transport->sleeping().wake();
           continue;
         }
         if (descriptors.arm(descriptor) != Status::kOk) continue;

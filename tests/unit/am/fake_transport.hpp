@@ -22,7 +22,7 @@ struct SentMessage {
   bool has_cell = false;
 };
 
-class FakeTransport : public Transport, public MemoryAccess {
+class FakeTransport : public Transport, public MemoryAccess, public Sleeping {
  public:
   static constexpr uint32_t kInline = 240;
   static constexpr uint32_t kCell = 4096;
@@ -103,6 +103,7 @@ class FakeTransport : public Transport, public MemoryAccess {
   }
 
   MemoryAccess& memory() noexcept override { return *this; }
+  Sleeping& sleeping() noexcept override { return *this; }
   Status add_segment(Rank, uintptr_t, size_t, void* local) noexcept override {
     segments.push_back(local);
     return Status::kOk;
@@ -128,8 +129,6 @@ class FakeTransport : public Transport, public MemoryAccess {
     return 1;
   }
   void sleep(uint64_t, const WakeCondition&) noexcept override {}
-  void wake_peer(Rank) noexcept override {}
-  void wake() noexcept override {}
   void disconnect(Rank peer) noexcept override { disconnected.insert(peer); }
 
   // Delivers head and payload in blocks of their exact sizes, so that AddressSanitizer detects reads

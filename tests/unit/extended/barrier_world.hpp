@@ -134,7 +134,7 @@ class BarrierWorld {
                              .size = size_,
                              .radix = limit_barrier_radix(size_, radix),
                              .lines = lines_.all(),
-                             .transport = nullptr});
+                             .sleeping = nullptr});
     }
     if (is_rdma_) return std::make_unique<RdmaBarrier>(network_.config_of(rank));
     std::unique_ptr<MessageBarrier> engine;

@@ -88,10 +88,6 @@ class FakeNetwork final : public NetworkTransport, public PinnedOperations {
     }
     return told;
   }
-  using Transport::sleep;
-  void sleep(uint64_t, const WakeCondition&) noexcept override { ADD_FAILURE() << "not slept in"; }
-  void wake_peer(Rank) noexcept override {}
-  void wake() noexcept override {}
   void flush(uint64_t) noexcept override { seen_.is_flushed = true; }
   void disconnect(Rank peer) noexcept override { seen_.disconnected.push_back(peer); }
 
@@ -217,8 +213,8 @@ TEST_F(CompositeTransportTest, NeitherUsesUpEveryPoll) {
 TEST_F(CompositeTransportTest, NetworkEventEndsASleep) {
   const uint64_t late = in_seconds(100);
   // (The first sleep may end at once, as others have been woken before.)
-  both->wake();
-  both->sleep(late);
+  both->sleeping().wake();
+  both->sleeping().sleep(late);
   const uint32_t before = seen.prepared;
   std::thread sender([&] {
     while (seen.prepared == before) usleep(1000);
@@ -228,7 +224,7 @@ TEST_F(CompositeTransportTest, NetworkEventEndsASleep) {
   });
   uint32_t got = 0;
   for (int i = 0; i < 100 && got == 0; ++i) {
-    both->sleep(late);
+    both->sleeping().sleep(late);
     got = both->poll(inbox, 10, false);
   }
   sender.join();
@@ -237,20 +233,20 @@ TEST_F(CompositeTransportTest, NetworkEventEndsASleep) {
 }
 
 TEST_F(CompositeTransportTest, NetworkEventEndsAnAnnouncedSleep) {
-  Transport::Announcement announcement;
+  Sleeping::Announcement announcement;
   for (int i = 0; i < 20; ++i) {
-    while (!both->announce_sleep(&announcement)) {
+    while (!both->sleeping().announce_sleep(&announcement)) {
     }
     EXPECT_EQ(announcement.deadline_ns, kPollTime);
     seen.say();
-    EXPECT_TRUE(both->sleep_announced(announcement, in_seconds(100)));
-    both->end_sleep();
+    EXPECT_TRUE(both->sleeping().sleep_announced(announcement, in_seconds(100)));
+    both->sleeping().end_sleep();
   }
   seen.has_duty = true;
-  for (int i = 0; i < 3; ++i) EXPECT_FALSE(both->announce_sleep(&announcement));
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(both->sleeping().announce_sleep(&announcement));
   seen.has_duty = false;
   seen.has_message = false;
-  while (!both->announce_sleep(&announcement)) {
+  while (!both->sleeping().announce_sleep(&announcement)) {
   }
   EXPECT_LT(announcement.deadline_ns, in_seconds(1)) << "a nap";
 }
@@ -259,10 +255,10 @@ TEST_F(CompositeTransportTest, AThreadThatCouldNotBeMadeIsMadeLater) {
   const std::string wrong = hydrant::testing::RefusedCalls::run(
       {{"clone3", SYS_clone3}}, [&](hydrant::testing::RefusedCalls& calls) -> std::string {
         const auto deadline = [&] {
-          Transport::Announcement announcement;
-          while (!both->announce_sleep(&announcement)) {
+          Sleeping::Announcement announcement;
+          while (!both->sleeping().announce_sleep(&announcement)) {
           }
-          both->end_sleep();
+          both->sleeping().end_sleep();
           return announcement.deadline_ns;
         };
         calls.refuse(0, 0, 1, EAGAIN);
@@ -277,35 +273,35 @@ TEST_F(CompositeTransportTest, AThreadThatCouldNotBeMadeIsMadeLater) {
 TEST_F(CompositeTransportTest, EventBeforeTheSleepIsNotMissed) {
   seen.word_comes_early = true;
   const uint64_t late = in_seconds(100);
-  for (int i = 0; i < 50; ++i) both->sleep(late);
+  for (int i = 0; i < 50; ++i) both->sleeping().sleep(late);
   EXPECT_LT(now_ns(), late);
 }
 
 TEST_F(CompositeTransportTest, RankWithWorkDoesNotSleep) {
   seen.has_duty = true;
   const uint64_t late = in_seconds(100);
-  for (int i = 0; i < 3; ++i) both->sleep(late);
+  for (int i = 0; i < 3; ++i) both->sleeping().sleep(late);
   EXPECT_LT(now_ns(), late);
 }
 
 TEST_F(CompositeTransportTest, WithoutEventsSleepsAreShort) {
   seen.has_message = false;
   const uint64_t late = in_seconds(100);
-  for (int i = 0; i < 10; ++i) both->sleep(late);
+  for (int i = 0; i < 10; ++i) both->sleeping().sleep(late);
   EXPECT_LT(now_ns(), late);
 }
 
 TEST_F(CompositeTransportTest, LocalMessageEndsASleep) {
   const uint64_t late = in_seconds(100);
-  both->wake();
-  both->sleep(late);
+  both->sleeping().wake();
+  both->sleeping().sleep(late);
   std::thread sender([&] {
     usleep(20'000);
     (void)pair.b.try_send(0, Lane::kRequest, 1, uint64_t{1});
   });
   uint32_t got = 0;
   for (int i = 0; i < 100 && got == 0; ++i) {
-    both->sleep(late);
+    both->sleeping().sleep(late);
     got = both->poll(inbox, 10, false);
   }
   sender.join();

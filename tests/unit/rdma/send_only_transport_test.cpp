@@ -57,9 +57,9 @@ TEST(SendOnly, MessagesPassThrough) {
   Inbox inbox;
   EXPECT_EQ(only.poll(inbox, 10, true), 0u);
   EXPECT_EQ(only.poll(inbox, 10, false), 1u);
-  only.wake();
-  only.sleep(now_ns() + 1);
-  only.wake_peer(1);
+  only.sleeping().wake();
+  only.sleeping().sleep(now_ns() + 1);
+  only.sleeping().wake_peer(1);
   only.disconnect(1);
   EXPECT_EQ(only.poll(inbox, 10, false), 0u);
   EXPECT_EQ(only.reserve(1, Lane::kRequest, 8, &room), Status::kBroken);

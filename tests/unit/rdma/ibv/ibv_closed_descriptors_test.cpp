@@ -75,8 +75,8 @@ TEST_F(IbvClosedDescriptors, TransportSleepsBrieflyAndWakesNothing) {
     const ProgramsFiles program(numbers);
     const uint64_t deadline = testing::in_seconds(100);
     for (int i = 0; i < 10; ++i) {
-      world[0].transport->sleep(deadline);
-      world[0].transport->wake();
+      world[0].transport->sleeping().sleep(deadline);
+      world[0].transport->sleeping().wake();
     }
     EXPECT_LT(now_ns(), deadline) << "a sleep that nothing could end";
     EXPECT_EQ(world[0].transport->notice_fd(), -1);

@@ -63,7 +63,7 @@ class IbvFailures : public testing::VerbsTest {
     if (begun != Status::kOk) return begun;
     const Status ended = insist([&] { return told.times != 0 ? told.status : Status::kNotReady; });
     if (ended != Status::kOk) return ended;
-    ranks[0]->transport->sleep(now_ns() + 1000);
+    ranks[0]->transport->sleeping().sleep(now_ns() + 1000);
     ranks[0]->transport->flush(testing::in_seconds(1));
     // Messages get lost with a connection only.
     const auto lost = [&] {
@@ -173,7 +173,7 @@ TEST_F(IbvFailures, ProbesDetectASilentDeadPeer) {
   world.ranks[1].reset();
   const uint64_t deadline = testing::in_seconds(10);
   while (world[0].transport->counts().lost == 0 && now_ns() < deadline) {
-    world[0].transport->sleep(deadline);
+    world[0].transport->sleeping().sleep(deadline);
     world[0].poll();
   }
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("rank 1"));
@@ -420,7 +420,7 @@ TEST_F(IbvFailures, DeviceEventsAreHandled) {
   ::testing::internal::CaptureStderr();
   fake_verbs::raise_event(context, IBV_EVENT_PORT_ERR, 1, nullptr);
   fake_verbs::raise_event(context, IBV_EVENT_COMM_EST, 0, nullptr);
-  world[0].transport->sleep(testing::in_seconds(10));
+  world[0].transport->sleeping().sleep(testing::in_seconds(10));
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("port 1 is down"));
   EXPECT_EQ(world.send(0, 1, Lane::kRequest, 1, "abcd"), Status::kOk) << "it may come back";
   ASSERT_TRUE(world.arrived(1, 1));
@@ -428,7 +428,7 @@ TEST_F(IbvFailures, DeviceEventsAreHandled) {
   ::testing::internal::CaptureStderr();
   fake_verbs::raise_event(context, IBV_EVENT_QP_FATAL, 0, fake_verbs::connected_pairs().front());
   fake_verbs::raise_event(context, IBV_EVENT_DEVICE_FATAL, 0, nullptr);
-  world[0].transport->sleep(testing::in_seconds(10));
+  world[0].transport->sleeping().sleep(testing::in_seconds(10));
   const std::string said = ::testing::internal::GetCapturedStderr();
   EXPECT_THAT(said, HasSubstr("queue pair to rank 1 has failed"));
   EXPECT_THAT(said, HasSubstr("device fake0 has failed"));

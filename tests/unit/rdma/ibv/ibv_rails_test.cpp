@@ -160,7 +160,7 @@ TEST_F(IbvRails, NoSleepWhileStripesAreInFlight) {
   ASSERT_EQ(world[0].transport->pinned()->get(1, remote, here.local(), kMiB, &told), Status::kOk);
   for (uint32_t i = 0; told.times == 0 && i < 1000; ++i) {
     EXPECT_FALSE(world[0].transport->arm_events());
-    world[0].transport->sleep(testing::in_seconds(10));
+    world[0].transport->sleeping().sleep(testing::in_seconds(10));
     world[0].poll();
   }
   EXPECT_EQ(told.times, 1U);

@@ -31,7 +31,7 @@ TEST_F(IbvSleep, EndsAtTheDeadline) {
   // A sleep does not begin if this thread stands still until its deadline.
   while (world[0].transport->counts().sleeps == 0 && now_ns() < limit) {
     const uint64_t deadline = now_ns() + 20'000'000;
-    while (now_ns() < deadline) world[0].transport->sleep(deadline);
+    while (now_ns() < deadline) world[0].transport->sleeping().sleep(deadline);
   }
   EXPECT_GE(world[0].transport->counts().sleeps, 1U);
   EXPECT_LT(now_ns(), limit);
@@ -44,7 +44,7 @@ TEST_F(IbvSleep, EndsWhenAMessageArrives) {
   std::atomic<bool> is_over{false};
   std::thread reader([&] {
     while (world[1].inbox.count == 0 && now_ns() < deadline) {
-      world[1].transport->sleep(deadline);
+      world[1].transport->sleeping().sleep(deadline);
       world[1].poll();
     }
     is_over.store(true);
@@ -62,29 +62,29 @@ TEST_F(IbvSleep, AnotherThreadSleepsForAnAnnouncement) {
   IbvWorld world(2);
   world.connect(0, 1);
   const uint64_t deadline = testing::in_seconds(kLong);
-  Transport::Announcement announcement;
+  Sleeping::Announcement announcement;
   for (uint32_t i = 0; i < 5; ++i) {
-    while (!world[1].transport->announce_sleep(&announcement) && now_ns() < deadline)
+    while (!world[1].transport->sleeping().announce_sleep(&announcement) && now_ns() < deadline)
       world[1].poll();
     EXPECT_LE(announcement.deadline_ns, world[1].transport->next_poll_ns());
     std::atomic<bool> is_woken{false};
     std::thread sleeper([&] {
       while (!is_woken.load() && now_ns() < deadline)
-        is_woken.store(world[1].transport->sleep_announced({}, deadline));
+        is_woken.store(world[1].transport->sleeping().sleep_announced({}, deadline));
     });
     if (i % 2 == 0) {
       EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcdefgh"), Status::kOk);
     } else {
-      world[1].transport->wake();
+      world[1].transport->sleeping().wake();
     }
     while (!is_woken.load() && now_ns() < deadline) world[0].poll();
     sleeper.join();
-    world[1].transport->end_sleep();
+    world[1].transport->sleeping().end_sleep();
     EXPECT_TRUE(world.arrived(1, i / 2 + 1));
   }
   ASSERT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcdefgh"), Status::kOk);
   world[0].transport->flush(testing::in_seconds(10));
-  EXPECT_FALSE(world[1].transport->announce_sleep(&announcement));
+  EXPECT_FALSE(world[1].transport->sleeping().announce_sleep(&announcement));
   EXPECT_TRUE(world.arrived(1, 4));
 }
 
@@ -94,7 +94,7 @@ TEST_F(IbvSleep, EndsWhenAPeerConnects) {
   std::atomic<bool> is_over{false};
   std::thread reader([&] {
     while (world[1].inbox.count == 0 && now_ns() < deadline) {
-      world[1].transport->sleep(deadline);
+      world[1].transport->sleeping().sleep(deadline);
       world[1].poll();
     }
     is_over.store(true);
@@ -114,7 +114,7 @@ TEST_F(IbvSleep, DoesNotBeginWithAMessageWaiting) {
   const uint64_t before = world[1].transport->counts().sleeps;
   ASSERT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcdefgh"), Status::kOk);
   world[0].transport->flush(testing::in_seconds(10));
-  world[1].transport->sleep(testing::in_seconds(kLong));
+  world[1].transport->sleeping().sleep(testing::in_seconds(kLong));
   EXPECT_EQ(world[1].transport->counts().sleeps, before);
   EXPECT_TRUE(world.arrived(1, 1));
 }
@@ -133,7 +133,7 @@ TEST_F(IbvSleep, DoesNotBeginWithCreditsWaiting) {
   world[1].poll();
   ASSERT_GE(world[1].transport->counts().control, 1U);
   world[1].transport->flush(testing::in_seconds(10));
-  world[0].transport->sleep(now_ns() + 1'000'000'000);
+  world[0].transport->sleeping().sleep(now_ns() + 1'000'000'000);
   EXPECT_EQ(world[0].transport->counts().sleeps, before);
   EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcdefgh"), Status::kOk);
 }
@@ -141,12 +141,12 @@ TEST_F(IbvSleep, DoesNotBeginWithCreditsWaiting) {
 TEST_F(IbvSleep, DoesNotBeginWhenItsConditionHolds) {
   IbvWorld world(2);
   bool asked = false;
-  world[0].transport->sleep(testing::in_seconds(kLong),
-                            {[](const void* context) noexcept {
-                               *static_cast<bool*>(const_cast<void*>(context)) = true;
-                               return true;
-                             },
-                             &asked});
+  world[0].transport->sleeping().sleep(testing::in_seconds(kLong),
+                                       {[](const void* context) noexcept {
+                                          *static_cast<bool*>(const_cast<void*>(context)) = true;
+                                          return true;
+                                        },
+                                        &asked});
   EXPECT_TRUE(asked);
   EXPECT_EQ(world[0].transport->counts().sleeps, 0U);
 }
@@ -158,21 +158,21 @@ TEST_F(IbvSleep, WakeEndsTheSleepOfAllThreads) {
   std::vector<std::thread> sleepers;
   for (int i = 0; i < 3; ++i) {
     sleepers.emplace_back([&] {
-      while (!wanted.load() && now_ns() < deadline) world[0].transport->sleep(deadline);
+      while (!wanted.load() && now_ns() < deadline) world[0].transport->sleeping().sleep(deadline);
     });
   }
   while (world[0].transport->counts().sleeps < 3 && now_ns() < deadline) sched_yield();
   wanted.store(true);
-  world[0].transport->wake();
+  world[0].transport->sleeping().wake();
   for (std::thread& sleeper : sleepers) sleeper.join();
   EXPECT_LT(now_ns(), deadline);
 }
 
 TEST_F(IbvSleep, EarlierWakeIsNotForgotten) {
   IbvWorld world(2);
-  world[0].transport->sleep(now_ns() + 1'000'000);
-  world[0].transport->wake();
-  world[0].transport->sleep(testing::in_seconds(kLong));
+  world[0].transport->sleeping().sleep(now_ns() + 1'000'000);
+  world[0].transport->sleeping().wake();
+  world[0].transport->sleeping().sleep(testing::in_seconds(kLong));
   SUCCEED() << "it has returned";
 }
 
@@ -184,7 +184,7 @@ TEST_F(IbvSleep, NapsWithoutAChannel) {
   ASSERT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcdefgh"), Status::kOk);
   const uint64_t deadline = testing::in_seconds(kLong);
   while (world[1].inbox.count == 0 && now_ns() < deadline) {
-    world[1].transport->sleep(deadline);
+    world[1].transport->sleeping().sleep(deadline);
     world[1].poll();
   }
   EXPECT_LT(now_ns(), deadline);

@@ -217,7 +217,7 @@ TEST(InjectedMessages, UnreachablePeerAndOwnRank) {
   EXPECT_EQ(node.send(0, Lane::kRequest, 1, 1), Status::kBadArg);
   EXPECT_EQ(node.send(2, Lane::kRequest, 1, 1), Status::kBadArg);
   node.net->disconnect(2);
-  node.net->wake_peer(1);
+  node.net->sleeping().wake_peer(1);
   EXPECT_EQ(node.net->memory().shared_block(1), nullptr);
   EXPECT_STREQ(node.net->name(), "injected");
 }
@@ -242,7 +242,7 @@ TEST(InjectedMessages, SleepEndsWhenSomethingIsDue) {
   const uint64_t deadline = in_seconds(30);
   Words words;
   while (words.empty() && now_ns() < deadline) {
-    node.net->sleep(deadline);
+    node.net->sleeping().sleep(deadline);
     node.net->poll(node.inbox, 10, false);
     words = node.arrived();
   }

@@ -199,7 +199,7 @@ TEST(InjectedOperations, DisconnectedPeerCompletesWithBroken) {
 
 TEST(InjectedOperations, NeedOnesInside) {
   Pair pair(ShmTransport::Threads::kMany);
-  struct Mute final : Transport {
+  struct Mute final : Transport, Sleeping {
     explicit Mute(Transport& real) : inside(real) {}
     Transport& inside;
     const char* name() const noexcept override { return "mute"; }
@@ -210,12 +210,11 @@ TEST(InjectedOperations, NeedOnesInside) {
     void commit_with_cell(Outgoing&, uint32_t, const Cell&, uint32_t) noexcept override {}
     Status take_cell(Rank, Lane, uint32_t, Cell*) noexcept override { return Status::kNotReady; }
     void drop_cell(Rank, Lane, const Cell&) noexcept override {}
+    Sleeping& sleeping() noexcept override { return *this; }
     uint32_t poll(Receiver&, uint32_t, bool) noexcept override { return 0; }
     void sleep(uint64_t deadline_ns, const WakeCondition&) noexcept override {
       slept = deadline_ns;
     }
-    void wake_peer(Rank) noexcept override {}
-    void wake() noexcept override {}
     void disconnect(Rank) noexcept override {}
     uint64_t slept = 0;
   };
@@ -236,19 +235,19 @@ TEST(InjectedOperations, NeedOnesInside) {
   EXPECT_EQ(net->memory().put(1, at(word), word, 8, nullptr), Status::kUnsupported);
   EXPECT_EQ(net->memory().get(1, at(word), word, 8, nullptr), Status::kUnsupported);
   // A sleep ends at the next arrival, or at the next try of an operation that finds no room.
-  net->sleep(1'000'000);
+  net->sleeping().sleep(1'000'000);
   EXPECT_EQ(mute.slept, 1'000'000u);
   Outgoing room;
   ASSERT_EQ(net->reserve(1, Lane::kRequest, 0, &room), Status::kOk);
   net->commit(room, 1);
-  net->sleep(1'000'000);
+  net->sleeping().sleep(1'000'000);
   EXPECT_EQ(mute.slept, 1500u);
-  Transport::Announcement announcement;
-  ASSERT_TRUE(net->announce_sleep(&announcement));
+  Sleeping::Announcement announcement;
+  ASSERT_TRUE(net->sleeping().announce_sleep(&announcement));
   EXPECT_EQ(announcement.deadline_ns, 1500u);
-  net->end_sleep();
+  net->sleeping().end_sleep();
   test_clock_ns = 1500;
-  net->sleep(1'000'000);
+  net->sleeping().sleep(1'000'000);
   EXPECT_GT(mute.slept, 1500u);
   EXPECT_LT(mute.slept, 1'000'000u);
 }
@@ -286,7 +285,7 @@ TEST(InjectedOperations, ManyConcurrentThreads) {
         while (node.send(1, Lane::kRequest, 1, i) == Status::kNotReady)
           node.net->poll(inbox, 10, false);
         while (get.times == 0) {
-          node.net->sleep(now_ns() + 1'000'000);
+          node.net->sleeping().sleep(now_ns() + 1'000'000);
           node.net->poll(inbox, 10, false);
         }
         EXPECT_EQ(back, value);

@@ -36,9 +36,6 @@ class Holding final : public Transport, public MemoryAccess {
     return inside->memory().get(peer, remote, local, bytes, completion);
   }
   uint32_t poll(Receiver&, uint32_t, bool) noexcept override { return 0; }
-  void sleep(uint64_t, const WakeCondition&) noexcept override {}
-  void wake_peer(Rank) noexcept override {}
-  void wake() noexcept override {}
   void disconnect(Rank) noexcept override {}
 
   const std::unique_ptr<Transport> inside;

@@ -83,7 +83,7 @@ TEST(ShmFences, NoRingGoesIdleWithoutABarrier) {
                           if (pair.a.try_send(1, Lane::kRequest, 1, 1) != Status::kOk) return 4;
                           if (pair.poll_b() != 1) return 5;
                           if (refused && !refuse_system_call(SYS_membarrier, EPERM)) return 77;
-                          pair.b.transport->sleep(0);
+                          pair.b.transport->sleeping().sleep(0);
                           if (pair.b.transport->active_rings() != (refused ? 1u : 0u)) return 6;
                         }
                         return 0;
@@ -96,16 +96,16 @@ TEST(ShmFences, SleepersIssueABarrierWithoutRingsToo) {
   if (!shm::GlobalMembarrier::enable())
     GTEST_SKIP() << "no membarrier here: the waking thread issues a fence";
   Pair pair;
-  pair.b.transport->sleep(0);
+  pair.b.transport->sleeping().sleep(0);
   const uint64_t before = pair.b.transport->counts().fences;
-  pair.b.transport->sleep(0);
+  pair.b.transport->sleeping().sleep(0);
   EXPECT_EQ(pair.b.transport->counts().fences, before + 1);
 }
 
 // ---- between announcement and sleep ----
 
 // Wakes of the past, of any transport, are known to this thread then.
-void forget_wakes(const NodeRank& rank) { rank.transport->sleep(0); }
+void forget_wakes(const NodeRank& rank) { rank.transport->sleeping().sleep(0); }
 
 TEST(ShmFences, SleepIsSkippedWhenItsConditionHolds) {
   Pair pair;
@@ -115,7 +115,7 @@ TEST(ShmFences, SleepIsSkippedWhenItsConditionHolds) {
     *static_cast<bool*>(const_cast<void*>(context)) = true;
     return true;
   };
-  pair.b.transport->sleep(in_seconds(600), {.holds = holds, .context = &asked});
+  pair.b.transport->sleeping().sleep(in_seconds(600), {.holds = holds, .context = &asked});
   EXPECT_TRUE(asked);
   EXPECT_EQ(pair.b.transport->counts().sleeps, 0u);
 }
@@ -132,14 +132,14 @@ TEST(ShmFences, MessageAfterTheAnnouncementEndsTheSleep) {
       return false;
     };
     for (int i = 0; i < 3; ++i) {
-      pair.b.transport->sleep(in_seconds(600), {.holds = sends, .context = &pair});
+      pair.b.transport->sleeping().sleep(in_seconds(600), {.holds = sends, .context = &pair});
       EXPECT_EQ(pair.poll_b(), 1u);
     }
     const auto wakes = [](const void* context) noexcept {
-      static_cast<const Pair*>(context)->b.transport->wake();
+      static_cast<const Pair*>(context)->b.transport->sleeping().wake();
       return false;
     };
-    pair.b.transport->sleep(in_seconds(600), {.holds = wakes, .context = &pair});
+    pair.b.transport->sleeping().sleep(in_seconds(600), {.holds = wakes, .context = &pair});
     EXPECT_EQ(pair.b.transport->counts().sleeps, 4u);
   }
 }

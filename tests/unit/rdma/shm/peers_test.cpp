@@ -217,7 +217,7 @@ TEST_F(ShmCorruptMemory, RandomMemoryIsSurvived) {
         ASSERT_EQ(honest.try_send(0, lane, 1, step), Status::kOk);
       }
       self.transport->poll(inbox, 8, false);
-      if (step % 32 == 0) self.transport->sleep(0);
+      if (step % 32 == 0) self.transport->sleeping().sleep(0);
     }
     while (self.transport->poll(inbox, 8, false) != 0) {
     }

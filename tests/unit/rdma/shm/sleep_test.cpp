@@ -132,28 +132,28 @@ TEST(ShmSleep, EndsAtItsDeadline) {
   const uint64_t limit = in_seconds(30);
   // A sleep does not begin if this thread stands still until its deadline.
   while (pair.b.transport->counts().sleeps == 0 && now_ns() < limit)
-    pair.b.transport->sleep(now_ns() + 20'000'000);
+    pair.b.transport->sleeping().sleep(now_ns() + 20'000'000);
   EXPECT_EQ(pair.b.transport->counts().sleeps, 1u);
   EXPECT_LT(now_ns(), limit);
-  pair.b.transport->sleep(0);
+  pair.b.transport->sleeping().sleep(0);
   EXPECT_EQ(pair.b.transport->counts().sleeps, 1u);
 }
 
 TEST(ShmSleep, DoesNotBeginWithAMessageWaiting) {
   Pair pair;
   ASSERT_EQ(pair.a.try_send(1, Lane::kRequest, 1, 1), Status::kOk);
-  pair.b.transport->sleep(in_seconds(30));  // its doorbell has rung
+  pair.b.transport->sleeping().sleep(in_seconds(30));  // its doorbell has rung
   EXPECT_EQ(pair.poll_b(), 1u);
   ASSERT_EQ(pair.a.try_send(1, Lane::kRequest, 1, 1), Status::kOk);
-  pair.b.transport->sleep(in_seconds(30));  // it is in an active ring
+  pair.b.transport->sleeping().sleep(in_seconds(30));  // it is in an active ring
   EXPECT_EQ(pair.b.transport->counts().sleeps, 0u);
   EXPECT_EQ(pair.poll_b(), 1u);
 }
 
 TEST(ShmSleep, WakeIsNotLostBeforeIt) {
   Pair pair;
-  pair.b.transport->wake();
-  pair.b.transport->sleep(in_seconds(30));
+  pair.b.transport->sleeping().wake();
+  pair.b.transport->sleeping().sleep(in_seconds(30));
   EXPECT_EQ(pair.b.transport->counts().sleeps, 0u);
 }
 
@@ -163,13 +163,13 @@ TEST(ShmSleep, WakeEndsTheSleepOfAllThreads) {
   std::vector<std::thread> sleepers;
   for (int i = 0; i < 3; ++i) {
     sleepers.emplace_back([&] {
-      while (!stop.load()) pair.b.transport->sleep(in_seconds(30));
+      while (!stop.load()) pair.b.transport->sleeping().sleep(in_seconds(30));
     });
   }
   while (pair.b.transport->counts().sleeps < 3) sched_yield();
   stop.store(true);
   const uint64_t begin = now_ns();
-  pair.b.transport->wake();
+  pair.b.transport->sleeping().wake();
   for (auto& sleeper : sleepers) sleeper.join();
   EXPECT_LT(now_ns() - begin, patient_ns(20'000'000'000u));
 }
@@ -178,34 +178,36 @@ TEST(ShmSleep, WakeEndsTheSleepOfAllThreads) {
 
 TEST(ShmSleep, AnotherThreadSleepsForAnAnnouncement) {
   Pair pair;  // of one thread: what the other thread calls has to be safe there, too
-  Transport::Announcement announcement;
+  Sleeping::Announcement announcement;
   for (uint64_t i = 0; i < 50; ++i) {
-    while (!pair.b.transport->announce_sleep(&announcement)) {
+    while (!pair.b.transport->sleeping().announce_sleep(&announcement)) {
     }
     bool is_woken = false;
-    std::thread sleeper(
-        [&] { is_woken = pair.b.transport->sleep_announced(announcement, in_seconds(30)); });
+    std::thread sleeper([&] {
+      is_woken = pair.b.transport->sleeping().sleep_announced(announcement, in_seconds(30));
+    });
     ASSERT_EQ(pair.a.try_send(1, Lane::kRequest, 1, i), Status::kOk);
     sleeper.join();
     EXPECT_TRUE(is_woken);
-    pair.b.transport->end_sleep();
+    pair.b.transport->sleeping().end_sleep();
     EXPECT_EQ(pair.poll_b(), 1u);
   }
-  while (!pair.b.transport->announce_sleep(&announcement)) {
+  while (!pair.b.transport->sleeping().announce_sleep(&announcement)) {
   }
-  EXPECT_FALSE(pair.b.transport->sleep_announced(announcement, now_ns() + 1'000'000));
+  EXPECT_FALSE(pair.b.transport->sleeping().sleep_announced(announcement, now_ns() + 1'000'000));
 }
 
 TEST(ShmSleep, NoneIsAnnouncedWithAMessageWaiting) {
   Pair pair;
-  Transport::Announcement announcement;
+  Sleeping::Announcement announcement;
   ASSERT_EQ(pair.a.try_send(1, Lane::kRequest, 1, 1), Status::kOk);
-  EXPECT_FALSE(pair.b.transport->announce_sleep(&announcement));
+  EXPECT_FALSE(pair.b.transport->sleeping().announce_sleep(&announcement));
   EXPECT_EQ(pair.poll_b(), 1u);
-  EXPECT_TRUE(pair.b.transport->announce_sleep(&announcement));
-  pair.b.transport->wake();
-  EXPECT_TRUE(pair.b.transport->sleep_announced(announcement, in_seconds(30)));
-  EXPECT_FALSE(pair.b.transport->announce_sleep(&announcement)) << "woken since the last one";
+  EXPECT_TRUE(pair.b.transport->sleeping().announce_sleep(&announcement));
+  pair.b.transport->sleeping().wake();
+  EXPECT_TRUE(pair.b.transport->sleeping().sleep_announced(announcement, in_seconds(30)));
+  EXPECT_FALSE(pair.b.transport->sleeping().announce_sleep(&announcement))
+      << "woken since the last one";
 }
 
 // ---- stress: processes that fall asleep and idle as often as they can ----
@@ -258,7 +260,7 @@ int talk_and_sleep(NodeRank& self, uint32_t rank, uint32_t ranks, uint32_t round
     if (self.transport->poll(inbox, 16, false) != 0 || busy) continue;
     if (engine() % 4 == 0) continue;
     const uint64_t begin = now_ns();
-    self.transport->sleep(begin + (told ? 1'000'000u : patient_ns(10'000'000'000u)));
+    self.transport->sleeping().sleep(begin + (told ? 1'000'000u : patient_ns(10'000'000'000u)));
     overslept = overslept || now_ns() - begin > patient_ns(9'000'000'000u);
   }
   tally.transitions.fetch_add(self.transport->counts().doorbells_rung);
@@ -315,7 +317,7 @@ TEST(ShmStress, MessagesDuringRetirementOfAReaderArrive) {
       inbox.then = [&](const Incoming&) { got.fetch_add(1); };
       while (!stop.load()) {
         // A sleep that ends at once makes all rings idle.
-        if (pair.b.transport->poll(inbox, 4, false) == 0) pair.b.transport->sleep(0);
+        if (pair.b.transport->poll(inbox, 4, false) == 0) pair.b.transport->sleeping().sleep(0);
       }
     });
     const auto heard = [&](uint64_t count) {
@@ -377,10 +379,10 @@ TEST(ShmStress, ManyThreadsOnBothSidesLoseNothing) {
       };
       while (got.load() < kThreads * kEach && now_ns() < deadline) {
         if (pair.b.transport->poll(inbox, 8, false) == 0) {
-          pair.b.transport->sleep(now_ns() + 20'000'000);
+          pair.b.transport->sleeping().sleep(now_ns() + 20'000'000);
         }
       }
-      pair.b.transport->wake();
+      pair.b.transport->sleeping().wake();
     });
   }
   for (auto& thread : threads) thread.join();

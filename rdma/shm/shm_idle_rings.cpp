@@ -1,4 +1,4 @@
-// Retires idle rings from the poll, reactivates them when a doorbell rings, and puts threads to sleep.
+// Retires idle rings from the poll, and reactivates them when a doorbell rings.
 //
 // Going idle races with a sender that stores its message and then reads poll_state. The reader sets
 // poll_state to idle, and then issues a membarrier; without membarrier, senders access poll_state by locked
@@ -8,20 +8,10 @@
 #include "rdma/shm/memory/global_membarrier.hpp"
 #include "rdma/shm/shm_transport.hpp"
 
-#include <algorithm>
 #include <bit>
-#include <sched.h>
 
 namespace hydrant {
 namespace {
-
-// The longest sleep if a message may come without a wake-up: another thread held a ring, or the kernel began
-// to refuse the membarrier.
-constexpr uint64_t kBlindSleepNs = 1'000'000;
-
-// Counts wake() calls for all transports of the process. A thread that has seen fewer does not sleep.
-std::atomic<uint64_t> g_wakes{0};
-thread_local uint64_t t_wakes_seen = 0;
 
 template <typename Visit>
 void for_each_bit(uint64_t bits, uint32_t word, Visit visit) noexcept {
@@ -178,14 +168,9 @@ void ShmTransport::review() noexcept {
   if (any) (void)retire(unused, nullptr, &all_held);
 }
 
-// ---- sleep ----
-
-bool ShmTransport::announce_sleep(Announcement* announcement) noexcept {
-  const uint64_t wakes = g_wakes.load(std::memory_order_seq_cst);
-  if (wakes != t_wakes_seen) {
-    t_wakes_seen = wakes;
-    return false;
-  }
+// Announces a sleep, with all rings idle; `*announced` receives the value for sleep_on(). False: there are
+// messages, or a doorbell has rung. *may_miss_wakeup: a message may come without a doorbell.
+bool ShmTransport::prepare_sleep(uint32_t* announced, bool* may_miss_wakeup) noexcept {
   if (any_doorbell()) return false;
   RingSet rings;
   for (const Lane lane : kLanes) {
@@ -194,75 +179,17 @@ bool ShmTransport::announce_sleep(Announcement* announcement) noexcept {
       rings.of_lane[index][word] = active_[index][word].load(std::memory_order_acquire);
     }
   }
-  uint32_t announced = 0;
   bool all_held = true;
   if (fence_lost_.load(std::memory_order_relaxed)) {
-    announced = shm::announce_sleep(self_);
+    *announced = shm::announce_sleep(self_);
     all_held = false;
-  } else if (!retire(rings, &announced, &all_held)) {
+  } else if (!retire(rings, announced, &all_held)) {
     return false;
   }
-  // A sender or wake() from now on sees the announcement; earlier ones are seen here.
-  if (any_doorbell() || g_wakes.load(std::memory_order_seq_cst) != wakes) return false;
-  const bool may_miss_wakeup =
-      fence_lost_.load(std::memory_order_relaxed) || (threaded_ && !all_held);
-  *announcement = {.deadline_ns = may_miss_wakeup ? now_ns() + kBlindSleepNs : UINT64_MAX,
-                   .word = announced};
+  // A sender from now on sees the announcement; an earlier one is seen here.
+  if (any_doorbell()) return false;
+  *may_miss_wakeup = fence_lost_.load(std::memory_order_relaxed) || (threaded_ && !all_held);
   return true;
-}
-
-void ShmTransport::sleep(uint64_t deadline_ns, const WakeCondition& check) noexcept {
-  Announcement announcement;
-  if (!announce_sleep(&announcement)) return;
-  if (check.holds != nullptr && check.holds(check.context)) return;
-  self_.processor.store(0, std::memory_order_relaxed);
-  (void)sleep_announced(announcement, deadline_ns);
-  publish_processor();
-}
-
-// The word has another value if this process was woken since the announcement.
-bool ShmTransport::sleep_announced(const Announcement& announcement,
-                                   uint64_t deadline_ns) noexcept {
-  const uint64_t until = std::min(deadline_ns, announcement.deadline_ns);
-  if (now_ns() < until) {
-    counts_.sleeps.fetch_add(1, std::memory_order_relaxed);
-    shm::sleep_on(self_, announcement.word, until);
-  }
-  return self_.sleep.load(std::memory_order_seq_cst) != announcement.word;
-}
-
-// ---- the processor that a rank runs on ----
-
-void ShmTransport::publish_processor() noexcept {
-  self_.processor.store(static_cast<uint32_t>(sched_getcpu()) + 1, std::memory_order_relaxed);
-}
-
-void ShmTransport::yield() noexcept {
-  self_.processor.store(0, std::memory_order_relaxed);
-  sched_yield();
-  publish_processor();
-}
-
-bool ShmTransport::is_reply_imminent() const noexcept {
-  const shm::RankArea& partner = memory_.area(partner_.load(std::memory_order_relaxed));
-  const uint32_t partner_processor = partner.processor.load(std::memory_order_relaxed);
-  return partner_processor != 0 &&
-         partner_processor != self_.processor.load(std::memory_order_relaxed);
-}
-
-void ShmTransport::wake_peer(Rank peer) noexcept {
-  const uint32_t index = index_.of(peer);
-  if (index >= ranks_) return;
-  shm::RankArea& area = memory_.area(index);
-  // A sleeper with membarrier issues it between its announcement and its last check. A sleeper without it
-  // relies on the full fence of this thread.
-  if (!has_fence_ || area.senders_confirm.load(std::memory_order_relaxed) != 0) full_fence();
-  shm::wake_sleepers(area);
-}
-
-void ShmTransport::wake() noexcept {
-  g_wakes.fetch_add(1, std::memory_order_seq_cst);
-  shm::wake_sleepers(self_);
 }
 
 }  // namespace hydrant
