@@ -79,7 +79,7 @@ Status wire_up(int* argc, char*** argv, bool one_node) noexcept {
     std::unique_ptr<Transport> transport;
     status = make_transport(*the_job.bootstrap, the_job.bootstrap_mu, the_job.single_threaded,
                             &transport);
-    the_job.use(std::move(transport));
+    if (status == Status::kOk) status = the_job.use(std::move(transport));
   }
   if (the_job.transport != nullptr) the_job.transport->set_peer_failed_callback(on_peer_failed);
   the_job.transport_to_wake.store(the_job.transport.get(), std::memory_order_release);

@@ -1,4 +1,4 @@
-// Question: what do idle rings and sleeping cost? The constants of ShmTransport rest on these figures: a poll
+// Question: what do idle rings and sleeping cost? The constants of NodeRings rest on these figures: a poll
 // that finds no message, by the number of active rings; a review that retires rings (one membarrier beside a
 // spinning process); a bell; and a round trip of two processes that sleep after every message.
 //
@@ -48,9 +48,9 @@ struct Member {
   }
   void send(Rank to) {
     Outgoing room;
-    require(transport->reserve(to, Lane::kRequest, 8, &room));
+    require(transport->messages(to).reserve(to, Lane::kRequest, 8, &room));
     std::memset(room.head, 0, 8);
-    transport->commit(room, 1);
+    transport->messages(to).commit(room, 1);
   }
   shm::NodeMemory memory;
   std::unique_ptr<ShmTransport> transport;

@@ -126,20 +126,22 @@ class Side {
   void send(const Row& row) {
     Cell cell;
     if (row.cell != 0) {
-      while (transport_.take_cell(other_, Lane::kRequest, row.cell, &cell) != Status::kOk) {
+      while (transport_.messages(other_).take_cell(other_, Lane::kRequest, row.cell, &cell) !=
+             Status::kOk) {
         transport_.poll(counter_, kBudget, false);
       }
       std::memset(cell.data, static_cast<int>(++stamp_ & 0x7f), row.cell);
     }
     Outgoing room;
-    while (transport_.reserve(other_, Lane::kRequest, row.bytes, &room) != Status::kOk) {
+    while (transport_.messages(other_).reserve(other_, Lane::kRequest, row.bytes, &room) !=
+           Status::kOk) {
       transport_.poll(counter_, kBudget, false);
     }
     std::memset(room.head, static_cast<int>(++stamp_ & 0x7f), row.bytes);
     if (row.cell != 0) {
-      transport_.commit_with_cell(room, 7, cell, row.cell);
+      transport_.messages(other_).commit_with_cell(room, 7, cell, row.cell);
     } else {
-      transport_.commit(room, 7);
+      transport_.messages(other_).commit(room, 7);
     }
   }
   void await(uint64_t messages) {

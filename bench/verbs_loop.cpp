@@ -22,6 +22,7 @@ using hydrant::Completion;
 using hydrant::Incoming;
 using hydrant::Lane;
 using hydrant::MemoryRange;
+using hydrant::MessageChannel;
 using hydrant::PinnedOperations;
 using hydrant::Rank;
 using hydrant::Receiver;
@@ -48,9 +49,9 @@ Status from_get(PinnedOperations& pinned, const PinnedOperations::Pinned& remote
                 const PinnedOperations::Pinned& local, Completion* completion);
 Status from_prepared(PinnedOperations::PersistentRequest& operation, const std::byte* remote_key,
                      const std::byte* local_key, Completion* completion);
-Status from_post(Transport& transport, Rank peer, Lane lane, const void* head);
+Status from_post(MessageChannel& channel, Rank peer, Lane lane, const void* head);
 uint32_t from_poll(Transport& transport, Receiver& receiver);
-Status to_post(Transport& transport, Rank peer, Lane lane, const void* head);
+Status to_post(MessageChannel& channel, Rank peer, Lane lane, const void* head);
 uint32_t to_poll(Transport& transport, Receiver& receiver);
 void caller_completed(Completion& completion, Status status) noexcept;
 void caller_received(const Incoming& message) noexcept;
@@ -69,14 +70,15 @@ void caller_received(const Incoming& message) noexcept;
                                        Completion* completion) {
   return operation.start(remote_key, local_key, completion);
 }
-[[gnu::noinline]] Status from_post(Transport& transport, Rank peer, Lane lane, const void* head) {
-  return transport.post(peer, lane, 7, head, kHeadBytes);
+[[gnu::noinline]] Status from_post(MessageChannel& channel, Rank peer, Lane lane,
+                                   const void* head) {
+  return channel.post(peer, lane, 7, head, kHeadBytes);
 }
 [[gnu::noinline]] uint32_t from_poll(Transport& transport, Receiver& receiver) {
   return transport.poll(receiver, kBudget, false);
 }
-[[gnu::noinline]] Status to_post(Transport& transport, Rank peer, Lane lane, const void* head) {
-  return transport.post(peer, lane, 7, head, kHeadBytes);
+[[gnu::noinline]] Status to_post(MessageChannel& channel, Rank peer, Lane lane, const void* head) {
+  return channel.post(peer, lane, 7, head, kHeadBytes);
 }
 [[gnu::noinline]] uint32_t to_poll(Transport& transport, Receiver& receiver) {
   return transport.poll(receiver, kBudget, false);
@@ -162,8 +164,8 @@ struct Loop {
 
   void connect() {
     const uint64_t deadline = hydrant::now_ns() + 10'000'000'000;
-    while (from.post(1, Lane::kRequest, 7, head, kHeadBytes) != Status::kOk ||
-           to.post(0, Lane::kRequest, 7, head, kHeadBytes) != Status::kOk) {
+    while (from.messages(1).post(1, Lane::kRequest, 7, head, kHeadBytes) != Status::kOk ||
+           to.messages(0).post(0, Lane::kRequest, 7, head, kHeadBytes) != Status::kOk) {
       if (hydrant::now_ns() > deadline)
         give_up("the two ranks do not connect within the time limit");
       settle(4);
@@ -215,7 +217,7 @@ struct Loop {
   void flood(uint64_t operations) {
     for (uint64_t i = 0; i < operations; i += kWindow) {
       for (uint32_t k = 0; k < kWindow; ++k) {
-        if (from_post(from, 1, Lane::kRequest, head) != Status::kOk)
+        if (from_post(from.messages(1), 1, Lane::kRequest, head) != Status::kOk)
           give_up("cannot post a message");
       }
       const uint64_t wanted = delivered + kWindow;
@@ -225,10 +227,12 @@ struct Loop {
   }
   void round_trip(uint64_t operations) {
     for (uint64_t i = 0; i < operations; ++i) {
-      if (from_post(from, 1, Lane::kRequest, head) != Status::kOk) give_up("cannot post a request");
+      if (from_post(from.messages(1), 1, Lane::kRequest, head) != Status::kOk)
+        give_up("cannot post a request");
       uint64_t wanted = delivered + 1;
       while (delivered < wanted) to_poll(to, sink);
-      if (to_post(to, 0, Lane::kReply, head) != Status::kOk) give_up("cannot post a reply");
+      if (to_post(to.messages(0), 0, Lane::kReply, head) != Status::kOk)
+        give_up("cannot post a reply");
       ++wanted;
       while (delivered < wanted) from_poll(from, sink);
     }

@@ -1,4 +1,4 @@
-// Passes each call to the transport that reaches the peer, and polls both. make_transport.cpp creates it
+// Polls two transports, and sleeps in one for both. make_transport.cpp creates it
 // where some ranks share this node and others do not.
 #include "rdma/composite_transport.hpp"
 
@@ -23,10 +23,6 @@ constexpr int kThreadLooksMs = 200;
 
 // Alternates which transport is polled first, so that neither uses up the budget of every poll.
 thread_local uint32_t t_turn = 0;
-
-// Values of Outgoing::route.
-constexpr uint32_t kNear = 1;
-constexpr uint32_t kFar = 2;
 
 }  // namespace
 
@@ -58,39 +54,6 @@ Status CompositeTransport::init(const JobTopology& topology) noexcept {
 CompositeTransport::~CompositeTransport() {
   ends_.store(true, std::memory_order_relaxed);
   if (is_running_.load(std::memory_order_relaxed)) uncancelled::pthread_join(thread_, nullptr);
-}
-
-uint32_t CompositeTransport::inline_bytes() const noexcept {
-  return std::min(near_->inline_bytes(), far_->inline_bytes());
-}
-uint32_t CompositeTransport::cell_bytes() const noexcept {
-  return std::min(near_->cell_bytes(), far_->cell_bytes());
-}
-
-// ---- sending ----
-
-Status CompositeTransport::reserve(Rank peer, Lane lane, uint32_t bytes, Outgoing* room) noexcept {
-  const bool near = is_near(peer);
-  const Status status = (near ? *near_ : *far_).reserve(peer, lane, bytes, room);
-  room->route = near ? kNear : kFar;
-  return status;
-}
-
-void CompositeTransport::commit(Outgoing& room, uint32_t tag) noexcept {
-  if (room.route == kNear) {
-    near_->commit(room, tag);
-  } else {
-    far_->commit(room, tag);
-  }
-}
-
-void CompositeTransport::commit_with_cell(Outgoing& room, uint32_t tag, const Cell& cell,
-                                          uint32_t bytes) noexcept {
-  if (room.route == kNear) {
-    near_->commit_with_cell(room, tag, cell, bytes);
-  } else {
-    far_->commit_with_cell(room, tag, cell, bytes);
-  }
 }
 
 // ---- progress ----

@@ -2,9 +2,8 @@
 // and one-sided operations with a peer use the same transport, so its ordering guarantees hold per peer;
 // there is no order between peers.
 //
-// Cost: one more virtual call, and a look-up in a table of ranks. poll() polls both. A sleeping thread sleeps
-// in the near transport. From the first sleep on, a thread of this class waits for the far one's device, and
-// wakes the sleepers.
+// Cost: poll() polls both. A sleeping thread sleeps in the near transport. From the first sleep on, a thread
+// of this class waits for the far one's device, and wakes the sleepers.
 //
 // Threads: any; single-threaded if both transports are, except that this class's thread may call wake() of
 // the near one.
@@ -31,25 +30,7 @@ class CompositeTransport final : public Transport, private Sleeping {
   ~CompositeTransport() override;
 
   const char* name() const noexcept override { return name_; }
-  uint32_t inline_bytes() const noexcept override;
-  uint32_t inline_bytes_to(Rank peer) const noexcept override { return to(peer).inline_bytes(); }
-  uint32_t cell_bytes() const noexcept override;
-
-  Status reserve(Rank peer, Lane lane, uint32_t bytes, Outgoing* room) noexcept override;
-  void commit(Outgoing& room, uint32_t tag) noexcept override;
-  void commit_with_cell(Outgoing& room, uint32_t tag, const Cell& cell,
-                        uint32_t bytes) noexcept override;
-  Status post(Rank peer, Lane lane, uint32_t tag, const void* head,
-              uint32_t bytes) noexcept override {
-    return to(peer).post(peer, lane, tag, head, bytes);
-  }
-  Status take_cell(Rank peer, Lane lane, uint32_t bytes, Cell* cell) noexcept override {
-    return to(peer).take_cell(peer, lane, bytes, cell);
-  }
-  void drop_cell(Rank peer, Lane lane, const Cell& cell) noexcept override {
-    to(peer).drop_cell(peer, lane, cell);
-  }
-
+  MessageChannel& messages(Rank peer) noexcept override { return to(peer).messages(peer); }
   // The far transport reaches pinned memory only.
   MemoryAccess& memory() noexcept override { return near_->memory(); }
   Sleeping& sleeping() noexcept override { return *this; }

@@ -7,9 +7,11 @@
 #include "firehose/base/quiet_write.hpp"
 #include "firehose/base/trace/tracer.hpp"
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <new>
 #include <unistd.h>
 #include <utility>
 
@@ -17,11 +19,21 @@ namespace hydrant {
 
 constinit JobHolder job_holder;
 
-void Job::use(std::unique_ptr<Transport> network) noexcept {
+Status Job::use(std::unique_ptr<Transport> network) noexcept {
   transport = std::move(network);
   memory = transport != nullptr ? &transport->memory() : &MemoryAccess::none();
   sleeping = transport != nullptr ? &transport->sleeping() : nullptr;
   pinned = transport != nullptr ? transport->pinned() : nullptr;
+  channels.reset();
+  payload_bytes = UINT32_MAX;
+  if (transport == nullptr) return Status::kOk;
+  channels.reset(new (std::nothrow) MessageChannel*[size()]);
+  if (channels == nullptr) return fail(Status::kResource, "no memory for a table of ranks");
+  for (Rank rank = 0; rank < size(); ++rank) {
+    channels[rank] = &transport->messages(rank);
+    payload_bytes = std::min(payload_bytes, channels[rank]->payload_bytes());
+  }
+  return Status::kOk;
 }
 
 void fatal(const char* format, ...) noexcept {

@@ -75,7 +75,9 @@ struct Job {
   Mutex bootstrap_mu;
   // Null when the job has one rank. Set by use(), as its parts are.
   std::unique_ptr<Transport> transport;
-  MemoryAccess* memory = nullptr;  // never null after use()
+  std::unique_ptr<MessageChannel*[]> channels;  // by rank
+  uint32_t payload_bytes = UINT32_MAX;          // of the longest Medium that every rank takes
+  MemoryAccess* memory = nullptr;               // never null after use()
   Sleeping* sleeping = nullptr;
   PinnedOperations* pinned = nullptr;  // null also without them
   // Copy of `transport` for the control thread: null until the transport exists, because the thread starts
@@ -89,7 +91,8 @@ struct Job {
   HandlerTable handlers;
   std::unique_ptr<std::string> client_name;
 
-  void use(std::unique_ptr<Transport> network) noexcept;
+  // Errors: kResource.
+  Status use(std::unique_ptr<Transport> network) noexcept;
   Rank rank() const noexcept { return hydrant_job_info.rank; }
   Rank size() const noexcept { return hydrant_job_info.size; }
   const JobTopology& topology() const noexcept { return bootstrap->topology(); }

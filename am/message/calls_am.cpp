@@ -1,5 +1,5 @@
 // Implements the C functions behind am_calls.h: checks the arguments, describes the message, and calls send()
-// (am/message/send.cpp). Most Shorts skip that and go straight to Transport::post().
+// (am/message/send.cpp). Most Shorts skip that and go straight to MessageChannel::post().
 #include <hydrant/gasnet/am_calls.h>
 
 #include "am/call/hsl.hpp"
@@ -145,7 +145,7 @@ int reply(OutgoingMessage& message, hydrant_token* token, gex_Event_t* lc_opt,
   return finish_reply(status, message.peer, message.immediate, lc_opt, call);
 }
 
-// Most Shorts pass all checks of check() and send() trivially, so they go straight to the transport.
+// Most Shorts pass all checks of check() and send() trivially, so they go straight to the channel.
 // All other messages, and Shorts without room, take the general path.
 bool is_plain(const Job& the_job, unsigned nargs) noexcept {
   const bool is_careful =
@@ -159,7 +159,7 @@ bool is_plain(const Job& the_job, unsigned nargs) noexcept {
 Status post_short(const Job& the_job, Rank peer, Lane lane, gex_AM_Index_t handler, unsigned nargs,
                   const gex_AM_Arg_t* args) noexcept {
   const Tag tag = {.handler = handler, .nargs = nargs, .category = Category::kShort};
-  return the_job.transport->post(peer, lane, tag.pack(), args, 4 * nargs);
+  return the_job.channels[peer]->post(peer, lane, tag.pack(), args, 4 * nargs);
 }
 
 OutgoingMessage describe(Category category, gex_AM_Index_t handler, gex_Flags_t flags,

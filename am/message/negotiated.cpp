@@ -87,17 +87,16 @@ Status find_room(const NegotiatedRequest& request, size_t bytes,
     source->size = bytes;
     return Status::kOk;
   }
-  Transport* transport = job().transport.get();
   if (!request.is_long && request.peer != job().rank() &&
-      bytes > transport->inline_bytes_to(request.peer)) {
+      bytes > job().channels[request.peer]->inline_bytes()) {
+    MessageChannel& channel = *job().channels[request.peer];
     const Lane lane = request.is_reply ? Lane::kReply : Lane::kRequest;
     Backoff backoff;
     Status status =
-        transport->take_cell(request.peer, lane, static_cast<uint32_t>(bytes), &source->cell);
+        channel.take_cell(request.peer, lane, static_cast<uint32_t>(bytes), &source->cell);
     while (status == Status::kNotReady && !request.immediate) {
       backoff.polled(request.is_reply ? poll_replies() : poll_all());
-      status =
-          transport->take_cell(request.peer, lane, static_cast<uint32_t>(bytes), &source->cell);
+      status = channel.take_cell(request.peer, lane, static_cast<uint32_t>(bytes), &source->cell);
     }
     if (status != Status::kOk) return status;
     source->has_cell = true;
@@ -188,7 +187,8 @@ int cancel(gex_AM_SrcDesc_t sd, bool is_reply, bool is_long) noexcept {
   }
   SourceDescriptor& source = *own;
   if (source.has_cell)
-    job().transport->drop_cell(source.peer, is_reply ? Lane::kReply : Lane::kRequest, source.cell);
+    job().channels[source.peer]->drop_cell(source.peer, is_reply ? Lane::kReply : Lane::kRequest,
+                                           source.cell);
   source.in_use = false;
   return GASNET_OK;
 }

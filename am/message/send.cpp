@@ -49,26 +49,26 @@ Tag tag_of(const OutgoingMessage& message) noexcept {
   return {.handler = message.handler, .nargs = message.nargs, .category = message.category};
 }
 
-Status send_short(Transport& transport, const OutgoingMessage& message) noexcept {
+Status send_short(MessageChannel& channel, const OutgoingMessage& message) noexcept {
   Outgoing room;
   const Status status = insist(message, [&] {
-    return transport.reserve(message.peer, message.lane, 4 * message.nargs, &room);
+    return channel.reserve(message.peer, message.lane, 4 * message.nargs, &room);
   });
   if (status != Status::kOk) [[unlikely]]
     return status;
   write_args(room.head, Category::kShort, message.nargs, message.args);
-  transport.commit(room, tag_of(message).pack());
+  channel.commit(room, tag_of(message).pack());
   return Status::kOk;
 }
 
 // Reserves room, writes the head, and the payload too if it is sent inline.
-Status reserve_and_write(Transport& transport, const OutgoingMessage& message,
+Status reserve_and_write(MessageChannel& channel, const OutgoingMessage& message,
                          uint32_t inline_payload, Outgoing* room) noexcept {
   const uint32_t offset = payload_offset(message.category, message.nargs);
   const uint32_t bytes =
       inline_payload != 0 ? offset + inline_payload : head_bytes(message.category, message.nargs);
   const Status status =
-      insist(message, [&] { return transport.reserve(message.peer, message.lane, bytes, room); });
+      insist(message, [&] { return channel.reserve(message.peer, message.lane, bytes, room); });
   if (status != Status::kOk) [[unlikely]]
     return status;
   if (message.category == Category::kLong) {
@@ -81,17 +81,16 @@ Status reserve_and_write(Transport& transport, const OutgoingMessage& message,
 }
 
 // Sends `message` with its payload, behind the head or in a cell.
-Status send_with_payload(Transport& transport, const OutgoingMessage& message,
+Status send_with_payload(MessageChannel& channel, const OutgoingMessage& message,
                          const Tag& tag) noexcept {
   Outgoing room;
   const auto bytes = static_cast<uint32_t>(message.bytes);
   const uint32_t inline_bytes = payload_offset(message.category, message.nargs) + bytes;
-  if (message.cell == nullptr && inline_bytes <= transport.inline_bytes_to(message.peer))
-      [[likely]] {
-    if (const Status status = reserve_and_write(transport, message, bytes, &room);
+  if (message.cell == nullptr && inline_bytes <= channel.inline_bytes()) [[likely]] {
+    if (const Status status = reserve_and_write(channel, message, bytes, &room);
         status != Status::kOk)
       return status;
-    transport.commit(room, tag.pack());
+    channel.commit(room, tag.pack());
     return Status::kOk;
   }
   Cell cell;
@@ -99,17 +98,16 @@ Status send_with_payload(Transport& transport, const OutgoingMessage& message,
     cell = *message.cell;
   } else {
     if (const Status status = insist(
-            message, [&] { return transport.take_cell(message.peer, message.lane, bytes, &cell); });
+            message, [&] { return channel.take_cell(message.peer, message.lane, bytes, &cell); });
         status != Status::kOk)
       return status;
     std::memcpy(cell.data, message.source, bytes);
   }
-  if (const Status status = reserve_and_write(transport, message, 0, &room);
-      status != Status::kOk) {
-    if (message.cell == nullptr) transport.drop_cell(message.peer, message.lane, cell);
+  if (const Status status = reserve_and_write(channel, message, 0, &room); status != Status::kOk) {
+    if (message.cell == nullptr) channel.drop_cell(message.peer, message.lane, cell);
     return status;
   }
-  transport.commit_with_cell(room, tag.pack(), cell, bytes);
+  channel.commit_with_cell(room, tag.pack(), cell, bytes);
   return Status::kOk;
 }
 
@@ -122,15 +120,15 @@ void advance(OutgoingMessage& payload, size_t bytes) noexcept {
 
 // Sends the payload of a Long whose destination only the owner can access: in pieces without a handler,
 // which the receiver copies to the destination in the lane's order. Takes off `payload` what has been sent.
-Status deposit(Transport& transport, OutgoingMessage& payload) noexcept {
+Status deposit(MessageChannel& channel, OutgoingMessage& payload) noexcept {
   while (payload.bytes != 0) {
     OutgoingMessage piece = payload;
     piece.handler = 0;
     piece.nargs = 0;
-    piece.bytes = std::min<size_t>(transport.cell_bytes(), payload.bytes);
+    piece.bytes = std::min<size_t>(job().payload_bytes, payload.bytes);
     Tag tag = tag_of(piece);
     tag.deposit = true;
-    if (const Status status = send_with_payload(transport, piece, tag); status != Status::kOk)
+    if (const Status status = send_with_payload(channel, piece, tag); status != Status::kOk)
       return status;
     advance(payload, piece.bytes);
   }
@@ -139,7 +137,7 @@ Status deposit(Transport& transport, OutgoingMessage& payload) noexcept {
 
 // Lets the adapter put as much of the payload as it can; deposits the rest. Leaves in `payload` what has not
 // gone.
-Status put_or_deposit(Transport& transport, OutgoingMessage& payload) noexcept {
+Status put_or_deposit(MessageChannel& channel, OutgoingMessage& payload) noexcept {
   if (job().hooks.put_long != nullptr) {
     size_t done = 0;
     const Job::LongPayload whole = {.peer = payload.peer,
@@ -152,15 +150,15 @@ Status put_or_deposit(Transport& transport, OutgoingMessage& payload) noexcept {
     if (status != Status::kOk) return status;
     advance(payload, done);
   }
-  return deposit(transport, payload);
+  return deposit(channel, payload);
 }
 
 // The message that runs the handler of a Long whose payload is there, or on its way.
-Status send_head(Transport& transport, const OutgoingMessage& message) noexcept {
+Status send_head(MessageChannel& channel, const OutgoingMessage& message) noexcept {
   Outgoing room;
-  if (const Status status = reserve_and_write(transport, message, 0, &room); status != Status::kOk)
+  if (const Status status = reserve_and_write(channel, message, 0, &room); status != Status::kOk)
     return status;
-  transport.commit(room, tag_of(message).pack());
+  channel.commit(room, tag_of(message).pack());
   return Status::kOk;
 }
 
@@ -182,9 +180,9 @@ std::atomic<uint32_t>& unfinished_longs_to(Rank peer) noexcept {
 
 bool proceed_with_long(Unfinished& operation) noexcept {
   auto& self = static_cast<UnfinishedLong&>(operation);
-  Transport& transport = *job().transport;
-  Status status = deposit(transport, self.payload);
-  if (status == Status::kOk) status = send_head(transport, self.message);
+  MessageChannel& channel = *job().channels[self.message.peer];
+  Status status = deposit(channel, self.payload);
+  if (status == Status::kOk) status = send_head(channel, self.message);
   if (status == Status::kNotReady) return false;
   // A peer that is gone ends the job with a cause of its own.
   if (status != Status::kOk && status != Status::kBroken)
@@ -195,17 +193,17 @@ bool proceed_with_long(Unfinished& operation) noexcept {
 }
 
 // Leaves the rest to the polls. Without memory for it the call waits for room.
-Status send_rest_in_polls(Transport& transport, const OutgoingMessage& message,
+Status send_rest_in_polls(MessageChannel& channel, const OutgoingMessage& message,
                           const OutgoingMessage& payload) noexcept {
   std::unique_ptr<UnfinishedLong> rest(new (std::nothrow) UnfinishedLong);
   if (rest != nullptr) rest->copy.reset(new (std::nothrow) std::byte[payload.bytes + 1]);
   if (rest == nullptr || rest->copy == nullptr) {
     OutgoingMessage patient = payload;
     patient.immediate = false;
-    if (const Status status = deposit(transport, patient); status != Status::kOk) return status;
+    if (const Status status = deposit(channel, patient); status != Status::kOk) return status;
     patient = message;
     patient.immediate = false;
-    return send_head(transport, patient);
+    return send_head(channel, patient);
   }
   std::copy_n(message.args, message.nargs, rest->args.begin());
   std::copy_n(static_cast<const std::byte*>(payload.source), payload.bytes, rest->copy.get());
@@ -229,26 +227,26 @@ Status send_rest_in_polls(Transport& transport, const OutgoingMessage& message,
 }
 
 // Writes the payload to memory that is mapped here.
-Status send_mapped_long(Transport& transport, const OutgoingMessage& message,
+Status send_mapped_long(MessageChannel& channel, const OutgoingMessage& message,
                         void* mapped) noexcept {
   Outgoing room;
   // The payload of an immediate Long without room must not be seen.
   if (!message.immediate) std::memcpy(mapped, message.source, message.bytes);
-  if (const Status status = reserve_and_write(transport, message, 0, &room); status != Status::kOk)
+  if (const Status status = reserve_and_write(channel, message, 0, &room); status != Status::kOk)
     return status;
   if (message.immediate) std::memcpy(mapped, message.source, message.bytes);
-  transport.commit(room, tag_of(message).pack());
+  channel.commit(room, tag_of(message).pack());
   return Status::kOk;
 }
 
 // The payload reaches the peer's memory before the message that runs its handler. An immediate Long
 // returns kNotReady only if no byte was written; after a partial write polls send the rest.
-Status send_long(Transport& transport, const OutgoingMessage& message) noexcept {
-  if (message.bytes == 0) return send_head(transport, message);
+Status send_long(MessageChannel& channel, const OutgoingMessage& message) noexcept {
+  if (message.bytes == 0) return send_head(channel, message);
   const auto dest = reinterpret_cast<uintptr_t>(message.dest);
   if (void* mapped = job().memory->mapped(message.peer, dest, message.bytes); mapped != nullptr)
       [[likely]]
-    return send_mapped_long(transport, message, mapped);
+    return send_mapped_long(channel, message, mapped);
   if (message.immediate && unfinished_longs_to(message.peer).load(std::memory_order_relaxed) != 0)
     return Status::kNotReady;
   OutgoingMessage payload = message;
@@ -258,11 +256,11 @@ Status send_long(Transport& transport, const OutgoingMessage& message) noexcept 
   } else if (status == Status::kUnsupported) {
     if (leaves_segment(message.peer, dest, message.bytes)) [[unlikely]]
       refuse_long(message);
-    status = put_or_deposit(transport, payload);
+    status = put_or_deposit(channel, payload);
   }
-  if (status == Status::kOk) status = send_head(transport, message);
+  if (status == Status::kOk) status = send_head(channel, message);
   if (status == Status::kNotReady && payload.bytes != message.bytes)
-    status = send_rest_in_polls(transport, message, payload);
+    status = send_rest_in_polls(channel, message, payload);
   return status;
 }
 
@@ -358,10 +356,8 @@ bool is_marked(const OutgoingMessage& message) noexcept {
 }  // namespace
 
 size_t max_medium() noexcept {
-  const Transport* transport = job().transport.get();
   // Messages to this process itself pass through the thread's buffer.
-  constexpr size_t kMax = ThreadState::kBufferBytes;
-  return transport != nullptr ? std::min<size_t>(transport->cell_bytes(), kMax) : kMax;
+  return std::min<size_t>(job().payload_bytes, ThreadState::kBufferBytes);
 }
 
 Status send(const OutgoingMessage& message) noexcept {
@@ -369,11 +365,11 @@ Status send(const OutgoingMessage& message) noexcept {
   if (message.peer == the_job.rank()) return send_to_self(message);
   if (is_tracing() && !is_marked(message)) [[unlikely]]
     return send_traced(message);
-  Transport& transport = *the_job.transport;
+  MessageChannel& channel = *the_job.channels[message.peer];
   switch (message.category) {
-    case Category::kShort: return send_short(transport, message);
-    case Category::kMedium: return send_with_payload(transport, message, tag_of(message));
-    case Category::kLong: return send_long(transport, message);
+    case Category::kShort: return send_short(channel, message);
+    case Category::kMedium: return send_with_payload(channel, message, tag_of(message));
+    case Category::kLong: return send_long(channel, message);
   }
   return Status::kBadArg;
 }

@@ -110,6 +110,6 @@ inline bool is_whole(const Tag& tag, const Incoming& message,
          uint64_t{bytes} + payload_offset(tag.category, tag.nargs) <= message.head_room;
 }
 
-static_assert(head_bytes(Category::kLong, kMaxArgs + 1) <= Transport::kMaxHeadBytes);
+static_assert(head_bytes(Category::kLong, kMaxArgs + 1) <= MessageChannel::kMaxHeadBytes);
 
 }  // namespace hydrant

@@ -81,13 +81,13 @@ class Packet {
       : peer_(peer), lane_(lane), data_(buffer), room_(paths().medium_max) {
     if (bytes < kLeastCell || peer == job().rank()) return;
     const auto wanted = static_cast<uint32_t>(std::min(bytes + kLeastCell, room_));
-    has_cell_ = job().transport->take_cell(peer, lane, wanted, &cell_) == Status::kOk;
+    has_cell_ = job().channels[peer]->take_cell(peer, lane, wanted, &cell_) == Status::kOk;
     if (!has_cell_) return;
     data_ = cell_.data;
     room_ = std::min<size_t>(cell_.bytes, room_);
   }
   ~Packet() {
-    if (has_cell_) job().transport->drop_cell(peer_, lane_, cell_);
+    if (has_cell_) job().channels[peer_]->drop_cell(peer_, lane_, cell_);
   }
   Packet(const Packet&) = delete;
   Packet& operator=(const Packet&) = delete;

@@ -64,20 +64,7 @@ class IbvTransport final : public NetworkTransport, private Sleeping {
   ~IbvTransport() override;
 
   const char* name() const noexcept override { return "ibv"; }
-  uint32_t inline_bytes() const noexcept override { return options_.eager_bytes; }
-  uint32_t cell_bytes() const noexcept override { return options_.cell_bytes; }
-
-  Status post(Rank peer, Lane lane, uint32_t tag, const void* head,
-              uint32_t bytes) noexcept override;
-  // Also kNotReady: the peer is not connected yet, or an earlier message with a cell, or an earlier put,
-  // waits for room. kBroken also when the peer has not answered for connect_ns.
-  Status reserve(Rank peer, Lane lane, uint32_t bytes, Outgoing* room) noexcept override;
-  void commit(Outgoing& room, uint32_t tag) noexcept override;
-  void commit_with_cell(Outgoing& room, uint32_t tag, const Cell& cell,
-                        uint32_t bytes) noexcept override;
-  Status take_cell(Rank peer, Lane lane, uint32_t bytes, Cell* cell) noexcept override;
-  void drop_cell(Rank peer, Lane lane, const Cell& cell) noexcept override;
-
+  MessageChannel& messages(Rank) noexcept override { return messages_; }
   uint32_t capabilities() const noexcept override {
     return kPutsBeforeMessages | kPinned | (has_atomics_ ? uint32_t{kAtomics} : 0) |
            (are_with_processors_ ? uint32_t{kAtomicWithProcessors} : 0);
@@ -189,7 +176,7 @@ class IbvTransport final : public NetworkTransport, private Sleeping {
   ibv::PeerTable peers_;
   ibv::DeferredWork deferred_;
   ibv::Poster poster_{deferred_, cells_};
-  ibv::Messages messages_{poster_, deferred_, cells_, counters_};
+  ibv::Messages messages_{options_, peers_, poster_, deferred_, cells_, counters_};
   ibv::Striping striping_{operation_pool_, rails_, counters_};
   ibv::Operations operations_{options_,        ports_,    rails_,  peers_,
                               operation_pool_, striping_, poster_, deferred_};

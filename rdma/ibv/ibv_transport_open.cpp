@@ -53,7 +53,7 @@ Status IbvTransport::open_parts() noexcept {
     max_at_once = std::min<size_t>(max_piece, options_.stripe_bytes - 1);
   }
   deferred_.open(threaded);
-  messages_.open(options_);
+  messages_.open(handshakes_);
   operations_.open(max_piece, max_at_once, has_atomics_, topology.rank, handshakes_);
   disconnector_.open(threaded);
   liveness_.open(options_);

@@ -101,7 +101,7 @@ Status InjectedTransport::forward_message(Pair& pair, Lane lane, uint32_t slot) 
   InjectedStream& stream = pair.streams[static_cast<uint32_t>(lane)];
   const InjectedStream::Message& message = stream.message(slot);
   Outgoing room;
-  const Status status = inside_->reserve(pair.peer, lane, message.head_bytes, &room);
+  const Status status = pair.channel->reserve(pair.peer, lane, message.head_bytes, &room);
   if (status == Status::kResource) {
     static RateLimit limit(RateLimit::kSecond);
     log_warning(limit, "injected network: %s; trying again", last_error_text());
@@ -110,10 +110,10 @@ Status InjectedTransport::forward_message(Pair& pair, Lane lane, uint32_t slot) 
   if (status != Status::kOk) return status;
   std::memcpy(room.head, stream.head(slot), message.head_bytes);
   if (message.has_cell) {
-    inside_->commit_with_cell(room, message.tag, message.cell, message.cell_bytes);
+    pair.channel->commit_with_cell(room, message.tag, message.cell, message.cell_bytes);
     release_cell(lane);
   } else {
-    inside_->commit(room, message.tag);
+    pair.channel->commit(room, message.tag);
   }
   return Status::kOk;
 }
@@ -130,7 +130,7 @@ void InjectedTransport::fail_pair(Pair& pair) noexcept {
     for (; stream.any_queued(); stream.dequeue()) {
       const uint32_t slot = stream.first_queued();
       if (stream.message(slot).has_cell) {
-        inside_->drop_cell(pair.peer, lane, stream.message(slot).cell);
+        pair.channel->drop_cell(pair.peer, lane, stream.message(slot).cell);
         release_cell(lane);
       }
       stream.put_back(slot);

@@ -51,6 +51,7 @@ Status InjectedTransport::init(const JobTopology& topology) noexcept {
   for (uint32_t i = 0; i < ranks_; ++i) {
     Pair& pair = pairs_[i];
     pair.peer = topology.node_ranks[i];
+    pair.channel = &inside_->messages(pair.peer);
     pair.out = InjectedLink(network_, topology.rank, pair.peer);
     pair.back = InjectedLink(network_, pair.peer, topology.rank);
   }
@@ -154,7 +155,7 @@ void InjectedTransport::finish_commit(Outgoing& room, uint32_t tag, const Cell* 
     stream.add_bytes(slot, bytes);
   }
   if (pair.is_lost) {
-    if (cell != nullptr) inside_->drop_cell(pair.peer, lane, *cell);
+    if (cell != nullptr) pair.channel->drop_cell(pair.peer, lane, *cell);
     if (cell != nullptr) release_cell(lane);
     stream.put_back(slot);
     return;
@@ -171,14 +172,14 @@ Status InjectedTransport::take_cell(Rank peer, Lane lane, uint32_t bytes, Cell* 
     advance(clock_());
     if (out >= network_.cells) return Status::kNotReady;
   }
-  const Status taken = inside_->take_cell(peer, lane, bytes, cell);
+  const Status taken = inside_->messages(peer).take_cell(peer, lane, bytes, cell);
   if (taken == Status::kOk) ++out;
   return taken;
 }
 
 void InjectedTransport::drop_cell(Rank peer, Lane lane, const Cell& cell) noexcept {
   const MutexLock lock(mu_);
-  inside_->drop_cell(peer, lane, cell);
+  inside_->messages(peer).drop_cell(peer, lane, cell);
   release_cell(lane);
 }
 

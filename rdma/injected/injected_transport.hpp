@@ -37,6 +37,7 @@
 namespace hydrant {
 
 class InjectedTransport final : public Transport,
+                                private MessageChannel,
                                 private MemoryAccess,
                                 private Sleeping,
                                 private PinnedOperations {
@@ -52,16 +53,7 @@ class InjectedTransport final : public Transport,
   ~InjectedTransport() override;
 
   const char* name() const noexcept override { return "injected"; }
-  uint32_t inline_bytes() const noexcept override { return inside_->inline_bytes(); }
-  uint32_t cell_bytes() const noexcept override { return inside_->cell_bytes(); }
-
-  Status reserve(Rank peer, Lane lane, uint32_t bytes, Outgoing* room) noexcept override;
-  void commit(Outgoing& room, uint32_t tag) noexcept override;
-  void commit_with_cell(Outgoing& room, uint32_t tag, const Cell& cell,
-                        uint32_t bytes) noexcept override;
-  Status take_cell(Rank peer, Lane lane, uint32_t bytes, Cell* cell) noexcept override;
-  void drop_cell(Rank peer, Lane lane, const Cell& cell) noexcept override;
-
+  MessageChannel& messages(Rank) noexcept override { return *this; }
   MemoryAccess& memory() noexcept override { return *this; }
   uint32_t capabilities() const noexcept override {
     if (depth_ == 0) return 0;
@@ -79,6 +71,17 @@ class InjectedTransport final : public Transport,
 
  private:
   static constexpr uint32_t kKeylessBytes = 64;
+
+  // ---- MessageChannel ----
+  uint32_t inline_bytes() const noexcept override { return pairs_[0].channel->inline_bytes(); }
+  uint32_t cell_bytes() const noexcept override { return pairs_[0].channel->cell_bytes(); }
+
+  Status reserve(Rank peer, Lane lane, uint32_t bytes, Outgoing* room) noexcept override;
+  void commit(Outgoing& room, uint32_t tag) noexcept override;
+  void commit_with_cell(Outgoing& room, uint32_t tag, const Cell& cell,
+                        uint32_t bytes) noexcept override;
+  Status take_cell(Rank peer, Lane lane, uint32_t bytes, Cell* cell) noexcept override;
+  void drop_cell(Rank peer, Lane lane, const Cell& cell) noexcept override;
 
   // ---- MemoryAccess ----
   // The inner transport uses the segment for copies; mapped() hides it.
@@ -123,6 +126,7 @@ class InjectedTransport final : public Transport,
 
   struct Pair {
     Rank peer = 0;
+    MessageChannel* channel = nullptr;  // of the inner transport
     bool is_lost = false;
     bool is_reached = false;  // the inner transport can copy memory that it has not mapped
     InjectedStream streams[kLaneCount];

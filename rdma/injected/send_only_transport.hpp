@@ -2,7 +2,7 @@
 // transport; one-sided operations, mapped memory and shared blocks are hidden, so the whole API runs by
 // Active Messages.
 //
-// Threads, errors: as the inner transport. Cost: one more virtual call per call.
+// Threads, errors: as the inner transport. Cost: one more virtual call per poll.
 #pragma once
 
 #include "rdma/transport/transport.hpp"
@@ -18,27 +18,7 @@ class SendOnlyTransport final : public Transport {
       : inside_(std::move(inside)) {}
 
   const char* name() const noexcept override { return "send_only"; }
-  uint32_t inline_bytes() const noexcept override { return inside_->inline_bytes(); }
-  uint32_t inline_bytes_to(Rank peer) const noexcept override {
-    return inside_->inline_bytes_to(peer);
-  }
-  uint32_t cell_bytes() const noexcept override { return inside_->cell_bytes(); }
-
-  Status reserve(Rank peer, Lane lane, uint32_t bytes, Outgoing* room) noexcept override {
-    return inside_->reserve(peer, lane, bytes, room);
-  }
-  void commit(Outgoing& room, uint32_t tag) noexcept override { inside_->commit(room, tag); }
-  void commit_with_cell(Outgoing& room, uint32_t tag, const Cell& cell,
-                        uint32_t bytes) noexcept override {
-    inside_->commit_with_cell(room, tag, cell, bytes);
-  }
-  Status take_cell(Rank peer, Lane lane, uint32_t bytes, Cell* cell) noexcept override {
-    return inside_->take_cell(peer, lane, bytes, cell);
-  }
-  void drop_cell(Rank peer, Lane lane, const Cell& cell) noexcept override {
-    inside_->drop_cell(peer, lane, cell);
-  }
-
+  MessageChannel& messages(Rank peer) noexcept override { return inside_->messages(peer); }
   uint32_t poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept override {
     return inside_->poll(receiver, budget, replies_only);
   }

@@ -15,7 +15,7 @@ void SenderCells::collect(Kind& kind) noexcept {
   uint32_t kept = 0;
   for (uint32_t i = 0; i < kind.away_count; ++i) {
     const uint16_t cell = kind.away[i];
-    // Pairs with the release of the receipt's store in ShmTransport::deliver(): the reader has finished with
+    // Pairs with the release of the receipt's store in NodeRings::deliver(): the reader has finished with
     // the bytes.
     const auto receipt =
         memory_->receipt(memory_->node_rank(), lane_, cell).receipt.load(std::memory_order_acquire);

@@ -6,7 +6,7 @@ namespace hydrant::shm {
 
 std::byte* NodeMemoryAccess::shared_block(Rank peer) const noexcept {
   const uint32_t index = index_.of(peer);
-  return index < index_.size ? memory_.barrier_area(index) : nullptr;
+  return index < index_.size ? memory_.area(index).barrier : nullptr;
 }
 
 std::byte* NodeMemoryAccess::collective_blocks(Rank peer) const noexcept {
@@ -35,11 +35,8 @@ Status NodeMemoryAccess::copy(Rank peer, CopyDirection direction,
   const uint32_t index = index_.of(peer);
   if (index >= index_.size)
     return fail_literal(Status::kUnsupported, "a rank of another node shares no memory");
-  const uint64_t bit = uint64_t{1} << (index % 64);
-  if (index != memory_.node_rank() &&
-      (living_[index / 64].load(std::memory_order_relaxed) & bit) == 0) {
+  if (index != memory_.node_rank() && !connections_.is_connected(index))
     return fail(Status::kBroken, "rank %u is gone", peer);
-  }
   return peers_.copy(index, direction, pieces);
 }
 

@@ -4,12 +4,12 @@
 // Threads: any.
 #pragma once
 
+#include "rdma/shm/connections.hpp"
 #include "rdma/shm/memory/node_memory.hpp"
 #include "rdma/shm/memory/peer_memory.hpp"
 #include "rdma/shm/node_index.hpp"
 #include "rdma/transport/memory_access.hpp"
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -18,9 +18,8 @@ namespace hydrant::shm {
 
 class NodeMemoryAccess final : public MemoryAccess {
  public:
-  // `living`: a bit for each other rank of the node that is connected.
-  NodeMemoryAccess(NodeMemory& memory, const std::atomic<uint64_t>* living) noexcept
-      : memory_(memory), living_(living) {}
+  NodeMemoryAccess(NodeMemory& memory, const Connections& connections) noexcept
+      : memory_(memory), connections_(connections) {}
   // Errors: kResource.
   Status init(const NodeIndex& index) noexcept {
     index_ = index;
@@ -45,7 +44,7 @@ class NodeMemoryAccess final : public MemoryAccess {
 
   NodeMemory& memory_;
   NodeIndex index_;
-  const std::atomic<uint64_t>* const living_;
+  const Connections& connections_;
   PeerMemory peers_;
 };
 

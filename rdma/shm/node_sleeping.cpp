@@ -4,7 +4,6 @@
 #include "firehose/base/machine/membarrier.hpp"
 #include "firehose/base/thread.hpp"
 #include "rdma/shm/doorbell.hpp"
-#include "rdma/shm/shm_transport.hpp"
 
 #include <algorithm>
 #include <sched.h>

@@ -5,20 +5,17 @@
 
 #include "rdma/shm/memory/node_memory.hpp"
 #include "rdma/shm/node_index.hpp"
+#include "rdma/shm/node_rings.hpp"
 #include "rdma/transport/sleeping.hpp"
 
 #include <atomic>
 #include <cstdint>
 
-namespace hydrant {
-class ShmTransport;
-}
-
 namespace hydrant::shm {
 
 class NodeSleeping final : public Sleeping {
  public:
-  NodeSleeping(NodeMemory& memory, ShmTransport& rings) noexcept
+  NodeSleeping(NodeMemory& memory, NodeRings& rings) noexcept
       : memory_(memory), self_(memory.area(memory.node_rank())), rings_(rings) {}
   // `has_fence`: the ranks' fences reach each other (GlobalMembarrier).
   void init(const NodeIndex& index, bool has_fence) noexcept {
@@ -42,7 +39,7 @@ class NodeSleeping final : public Sleeping {
 
   NodeMemory& memory_;
   RankArea& self_;
-  ShmTransport& rings_;
+  NodeRings& rings_;
   NodeIndex index_;
   bool has_fence_ = false;
   std::atomic<uint64_t> sleeps_{0};

@@ -1,17 +1,12 @@
-// Opens the transport of a node and sends its messages: steps 4 and 5 of "Tour: an Active Message".
-// shm_poll.cpp receives; shm_idle_rings.cpp handles idle rings.
+// Opens the transport of a node.
 #include "rdma/shm/shm_transport.hpp"
 
-#include "firehose/base/log.hpp"
 #include "rdma/shm/memory/global_membarrier.hpp"
 
-#include <bit>
-#include <cstring>
+#include <algorithm>
 #include <new>
 
 namespace hydrant {
-
-using shm::OutRing;
 
 Status ShmTransport::open(shm::NodeMemory& memory, const JobTopology& topology, Threads threads,
                           std::unique_ptr<ShmTransport>* transport) noexcept {
@@ -25,299 +20,32 @@ Status ShmTransport::open(shm::NodeMemory& memory, const JobTopology& topology, 
   std::unique_ptr<ShmTransport> made(new (std::nothrow)
                                          ShmTransport(memory, threads == Threads::kMany));
   if (made == nullptr) return fail(Status::kResource, "no memory for a transport");
-  const Status ready = made->init(topology);
+  const Status ready = made->init(topology, memory.node_rank());
   if (ready != Status::kOk) return ready;
   *transport = std::move(made);
   return Status::kOk;
 }
 
-Status ShmTransport::init(const JobTopology& topology) noexcept {
-  ranks_ = memory_.node_size();
-  words_ = (ranks_ + 63) / 64;
-  const Rank first = topology.node_ranks.front();
-  const uint32_t span = topology.node_ranks.back() - first + 1;
-  node_ranks_.reset(new (std::nothrow) Rank[ranks_]);
-  out_.reset(new (std::nothrow) OutRing[size_t{ranks_} * kLaneCount]);
-  in_.reset(new (std::nothrow) shm::InRing[size_t{ranks_} * kLaneCount]);
-  if (span != ranks_) table_.reset(new (std::nothrow) uint32_t[span]);
-  if (node_ranks_ == nullptr || out_ == nullptr || in_ == nullptr ||
-      (span != ranks_ && table_ == nullptr)) {
-    return fail(Status::kResource, "no memory for the rings of %u ranks", ranks_);
+Status ShmTransport::init(const JobTopology& topology, uint32_t self) noexcept {
+  const auto& ranks = topology.node_ranks;
+  shm::NodeIndex index{.size = static_cast<uint32_t>(ranks.size()),
+                       .first = ranks.front(),
+                       .span = ranks.back() - ranks.front() + 1};
+  if (index.span != index.size) {
+    table_.reset(new (std::nothrow) uint32_t[index.span]);
+    if (table_ == nullptr) return fail(Status::kResource, "no memory for %u ranks", index.span);
+    std::fill_n(table_.get(), index.span, UINT32_MAX);
+    index.table = table_.get();
   }
-  if (table_ != nullptr) {
-    for (uint32_t i = 0; i < span; ++i) table_[i] = UINT32_MAX;
+  for (uint32_t i = 0; i < index.size; ++i) {
+    if (table_ != nullptr) table_[ranks[i] - index.first] = i;
+    if (i != self) connections_.connect(i);
   }
-  for (uint32_t i = 0; i < ranks_; ++i) {
-    node_ranks_[i] = topology.node_ranks[i];
-    if (table_ != nullptr) table_[topology.node_ranks[i] - first] = i;
-    out(i, Lane::kRequest).name(i, Lane::kRequest);
-    out(i, Lane::kReply).name(i, Lane::kReply);
-    if (i == memory_.node_rank()) continue;
-    living_[i / 64].fetch_or(uint64_t{1} << (i % 64), std::memory_order_relaxed);
-  }
-  cells_[0].name(memory_, Lane::kRequest);
-  cells_[1].name(memory_, Lane::kReply);
-  has_fence_ = shm::GlobalMembarrier::enable();
-  index_ = {.size = ranks_, .first = first, .span = span, .table = table_.get()};
-  sleeping_.init(index_, has_fence_);
-  return memory_access_.init(index_);
-}
-
-// ---- sending ----
-
-inline void ShmTransport::finish(OutRing& ring, bool polled) noexcept HYDRANT_NO_TSA {
-  // Stored only on a change: an unconditional store would cost every message.
-  if (partner_.load(std::memory_order_relaxed) != ring.to()) [[unlikely]]
-    partner_.store(ring.to(), std::memory_order_relaxed);
-  if (!polled) [[unlikely]] {
-    counts_.doorbells_rung.fetch_add(1, std::memory_order_relaxed);
-    ring.ring_doorbell(memory_.area(ring.to()), memory_.node_rank());
-  }
-  if (threaded_) ring.lock.unlock();
-}
-
-// Returns the ring to `peer`, locked, with room for `lines` lines, or null with *status set.
-[[gnu::always_inline]] inline OutRing* ShmTransport::enter_ring(
-    Rank peer, Lane lane, uint32_t lines, Status* status) noexcept HYDRANT_NO_TSA {
-  const uint32_t to = index_.of(peer);
-  if (to >= ranks_) [[unlikely]] {
-    *status = fail(Status::kBadArg, "rank %u is not on this node", peer);
-    return nullptr;
-  }
-  OutRing& ring = out(to, lane);
-  if (threaded_) ring.lock.lock();
-  if (!ring.has_room(lines) || lines > shm::kMaxMessageLines) [[unlikely]] {
-    *status = reserve_slow(ring, lines);
-    if (*status != Status::kOk) {
-      if (threaded_) ring.lock.unlock();
-      if (*status == Status::kBroken) disconnect_index(to);
-      return nullptr;
-    }
-  }
-  return &ring;
-}
-
-Status ShmTransport::reserve(Rank peer, Lane lane, uint32_t bytes, Outgoing* room) noexcept {
-  const uint32_t lines = shm::lines_of(bytes);
-  Status status = Status::kOk;
-  OutRing* ring = enter_ring(peer, lane, lines, &status);
-  if (ring == nullptr) [[unlikely]]
-    return status;
-  room->head = ring->head();
-  room->state[0] = reinterpret_cast<uintptr_t>(ring);
-  room->state[1] = lines;
-  return Status::kOk;
-}
-
-Status ShmTransport::post(Rank peer, Lane lane, uint32_t tag, const void* head,
-                          uint32_t bytes) noexcept {
-  const uint32_t lines = shm::lines_of(bytes);
-  Status status = Status::kOk;
-  OutRing* ring = enter_ring(peer, lane, lines, &status);
-  if (ring == nullptr) [[unlikely]]
-    return status;
-  // The head has only a few words: an inline copy costs less than a call of memcpy().
-  const auto* from = static_cast<const std::byte*>(head);
-  std::byte* to = ring->head();
-  for (uint32_t done = 0; done < bytes; done += 4) std::memcpy(to + done, from + done, 4);
-  finish(*ring, ring->publish(lines, tag, 0, polls_.load(std::memory_order_relaxed)));
-  return Status::kOk;
-}
-
-Status ShmTransport::reserve_slow(OutRing& ring, uint32_t lines) noexcept {
-  if (lines > shm::kMaxMessageLines) {
-    return fail(Status::kBadArg, "a message of %u lines: at most %u bytes fit in a ring", lines,
-                inline_bytes());
-  }
-  reclaim_waiting();
-  if (ring.state() == OutRing::State::kUnopened) {
-    const Status opened = open_out(ring);
-    if (opened != Status::kOk) return opened;
-  }
-  if (ring.state() == OutRing::State::kClosed) {
-    return fail(Status::kBroken, "rank %u is gone", node_ranks_[ring.to()]);
-  }
-  switch (ring.make_room(lines)) {
-    case OutRing::Room::kYes: return Status::kOk;
-    case OutRing::Room::kNo: return Status::kNotReady;
-    case OutRing::Room::kCorrupt: break;
-  }
-  log_error(
-      "rank %u has corrupted the memory that it shares with this rank (its position in a ring "
-      "is ahead of this rank's): disconnecting it",
-      node_ranks_[ring.to()]);
-  ring.close();
-  return fail(Status::kBroken, "rank %u has corrupted the memory that it shares with this rank",
-              node_ranks_[ring.to()]);
-}
-
-// A request comes with the ring of its reply: a shortage is an error of the rank that asks, which could
-// otherwise wait for a reply that its peer cannot send.
-Status ShmTransport::reserve_rings(uint32_t to, Lane lane) noexcept {
-  const uint32_t from = memory_.node_rank();
-  if (lane == Lane::kReply)
-    return memory_.reserve_ring(from, to, lane, shm::NodeMemory::Owner::kTheirs);
-  const Status reserved = memory_.reserve_ring(from, to, lane);
-  return reserved == Status::kOk ? memory_.reserve_ring(to, from, Lane::kReply) : reserved;
-}
-
-Status ShmTransport::open_out(OutRing& ring) noexcept {
-  const uint32_t to = ring.to();
-  if (to == memory_.node_rank()) {
-    return fail(Status::kBadArg, "the transport does not send messages to its own rank");
-  }
-  if (const Status reserved = reserve_rings(to, ring.lane()); reserved != Status::kOk) {
-    return add_context(reserved, "first message to rank %u", node_ranks_[to]);
-  }
-  const shm::RankArea& reader = memory_.area(to);
-  // A reader that has not attached yet may lack membarrier.
-  const bool confirm = !has_fence_ || reader.attached.load(std::memory_order_acquire) == 0 ||
-                       reader.senders_confirm.load(std::memory_order_relaxed) != 0;
-  ring.open(memory_.lines(memory_.node_rank(), to, ring.lane()),
-            memory_.control(memory_.node_rank(), to, ring.lane()), confirm);
-  return Status::kOk;
-}
-
-void ShmTransport::commit(Outgoing& room, uint32_t tag) noexcept {
-  OutRing& ring = *reinterpret_cast<OutRing*>(room.state[0]);
-  finish(ring, ring.publish(static_cast<uint32_t>(room.state[1]), tag, 0,
-                            polls_.load(std::memory_order_relaxed)));
-}
-
-void ShmTransport::commit_with_cell(Outgoing& room, uint32_t tag, const Cell& cell,
-                                    uint32_t bytes) noexcept HYDRANT_NO_TSA {
-  OutRing& ring = *reinterpret_cast<OutRing*>(room.state[0]);
-  const Lane lane = ring.lane();
-  const uint32_t polls = polls_.load(std::memory_order_relaxed);
-  shm::SenderCells& pool = cells_[static_cast<uint32_t>(lane)];
-  if (threaded_) pool.lock.lock();
-  pool.send(cell.index, ring.to(), ring.position());
-  const bool is_unhurried = pool.is_unhurried(polls);
-  if (threaded_) pool.lock.unlock();
-  finish(ring, ring.publish(static_cast<uint32_t>(room.state[1]), tag, cell.index + 1, polls));
-  if (is_unhurried) warm_next_cell(pool, lane, cell.index, bytes);
-}
-
-// The reader of a cell has its lines in its own cache. While the reader uses this cell, this function fetches
-// the lines of the next one, expected to be as long, by writing to them: stores wait for all lines in
-// parallel, prefetches do not.
-void ShmTransport::warm_next_cell(shm::SenderCells& pool, Lane lane, uint32_t cell,
-                                  uint32_t bytes) noexcept HYDRANT_NO_TSA {
-  uint32_t next = 0;
-  if (threaded_) pool.lock.lock();
-  const bool taken = pool.take_next_like(cell, &next);
-  if (threaded_) pool.lock.unlock();
-  if (!taken) return;
-  volatile std::byte* data = memory_.cell(memory_.node_rank(), lane, next);
-  for (uint32_t i = 0; i < bytes; i += shm::kLineBytes) data[i] = std::byte{0};
-  if (threaded_) pool.lock.lock();
-  pool.put_back(next);
-  if (threaded_) pool.lock.unlock();
-}
-
-Status ShmTransport::take_cell(Rank, Lane lane, uint32_t bytes,
-                               Cell* cell) noexcept HYDRANT_NO_TSA {
-  shm::SenderCells& pool = cells_[static_cast<uint32_t>(lane)];
-  uint32_t index = 0;
-  if (threaded_) pool.lock.lock();
-  Status taken = pool.take(bytes, &index);
-  if (taken == Status::kNotReady && reclaim_waiting()) taken = pool.take(bytes, &index);
-  if (threaded_) pool.lock.unlock();
-  if (taken != Status::kOk) return taken;
-  cell->data = memory_.cell(memory_.node_rank(), lane, index);
-  cell->bytes = shm::cell_bytes_of(index);
-  cell->index = index;
-  return Status::kOk;
-}
-
-void ShmTransport::drop_cell(Rank, Lane lane, const Cell& cell) noexcept HYDRANT_NO_TSA {
-  shm::SenderCells& pool = cells_[static_cast<uint32_t>(lane)];
-  if (threaded_) pool.lock.lock();
-  pool.put_back(cell.index);
-  if (threaded_) pool.lock.unlock();
-}
-
-// ---- failed peers ----
-
-void ShmTransport::close_out_ring(OutRing& ring) noexcept HYDRANT_NO_TSA {
-  if (threaded_) ring.lock.lock();
-  ring.close();
-  if (threaded_) ring.lock.unlock();
-}
-
-void ShmTransport::disconnect(Rank peer) noexcept {
-  const uint32_t index = index_.of(peer);
-  if (index >= ranks_ || index == memory_.node_rank()) return;
-  if (threaded_) return disconnect_index(index);
-  // The caller need not be the one thread that sends, which takes no locks here. That thread closes its rings
-  // and reclaims its cells itself: at its next poll, triggered by a doorbell of this rank to itself, or when
-  // it finds no room.
-  if (!stop_receiving(index)) return;
-  dead_[index / 64].fetch_or(uint64_t{1} << (index % 64), std::memory_order_relaxed);
-  any_dead_.store(true, std::memory_order_release);
-  shm::set_doorbell(self_, memory_.node_rank(), Lane::kRequest);
-}
-
-void ShmTransport::disconnect_index(uint32_t index) noexcept {
-  if (stop_receiving(index)) reclaim_cells(index);
-}
-
-// False if the peer was disconnected before.
-bool ShmTransport::stop_receiving(uint32_t index) noexcept {
-  const uint64_t bit = uint64_t{1} << (index % 64);
-  const uint64_t before = living_[index / 64].fetch_and(~bit, std::memory_order_acq_rel);
-  if ((before & bit) == 0) return false;
-  counts_.disconnected.fetch_add(1, std::memory_order_relaxed);
-  for (const Lane lane : {Lane::kRequest, Lane::kReply}) {
-    in(index, lane).lost.store(true, std::memory_order_release);
-    active_[static_cast<uint32_t>(lane)][index / 64].fetch_and(~bit, std::memory_order_acq_rel);
-  }
-  return true;
-}
-
-// True if there was a disconnected peer to reclaim from.
-bool ShmTransport::reclaim_waiting() noexcept {
-  if (!any_dead_.load(std::memory_order_relaxed)) return false;
-  any_dead_.exchange(false, std::memory_order_acquire);
-  for (uint32_t word = 0; word < words_; ++word) {
-    uint64_t bits = dead_[word].exchange(0, std::memory_order_relaxed);
-    for (; bits != 0; bits &= bits - 1) {
-      reclaim_cells(word * 64 + static_cast<uint32_t>(std::countr_zero(bits)));
-    }
-  }
-  return true;
-}
-
-// Closes the rings to a disconnected rank, and frees the cells that were sent to it.
-void ShmTransport::reclaim_cells(uint32_t index) noexcept HYDRANT_NO_TSA {
-  for (const Lane lane : {Lane::kRequest, Lane::kReply}) {
-    close_out_ring(out(index, lane));
-    shm::SenderCells& pool = cells_[static_cast<uint32_t>(lane)];
-    if (threaded_) pool.lock.lock();
-    pool.forget(index);
-    if (threaded_) pool.lock.unlock();
-  }
-}
-
-ShmTransport::Counts ShmTransport::counts() const noexcept {
-  Counts now;
-  now.doorbells_rung = counts_.doorbells_rung.load(std::memory_order_relaxed);
-  now.handled_doorbells = counts_.handled_doorbells.load(std::memory_order_relaxed);
-  now.rings_retired = counts_.rings_retired.load(std::memory_order_relaxed);
-  now.fences = counts_.fences.load(std::memory_order_relaxed);
-  now.sleeps = sleeping_.sleeps();
-  now.disconnected = counts_.disconnected.load(std::memory_order_relaxed);
-  return now;
-}
-
-uint32_t ShmTransport::active_rings() const noexcept {
-  int count = 0;
-  for (const auto& lane : active_) {
-    for (uint32_t word = 0; word < words_; ++word) {
-      count += std::popcount(lane[word].load(std::memory_order_relaxed));
-    }
-  }
-  return static_cast<uint32_t>(count);
+  const bool has_fence = shm::GlobalMembarrier::enable();
+  sleeping_.init(index, has_fence);
+  Status status = rings_.init(topology, index, has_fence);
+  if (status == Status::kOk) status = memory_.init(index);
+  return status;
 }
 
 }  // namespace hydrant

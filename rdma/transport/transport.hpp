@@ -1,14 +1,6 @@
-// The interface of the networks that carry messages between the ranks of a job. am/ formats messages and
-// defines their meaning; a transport owns the buffers that they are written into, their order, and the
-// credits. The pure virtual functions suffice for the whole API; the others have defaults.
-//
-// A message is a tag (24 bits, defined by am), a head of at most kMaxHeadBytes, and a payload. The payload is
-// either written behind the head (if both fit inline_bytes()) or in a cell that was taken before. The
-// receiver reads all of it in place, and only until the function that received it returns.
-//
-// Order: messages to one peer in one lane arrive in the order of their commits. Requests and replies are two
-// lanes. A receiver that polls only replies frees room for more replies, so a rank that replies is never
-// blocked for ever.
+// The interface of the networks that carry messages between the ranks of a job, and hand out what else they
+// can do. Messages suffice for the whole API: a network has to implement only name(), messages() with
+// MessageChannel's pure functions, and poll(). The rest has defaults.
 //
 // Threads: any number in the multi-threaded mode, one at a time in the single-threaded one. No call waits: an
 // operation that cannot proceed returns kNotReady, and the caller polls. No call allocates after first
@@ -18,33 +10,15 @@
 #include "firehose/base/status.hpp"
 #include "rdma/bootstrap/bootstrap.hpp"
 #include "rdma/transport/memory_access.hpp"
+#include "rdma/transport/message_channel.hpp"
 #include "rdma/transport/pinned_operations.hpp"
 #include "rdma/transport/sleeping.hpp"
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 
 namespace hydrant {
-
-enum class Lane : uint32_t { kRequest = 0, kReply = 1 };
-inline constexpr uint32_t kLaneCount = 2;
-
-// Room for one message. Between reserve() and commit() the caller only writes head and payload, and without
-// delay: other threads that send to this peer wait.
-struct Outgoing {
-  std::byte* head = nullptr;  // 8-byte aligned
-  uint64_t state[3] = {};     // private to the transport
-  uint32_t route = 0;         // in a CompositeTransport: the index of the transport that sends
-};
-
-// Room for a payload outside the ring.
-struct Cell {
-  std::byte* data = nullptr;  // 64-byte aligned
-  uint32_t bytes = 0;         // room
-  uint32_t index = 0;         // private to the transport
-};
 
 // A received message. `payload` points into the cell, null if there is none. The transport guarantees the
 // room; the receiver checks the lengths that head and payload state against it.
@@ -70,9 +44,6 @@ class Receiver {
 
 class Transport {
  public:
-  static constexpr uint32_t kTagBits = 24;
-  static constexpr uint32_t kMaxHeadBytes = 120;
-
   virtual ~Transport() = default;
   Transport() = default;
   Transport(const Transport&) = delete;
@@ -80,41 +51,9 @@ class Transport {
 
   virtual const char* name() const noexcept = 0;
 
-  // ---- limits: constant for the transport's life ----
-  // The most bytes of head and payload together that reserve() has room for.
-  virtual uint32_t inline_bytes() const noexcept = 0;
-  // The same limit for one peer: at least inline_bytes().
-  virtual uint32_t inline_bytes_to(Rank /*peer*/) const noexcept { return inline_bytes(); }
-  // Size of the largest cell.
-  virtual uint32_t cell_bytes() const noexcept = 0;
-
-  // ---- sending ----
-  // Room for `bytes` (head and inline payload) to `peer`.
-  // Errors: kNotReady: no credit; poll, then try again. kResource: first contact, no memory for a ring.
-  virtual Status reserve(Rank peer, Lane lane, uint32_t bytes, Outgoing* room) noexcept = 0;
-  // Sends the message. With a cell, its first `bytes` bytes are the payload, and the cell returns to the
-  // transport.
-  virtual void commit(Outgoing& room, uint32_t tag) noexcept = 0;
-  virtual void commit_with_cell(Outgoing& room, uint32_t tag, const Cell& cell,
-                                uint32_t bytes) noexcept = 0;
-  // Sends a message that is only a head of `bytes` bytes, a multiple of 4: reserve(), a copy and commit() in
-  // one call, for the most frequent messages. Errors: as reserve().
-  virtual Status post(Rank peer, Lane lane, uint32_t tag, const void* head,
-                      uint32_t bytes) noexcept {
-    Outgoing room;
-    const Status status = reserve(peer, lane, bytes, &room);
-    if (status != Status::kOk) return status;
-    // NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): reserve() has made room
-    if (bytes != 0) std::memcpy(room.head, head, bytes);
-    commit(room, tag);
-    return Status::kOk;
-  }
-  // Takes a cell of at least `bytes`, at most cell_bytes(), for a message to `peer` in `lane`. Errors:
-  // kNotReady.
-  virtual Status take_cell(Rank peer, Lane lane, uint32_t bytes, Cell* cell) noexcept = 0;
-  virtual void drop_cell(Rank peer, Lane lane, const Cell& cell) noexcept = 0;
-
-  // ---- parts ----
+  // ---- parts: for the transport's life ----
+  // The channel for messages to `peer`, a rank of the job or a process that has joined it.
+  virtual MessageChannel& messages(Rank peer) noexcept = 0;
   // Memory of other ranks that this process accesses itself; MemoryAccess::none() if there is none.
   virtual MemoryAccess& memory() noexcept { return MemoryAccess::none(); }
   // How threads of this process sleep; Sleeping::naps() if the network cannot wake them.
@@ -161,7 +100,7 @@ class Transport {
   virtual void set_peer_failed_callback(PeerFailedFn /*callback*/) noexcept {}
   // Disconnects `peer`: its rings are no longer polled, and sends to it return kBroken, both after the next
   // poll at the latest. Any thread may call it, also in the single-threaded mode.
-  virtual void disconnect(Rank peer) noexcept = 0;
+  virtual void disconnect(Rank /*peer*/) noexcept {}
 };
 
 }  // namespace hydrant

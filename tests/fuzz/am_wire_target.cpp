@@ -44,7 +44,7 @@ bool start_job() {
   Job& the_job = job();
   hydrant_job_info.rank = 0;
   hydrant_job_info.size = 3;
-  the_job.use(std::make_unique<test::FakeTransport>());
+  (void)the_job.use(std::make_unique<test::FakeTransport>());
   the_job.endpoint.client = &the_job.client;
   hydrant_world.ep = &the_job.endpoint;
   hydrant_world.size = 3;
@@ -129,7 +129,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   // The transport's 8 bytes precede the head, so that the payload is aligned.
   const GuardedCopy cell(input.bytes(input.byte()), 16);
   std::vector<uint8_t> framed(8);
-  const auto head = input.bytes(Transport::kMaxHeadBytes + 240);
+  const auto head = input.bytes(MessageChannel::kMaxHeadBytes + 240);
   framed.insert(framed.end(), head.begin(), head.end());
   const GuardedCopy frame(framed, 16);
   Incoming message;

@@ -49,7 +49,7 @@ bool start() {
   hydrant_world.size = 4;
   auto network = std::make_unique<test::BarrierMemoryTransport>();
   transport = network.get();
-  the_job.use(std::move(network));
+  (void)the_job.use(std::move(network));
   the_job.state = JobState::kWired;
   return true;
 }

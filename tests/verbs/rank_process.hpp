@@ -46,20 +46,20 @@ struct RankProcess {
     (void)until([&] {
       Cell cell;
       if (cell_bytes != 0 &&
-          (status = transport->take_cell(to, lane, cell_bytes, &cell)) != Status::kOk)
+          (status = transport->messages(to).take_cell(to, lane, cell_bytes, &cell)) != Status::kOk)
         return status != Status::kNotReady;
       Outgoing room;
-      status = transport->reserve(to, lane, static_cast<uint32_t>(head.size()), &room);
+      status = transport->messages(to).reserve(to, lane, static_cast<uint32_t>(head.size()), &room);
       if (status != Status::kOk) {
-        if (cell_bytes != 0) transport->drop_cell(to, lane, cell);
+        if (cell_bytes != 0) transport->messages(to).drop_cell(to, lane, cell);
         return status != Status::kNotReady;
       }
       std::memcpy(room.head, head.data(), head.size());
       if (cell_bytes != 0) {
         std::memcpy(cell.data, payload.data(), payload.size());
-        transport->commit_with_cell(room, tag, cell, cell_bytes);
+        transport->messages(to).commit_with_cell(room, tag, cell, cell_bytes);
       } else {
-        transport->commit(room, tag);
+        transport->messages(to).commit(room, tag);
       }
       return true;
     });

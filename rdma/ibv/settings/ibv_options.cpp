@@ -45,10 +45,10 @@ Status check_options(const Options& o) noexcept {
   if (o.timeout > 31)
     return fail(Status::kBadArg, "a timeout of %u: 1 to 31, or 0 for HYDRANT_IBV_TIMEOUT",
                 o.timeout);
-  if (o.eager_bytes < Transport::kMaxHeadBytes || o.eager_bytes > UINT16_MAX ||
+  if (o.eager_bytes < MessageChannel::kMaxHeadBytes || o.eager_bytes > UINT16_MAX ||
       o.eager_bytes % 8 != 0)
     return fail(Status::kBadArg, "messages of %u bytes: between %u and %u, a multiple of 8",
-                o.eager_bytes, Transport::kMaxHeadBytes, UINT16_MAX - 7);
+                o.eager_bytes, MessageChannel::kMaxHeadBytes, UINT16_MAX - 7);
   if (o.cell_bytes == 0 || o.cell_bytes % kLineBytes != 0)
     return fail(Status::kBadArg, "cells of %u bytes: a multiple of %u", o.cell_bytes, kLineBytes);
   // A report returns half of the credits together, and control messages need room beside messages and cells.

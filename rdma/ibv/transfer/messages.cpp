@@ -1,15 +1,19 @@
 // Sends messages from slots, with or without a cell, and stalled messages; reports credits. Tour "an Active
-// Message": a request is built in a slot and posted here, if Messages::post() does not copy it.
+// Message", over verbs.
 #include "rdma/ibv/transfer/messages.hpp"
 
+#include <cstring>
+#include <new>
 #include <utility>
 
 namespace hydrant::ibv {
 
-void Messages::open(const Options& options) noexcept {
-  threaded_ = !options.single_threaded;
-  inline_bytes_ = options.inline_bytes;
-  cell_bytes_ = options.cell_bytes;
+void Messages::open(FirstContact& contact) noexcept {
+  contact_ = &contact;
+  threaded_ = !options_.single_threaded;
+  eager_bytes_ = options_.eager_bytes;
+  adapter_inline_bytes_ = options_.inline_bytes;
+  cell_bytes_ = options_.cell_bytes;
 }
 
 [[gnu::noinline]] Status Messages::report_not_open(const Peer& peer) noexcept {
@@ -26,6 +30,120 @@ void Messages::open(const Options& options) noexcept {
   return Status::kNotReady;
 }
 
+// ---- the fast paths ----
+
+inline Status Messages::check_ready(Peer& peer, Lane lane) noexcept {
+  if (!peer.state.is_open()) [[unlikely]]
+    return report_not_open(peer);
+  if (peer.stalled[static_cast<uint32_t>(lane)].is_there) [[unlikely]]
+    return Status::kNotReady;
+  if (peer.pending.delays_messages()) [[unlikely]]
+    return delay(peer);
+  if (!peer.credits.has_credit(lane)) [[unlikely]]
+    return Status::kNotReady;
+  if (peer.send.room() < kEntriesForMessages || peer.slots.is_empty()) [[unlikely]]
+    return Status::kNotReady;
+  return Status::kOk;
+}
+
+inline void Messages::write_header(Peer& peer, std::byte* message, uint32_t word,
+                                   uint32_t head_bytes) noexcept {
+  Header& header = *new (message) Header;
+  header.word = word;
+  header.from = peer.index_at_peer;
+  header.head_bytes = static_cast<uint16_t>(head_bytes);
+  peer.credits.report(header.taken);
+}
+
+Status Messages::reserve(Rank rank, Lane lane, uint32_t bytes,
+                         Outgoing* room) noexcept HYDRANT_NO_TSA {
+  if (bytes > eager_bytes_) [[unlikely]]
+    return fail(Status::kBadArg, "a message of %u bytes; the most is %u", bytes, eager_bytes_);
+  Peer* const found = peers_.find(rank);
+  if (found == nullptr) [[unlikely]]
+    return contact_->start_connection(rank);
+  Peer& peer = *found;
+  if (threaded_) peer.lock.lock();
+  const Status status = check_ready(peer, lane);
+  if (status != Status::kOk) [[unlikely]] {
+    if (threaded_) peer.lock.unlock();
+    return status;
+  }
+  const uint32_t slot = peer.slots.take();
+  room->head = peer.slots.at(slot) + kHeaderBytes;
+  room->state[0] = reinterpret_cast<uintptr_t>(&peer);
+  room->state[1] = static_cast<uint64_t>(lane) | uint64_t{slot} << 8;
+  room->state[2] = bytes;
+  return Status::kOk;
+}
+
+// The adapter copies the message while it is posted, so it is built in the next free slot without taking
+// that.
+Status Messages::post(Rank rank, Lane lane, uint32_t tag, const void* head,
+                      uint32_t bytes) noexcept HYDRANT_NO_TSA {
+  Peer* const found = peers_.find(rank);
+  if (found == nullptr || !is_copied(bytes)) [[unlikely]]
+    return MessageChannel::post(rank, lane, tag, head, bytes);
+  Peer& peer = *found;
+  const SpinGuard guard(peer.lock, threaded_);
+  if (const Status status = check_ready(peer, lane); status != Status::kOk) [[unlikely]]
+    return status;
+  std::byte* const message = peer.slots.at(peer.slots.next());
+  if (bytes != 0) std::memcpy(message + kHeaderBytes, head, bytes);
+  write_header(peer, message, tag | flags_of(lane) << 24, bytes);
+  SendRequest& request = peer.requests.message;
+  request.piece.addr = reinterpret_cast<uintptr_t>(message);
+  request.piece.length = kHeaderBytes + bytes;
+  request.work.send_flags = IBV_SEND_INLINE;
+  peer.credits.count_sent(lane);
+  (void)peer.send.add(request.work, false);
+  (void)poster_.post(peer, &request.work, 1);
+  return Status::kOk;
+}
+
+inline void Messages::finish(Outgoing& room, uint32_t tag, const Cell* cell,
+                             uint32_t cell_bytes) noexcept HYDRANT_NO_TSA {
+  Peer& peer = *reinterpret_cast<Peer*>(room.state[0]);
+  const auto lane = static_cast<Lane>(room.state[1] & 0xff);
+  const auto slot = static_cast<uint32_t>(room.state[1] >> 8);
+  const auto head_bytes = static_cast<uint32_t>(room.state[2]);
+  const uint32_t flags = flags_of(lane) | (cell != nullptr ? Header::kHasCell : 0);
+  const uint32_t word = tag | flags << 24;
+  bool stalls = false;
+  if (peer.state.is_disconnected()) [[unlikely]] {
+    peer.slots.release(slot);
+    if (cell != nullptr) cells_[static_cast<uint32_t>(lane)].release(cell->index);
+  } else if (cell != nullptr && !peer.credits.has_slot(lane)) [[unlikely]] {
+    stalls = true;
+    peer.stalled[static_cast<uint32_t>(lane)] = {
+        true, static_cast<uint16_t>(slot), word, head_bytes, *cell, cell_bytes};
+  } else {
+    send(peer, lane, slot, word, head_bytes, cell, cell_bytes);
+  }
+  if (threaded_) peer.lock.unlock();
+  if (stalls) [[unlikely]] {
+    counters_.stalls.add();
+    deferred_.add(peer);
+  }
+}
+
+void Messages::commit(Outgoing& room, uint32_t tag) noexcept { finish(room, tag, nullptr, 0); }
+
+void Messages::commit_with_cell(Outgoing& room, uint32_t tag, const Cell& cell,
+                                uint32_t bytes) noexcept {
+  finish(room, tag, &cell, bytes);
+}
+
+Status Messages::take_cell(Rank, Lane lane, uint32_t bytes, Cell* cell) noexcept {
+  if (bytes > cell_bytes_) [[unlikely]]
+    return fail(Status::kBadArg, "a cell of %u bytes; the largest has %u", bytes, cell_bytes_);
+  return cells_[static_cast<uint32_t>(lane)].take(cell);
+}
+
+void Messages::drop_cell(Rank, Lane lane, const Cell& cell) noexcept {
+  cells_[static_cast<uint32_t>(lane)].release(cell.index);
+}
+
 void Messages::send(Peer& peer, Lane lane, uint32_t slot, uint32_t word, uint32_t head_bytes,
                     const Cell* cell, uint32_t payload_bytes) noexcept {
   const uint32_t bytes = prepare(peer, slot, word, head_bytes);
@@ -37,7 +155,7 @@ void Messages::send(Peer& peer, Lane lane, uint32_t slot, uint32_t word, uint32_
     count = 2;
   }
   SendRecord& record = peer.send.add(peer.requests.message.work, cell != nullptr);
-  if (cell == nullptr && bytes <= inline_bytes_) {
+  if (cell == nullptr && bytes <= adapter_inline_bytes_) {
     // The adapter copies the message while it is posted, so the slot is free already.
     peer.slots.release(slot);
   } else {
@@ -54,7 +172,7 @@ inline uint32_t Messages::prepare(Peer& peer, uint32_t slot, uint32_t word,
   SendRequest& request = peer.requests.message;
   request.piece.addr = reinterpret_cast<uintptr_t>(peer.slots.at(slot));
   request.piece.length = bytes;
-  request.work.send_flags = bytes <= inline_bytes_ ? IBV_SEND_INLINE : 0;
+  request.work.send_flags = bytes <= adapter_inline_bytes_ ? IBV_SEND_INLINE : 0;
   return bytes;
 }
 

@@ -31,7 +31,7 @@ inline constexpr uint32_t kPairRingBytes = (kRingLines[0] + kRingLines[1]) * kLi
 inline constexpr uint32_t kMaxMessageLines = 18;
 inline constexpr uint32_t kMaxInlineBytes =
     kMaxMessageLines * kLineBytes - uint32_t{sizeof(uint64_t)};
-static_assert(kMaxInlineBytes >= 1024 + Transport::kMaxHeadBytes);
+static_assert(kMaxInlineBytes >= 1024 + MessageChannel::kMaxHeadBytes);
 // The reader publishes its position when it has taken a quarter of the ring. A message and the lines skipped
 // before it must fit beside the lines taken but not yet published.
 static_assert(kRingLines[0] >= kRingLines[0] / 4 + 2 * kMaxMessageLines);
@@ -39,7 +39,7 @@ static_assert(kRingLines[1] >= kRingLines[1] / 4 + 2 * kMaxMessageLines);
 
 // First word in a message's first line; stored last. Zero means no message: the lines field is never 0.
 struct MessageWord {
-  static constexpr uint32_t kTagMask = (1u << Transport::kTagBits) - 1;
+  static constexpr uint32_t kTagMask = (1u << MessageChannel::kTagBits) - 1;
   static constexpr uint32_t kLinesShift = 24;
   static constexpr uint32_t kLinesMask = 0x3f;
   static constexpr uint64_t kSkip = uint64_t{1} << 30;

@@ -1,5 +1,5 @@
 // Creates and maps the memory file of a node, and allocates its rings and cells at their first use.
-// make_node_transport.cpp creates the file; ShmTransport and SenderCells reserve parts of it.
+// make_node_transport.cpp creates the file; NodeRings and SenderCells reserve parts of it.
 #include "rdma/shm/memory/node_memory.hpp"
 
 #include "firehose/base/errno_text.hpp"

@@ -1,5 +1,5 @@
 // Translates addresses in segments that are mapped here, and has the kernel copy to and from all other memory
-// of a peer. ShmTransport calls it for puts and gets, such as path `cma` of "Tour: a put".
+// of a peer. NodeMemoryAccess calls it for puts and gets, such as path `cma` of "Tour: a put".
 #include "rdma/shm/memory/peer_memory.hpp"
 
 #include "firehose/base/errno_text.hpp"

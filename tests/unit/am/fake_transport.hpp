@@ -22,7 +22,10 @@ struct SentMessage {
   bool has_cell = false;
 };
 
-class FakeTransport : public Transport, public MemoryAccess, public Sleeping {
+class FakeTransport : public Transport,
+                      public MessageChannel,
+                      public MemoryAccess,
+                      public Sleeping {
  public:
   static constexpr uint32_t kInline = 240;
   static constexpr uint32_t kCell = 4096;
@@ -49,6 +52,7 @@ class FakeTransport : public Transport, public MemoryAccess, public Sleeping {
   std::vector<void*> segments;  // local addresses of add_segment()
 
   const char* name() const noexcept override { return "fake"; }
+  MessageChannel& messages(Rank) noexcept override { return *this; }
   uint32_t inline_bytes() const noexcept override { return kInline; }
   uint32_t cell_bytes() const noexcept override { return kCell; }
 

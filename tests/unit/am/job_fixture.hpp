@@ -54,7 +54,7 @@ class JobFixture : public ::testing::Test {
     hydrant_job_info.size = 3;
     auto owned = std::make_unique<FakeTransport>();
     transport = owned.get();
-    the_job.use(std::move(owned));
+    ASSERT_EQ(the_job.use(std::move(owned)), Status::kOk);
     the_job.debug = false;
     the_job.checks_calls = false;
     the_job.ending = false;
@@ -71,7 +71,7 @@ class JobFixture : public ::testing::Test {
   }
   void TearDown() override {
     EXPECT_EQ(transport->cells_out, 0u) << "a cell was neither sent nor returned";
-    job().use(nullptr);
+    EXPECT_EQ(job().use(nullptr), Status::kOk);
     job().state = JobState::kNew;
   }
 

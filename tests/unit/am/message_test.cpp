@@ -14,7 +14,7 @@ TEST(Message, TagsSurvivePackingAndUnpacking) {
           const Tag tag = {
               .handler = handler, .nargs = nargs, .category = category, .deposit = deposit};
           const uint32_t bits = tag.pack();
-          EXPECT_EQ(bits >> Transport::kTagBits, 0u);
+          EXPECT_EQ(bits >> MessageChannel::kTagBits, 0u);
           const Tag back = Tag::unpack(bits);
           EXPECT_EQ(back.handler, handler);
           EXPECT_EQ(back.nargs, nargs);
@@ -29,7 +29,7 @@ TEST(Message, TagsSurvivePackingAndUnpacking) {
 TEST(Message, AddressedTagsExceedTheLimitOfArguments) {
   for (uint32_t nargs = 1; nargs <= kMaxArgs + 1; ++nargs) {
     const uint32_t bits = Tag{.handler = 255, .nargs = nargs | Tag::kAddressed}.pack();
-    EXPECT_EQ(bits >> Transport::kTagBits, 0u);
+    EXPECT_EQ(bits >> MessageChannel::kTagBits, 0u);
     const Tag back = Tag::unpack(bits);
     EXPECT_EQ(back.handler, 255u);
     EXPECT_EQ(back.nargs, nargs | Tag::kAddressed);
@@ -44,7 +44,7 @@ TEST(Message, AddressedTagsExceedTheLimitOfArguments) {
 TEST(Message, HeadFieldsDoNotOverlap) {
   for (const Category category : {Category::kMedium, Category::kLong}) {
     for (uint32_t nargs = 0; nargs <= kMaxArgs; ++nargs) {
-      alignas(8) std::byte head[Transport::kMaxHeadBytes + 8];
+      alignas(8) std::byte head[MessageChannel::kMaxHeadBytes + 8];
       std::memset(head, 0x5a, sizeof head);
       int32_t args[kMaxArgs];
       for (uint32_t i = 0; i < kMaxArgs; ++i) args[i] = static_cast<int32_t>(i) - 8;

@@ -34,7 +34,7 @@ class RmaFixture : public JobFixture {
     auto owned = make_network();
     network = owned.get();
     transport = owned.get();
-    job().use(std::move(owned));
+    ASSERT_EQ(job().use(std::move(owned)), Status::kOk);
     add_rma_handlers();
     choose({});
   }

@@ -20,7 +20,7 @@ namespace {
 constexpr uint64_t kPollTime = UINT64_MAX - 7;
 
 // Ranks of other nodes: keeps what it is given, and delivers what a test has put there.
-class FakeNetwork final : public NetworkTransport, public PinnedOperations {
+class FakeNetwork final : public NetworkTransport, public MessageChannel, public PinnedOperations {
  public:
   struct Seen {
     std::vector<Rank> sent;
@@ -44,6 +44,7 @@ class FakeNetwork final : public NetworkTransport, public PinnedOperations {
   explicit FakeNetwork(Seen& seen) : seen_(seen) {}
 
   const char* name() const noexcept override { return "far"; }
+  MessageChannel& messages(Rank) noexcept override { return *this; }
   uint32_t inline_bytes() const noexcept override { return 100; }
   uint32_t cell_bytes() const noexcept override { return 1 << 20; }
   Status reserve(Rank peer, Lane, uint32_t, Outgoing* room) noexcept override {
@@ -124,14 +125,14 @@ struct CompositeTransportTest : ::testing::Test {
   }
   void send(Rank to) {
     Outgoing room;
-    ASSERT_EQ(both->reserve(to, Lane::kRequest, 8, &room), Status::kOk);
+    ASSERT_EQ(both->messages(to).reserve(to, Lane::kRequest, 8, &room), Status::kOk);
     std::memset(room.head, static_cast<int>(to), 8);
-    both->commit(room, 5);
+    both->messages(to).commit(room, 5);
   }
 
   FakeNetwork::Seen seen;
   Pair pair;
-  const Transport* near = nullptr;
+  Transport* near = nullptr;
   std::unique_ptr<Transport> both;
   Inbox inbox;
 };
@@ -143,16 +144,16 @@ TEST_F(CompositeTransportTest, EachPeerIsReachedByItsOwn) {
   EXPECT_EQ(pair.b.transport->poll(there, 10, false), 1u);
   Cell cell;
   Outgoing room;
-  ASSERT_EQ(both->take_cell(1, Lane::kReply, 64, &cell), Status::kOk);
-  ASSERT_EQ(both->reserve(1, Lane::kReply, 8, &room), Status::kOk);
-  both->commit_with_cell(room, 1, cell, 64);
+  ASSERT_EQ(both->messages(1).take_cell(1, Lane::kReply, 64, &cell), Status::kOk);
+  ASSERT_EQ(both->messages(1).reserve(1, Lane::kReply, 8, &room), Status::kOk);
+  both->messages(1).commit_with_cell(room, 1, cell, 64);
   EXPECT_EQ(pair.b.transport->poll(there, 10, false), 1u);
-  ASSERT_EQ(both->take_cell(2, Lane::kReply, 64, &cell), Status::kOk);
-  ASSERT_EQ(both->reserve(2, Lane::kReply, 8, &room), Status::kOk);
-  both->commit_with_cell(room, 1, cell, 64);
+  ASSERT_EQ(both->messages(2).take_cell(2, Lane::kReply, 64, &cell), Status::kOk);
+  ASSERT_EQ(both->messages(2).reserve(2, Lane::kReply, 8, &room), Status::kOk);
+  both->messages(2).commit_with_cell(room, 1, cell, 64);
   EXPECT_EQ(seen.sent.size(), 3u);
-  ASSERT_EQ(both->take_cell(3, Lane::kReply, 64, &cell), Status::kOk);
-  both->drop_cell(3, Lane::kReply, cell);
+  ASSERT_EQ(both->messages(3).take_cell(3, Lane::kReply, 64, &cell), Status::kOk);
+  both->messages(3).drop_cell(3, Lane::kReply, cell);
   EXPECT_EQ(seen.cells_taken, (std::vector<Rank>{2, 3}));
   EXPECT_EQ(seen.cells_dropped, (std::vector<Rank>{3}));
   both->disconnect(3);
@@ -179,10 +180,8 @@ TEST_F(CompositeTransportTest, PinnedOperationsUseTheFarTransport) {
 
 TEST_F(CompositeTransportTest, CapabilitiesArePerPeer) {
   EXPECT_STREQ(both->name(), "shm+far");
-  EXPECT_EQ(both->inline_bytes(), 100u);
-  EXPECT_EQ(both->inline_bytes_to(1), near->inline_bytes());
-  EXPECT_EQ(both->inline_bytes_to(2), 100u);
-  EXPECT_EQ(both->cell_bytes(), near->cell_bytes());
+  EXPECT_EQ(&both->messages(1), &near->messages(1));
+  EXPECT_EQ(both->messages(2).inline_bytes(), 100u);
   EXPECT_EQ(both->peer_capabilities(0), near->capabilities());
   EXPECT_EQ(both->peer_capabilities(1), near->capabilities());
   EXPECT_EQ(both->peer_capabilities(3), Transport::kPinned | Transport::kPutsBeforeMessages);

@@ -32,22 +32,22 @@ TEST(SendOnly, HidesAllMemory) {
 
 TEST(SendOnly, MessagesPassThrough) {
   Pair pair;
-  const uint32_t inline_bytes = pair.a.transport->inline_bytes();
-  const uint32_t cell_bytes = pair.a.transport->cell_bytes();
+  const uint32_t inline_bytes = pair.a.transport->messages(1).inline_bytes();
+  const uint32_t cell_bytes = pair.a.transport->messages(1).cell_bytes();
   SendOnlyTransport only(std::move(pair.a.transport));
-  EXPECT_EQ(only.inline_bytes(), inline_bytes);
-  EXPECT_EQ(only.cell_bytes(), cell_bytes);
+  EXPECT_EQ(only.messages(1).inline_bytes(), inline_bytes);
+  EXPECT_EQ(only.messages(1).cell_bytes(), cell_bytes);
   Outgoing room;
-  ASSERT_EQ(only.reserve(1, Lane::kRequest, 8, &room), Status::kOk);
+  ASSERT_EQ(only.messages(1).reserve(1, Lane::kRequest, 8, &room), Status::kOk);
   std::memcpy(room.head, "directly", 8);
-  only.commit(room, 42);
+  only.messages(1).commit(room, 42);
   Cell cell;
-  ASSERT_EQ(only.take_cell(1, Lane::kRequest, 100, &cell), Status::kOk);
-  only.drop_cell(1, Lane::kRequest, cell);
-  ASSERT_EQ(only.take_cell(1, Lane::kReply, 16, &cell), Status::kOk);
-  ASSERT_EQ(only.reserve(1, Lane::kReply, 8, &room), Status::kOk);
+  ASSERT_EQ(only.messages(1).take_cell(1, Lane::kRequest, 100, &cell), Status::kOk);
+  only.messages(1).drop_cell(1, Lane::kRequest, cell);
+  ASSERT_EQ(only.messages(1).take_cell(1, Lane::kReply, 16, &cell), Status::kOk);
+  ASSERT_EQ(only.messages(1).reserve(1, Lane::kReply, 8, &room), Status::kOk);
   std::memcpy(cell.data, "sixteen letters.", 16);
-  only.commit_with_cell(room, 43, cell, 16);
+  only.messages(1).commit_with_cell(room, 43, cell, 16);
   ASSERT_EQ(pair.poll_b(), 2u);
   ASSERT_EQ(pair.inbox.letters.size(), 2u);
   EXPECT_EQ(pair.inbox.letters[0].payload, "sixteen letters.");  // replies are delivered first
@@ -62,7 +62,7 @@ TEST(SendOnly, MessagesPassThrough) {
   only.sleeping().wake_peer(1);
   only.disconnect(1);
   EXPECT_EQ(only.poll(inbox, 10, false), 0u);
-  EXPECT_EQ(only.reserve(1, Lane::kRequest, 8, &room), Status::kBroken);
+  EXPECT_EQ(only.messages(1).reserve(1, Lane::kRequest, 8, &room), Status::kBroken);
 }
 
 }  // namespace

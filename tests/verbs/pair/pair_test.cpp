@@ -31,7 +31,8 @@ TEST_F(GuestPairMessages, BothWaysInOrderAndUnchanged) {
 // Each rank has sent its handshake before either has received one.
 TEST_F(GuestPairMessages, CrossingHandshakesMakeOneConnection) {
   Outgoing room;
-  ASSERT_EQ(process.transport->reserve(other(), Lane::kRequest, 8, &room), Status::kNotReady)
+  ASSERT_EQ(process.transport->messages(other()).reserve(other(), Lane::kRequest, 8, &room),
+            Status::kNotReady)
       << last_error_text();
   EXPECT_GE(process.transport->counts().handshakes, 1U);
   ASSERT_TRUE(meet());
@@ -46,7 +47,8 @@ TEST_F(GuestPairMessages, LostHandshakesAreRepeated) {
   LinkFaults faults;
   faults.set("loss 100%");
   Outgoing room;
-  ASSERT_EQ(process.transport->reserve(other(), Lane::kRequest, 8, &room), Status::kNotReady)
+  ASSERT_EQ(process.transport->messages(other()).reserve(other(), Lane::kRequest, 8, &room),
+            Status::kNotReady)
       << last_error_text();
   ASSERT_TRUE(meet());
   EXPECT_TRUE(process.until([&] { return process.transport->counts().handshakes >= 3; }));

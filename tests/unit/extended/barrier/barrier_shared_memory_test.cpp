@@ -26,14 +26,14 @@ class BarrierSharedMemoryTest : public ::testing::Test {
     store = bootstrap.get();
     transport = network.get();
     job().bootstrap = std::move(bootstrap);
-    job().use(std::move(network));
+    ASSERT_EQ(job().use(std::move(network)), Status::kOk);
     shared_memory = std::make_unique<BarrierSharedMemory>();
   }
   void TearDown() override {
     shared_memory.reset();
     EXPECT_TRUE(transport->records.pinned.empty());
     EXPECT_EQ(transport->records.dropped, transport->records.keys.size());
-    job().use(nullptr);
+    EXPECT_EQ(job().use(nullptr), Status::kOk);
     job().bootstrap.reset();
   }
   // Rank 0 of three on one machine, each of which counts as a node.

@@ -79,7 +79,7 @@ TEST_F(IbvConnection, SizesAreThoseOfTheKnobs) {
     EXPECT_EQ(options.send_depth, 200u);
     options.single_threaded = true;
     IbvWorld world(2, options);
-    EXPECT_EQ(world[0].transport->inline_bytes(), 304u);
+    EXPECT_EQ(world[0].transport->messages(1).inline_bytes(), 304u);
     ASSERT_EQ(world.send(0, 1, Lane::kRequest, 1, std::string(304, 'x')), Status::kOk)
         << last_error_text();
     ASSERT_TRUE(world.arrived(1, 1));

@@ -152,7 +152,7 @@ TEST_F(IbvFailures, PeerFailureCompletesEverythingInFlight) {
   // Its cells are back.
   Cell cell;
   for (uint32_t i = 0; i < IbvTransport::Options().cells; ++i)
-    EXPECT_EQ(world[0].transport->take_cell(1, Lane::kRequest, 8, &cell), Status::kOk);
+    EXPECT_EQ(world[0].transport->messages(1).take_cell(1, Lane::kRequest, 8, &cell), Status::kOk);
   world[0].transport->flush(testing::in_seconds(10));
   // The text keeps the cause after the job has declared the rank dead.
   world[0].transport->disconnect(1);

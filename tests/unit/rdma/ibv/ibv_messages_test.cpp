@@ -56,7 +56,7 @@ TEST_F(IbvMessages, SimultaneousConnectsSucceed) {
 TEST_F(IbvMessages, EveryLengthArrivesIntact) {
   IbvWorld world(2);
   world.connect(0, 1);
-  const uint32_t most = world[0].transport->inline_bytes();
+  const uint32_t most = world[0].transport->messages(1).inline_bytes();
   for (uint32_t bytes = 0; bytes <= most; bytes += bytes < 40 ? 1 : 37) {
     std::string head(bytes, '\0');
     for (uint32_t i = 0; i < bytes; ++i) head[i] = static_cast<char>(i * 7 + bytes);
@@ -66,7 +66,8 @@ TEST_F(IbvMessages, EveryLengthArrivesIntact) {
     EXPECT_EQ(world[1].inbox.letters[0].head, head) << bytes;
   }
   Outgoing room;
-  EXPECT_EQ(world[0].transport->reserve(1, Lane::kRequest, most + 1, &room), Status::kBadArg);
+  EXPECT_EQ(world[0].transport->messages(1).reserve(1, Lane::kRequest, most + 1, &room),
+            Status::kBadArg);
 }
 
 TEST_F(IbvMessages, HeadsAreAligned) {
@@ -81,9 +82,9 @@ TEST_F(IbvMessages, HeadsAreAligned) {
   ASSERT_TRUE(world.arrived(1, 1));
   EXPECT_TRUE(aligned);
   Outgoing room;
-  ASSERT_EQ(world[0].transport->reserve(1, Lane::kRequest, 8, &room), Status::kOk);
+  ASSERT_EQ(world[0].transport->messages(1).reserve(1, Lane::kRequest, 8, &room), Status::kOk);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(room.head) % 8, 0U);
-  world[0].transport->commit(room, 0);
+  world[0].transport->messages(1).commit(room, 0);
 }
 
 TEST_F(IbvMessages, FloodKeepsItsOrderInEachLaneAndItsCredits) {
@@ -204,16 +205,19 @@ TEST_F(IbvMessages, CellsAreLimitedAndReturned) {
   const uint32_t cells = IbvTransport::Options().cells;
   std::vector<Cell> taken(cells);
   for (Cell& cell : taken)
-    ASSERT_EQ(world[0].transport->take_cell(1, Lane::kRequest, 100, &cell), Status::kOk);
+    ASSERT_EQ(world[0].transport->messages(1).take_cell(1, Lane::kRequest, 100, &cell),
+              Status::kOk);
   Cell more;
-  EXPECT_EQ(world[0].transport->take_cell(1, Lane::kRequest, 100, &more), Status::kNotReady);
-  EXPECT_EQ(world[0].transport->take_cell(1, Lane::kReply, 100, &more), Status::kOk)
+  EXPECT_EQ(world[0].transport->messages(1).take_cell(1, Lane::kRequest, 100, &more),
+            Status::kNotReady);
+  EXPECT_EQ(world[0].transport->messages(1).take_cell(1, Lane::kReply, 100, &more), Status::kOk)
       << "each lane has its own";
-  world[0].transport->drop_cell(1, Lane::kReply, more);
-  for (const Cell& cell : taken) world[0].transport->drop_cell(1, Lane::kRequest, cell);
+  world[0].transport->messages(1).drop_cell(1, Lane::kReply, more);
+  for (const Cell& cell : taken) world[0].transport->messages(1).drop_cell(1, Lane::kRequest, cell);
   for (uint32_t i = 0; i < 5 * cells; ++i)
     ASSERT_EQ(world.send_cell(0, 1, Lane::kRequest, 1, "head", "payload"), Status::kOk) << i;
-  EXPECT_EQ(world[0].transport->take_cell(1, Lane::kRequest, 1 << 20, &more), Status::kBadArg);
+  EXPECT_EQ(world[0].transport->messages(1).take_cell(1, Lane::kRequest, 1 << 20, &more),
+            Status::kBadArg);
 }
 
 TEST_F(IbvMessages, PollingRepliesOnlyStillReturnsReplyCredits) {
@@ -314,8 +318,8 @@ TEST_F(IbvMessages, FourRanksTalkAllToAll) {
 TEST_F(IbvMessages, BadRanksAreRefused) {
   IbvWorld world(2);
   Outgoing room;
-  EXPECT_EQ(world[0].transport->reserve(0, Lane::kRequest, 8, &room), Status::kBadArg);
-  EXPECT_EQ(world[0].transport->reserve(2, Lane::kRequest, 8, &room), Status::kBadArg);
+  EXPECT_EQ(world[0].transport->messages(0).reserve(0, Lane::kRequest, 8, &room), Status::kBadArg);
+  EXPECT_EQ(world[0].transport->messages(2).reserve(2, Lane::kRequest, 8, &room), Status::kBadArg);
   EXPECT_THAT(last_error_text(), HasSubstr("rank 2 does not exist"));
 }
 
@@ -330,7 +334,7 @@ TEST_F(IbvMessages, ReportsItsCapabilities) {
   EXPECT_EQ(transport.memory().mapped(1, 0x1000, 8), nullptr);
   EXPECT_EQ(transport.memory().add_segment(1, 0x1000, 0x1000, nullptr), Status::kOk);
   EXPECT_EQ(transport.memory().write(1, 0x1000, "x", 1), Status::kUnsupported);
-  EXPECT_GE(transport.inline_bytes(), Transport::kMaxHeadBytes);
+  EXPECT_GE(transport.messages(1).inline_bytes(), MessageChannel::kMaxHeadBytes);
 }
 
 TEST_F(IbvMessages, FlushWaitsUntilAllHasArrived) {

@@ -116,7 +116,7 @@ TEST_F(IbvRails, MessageWaitsForAnEarlierStripedPut) {
       return world[0].transport->pinned()->put(1, remote, here.local(), kMiB, &told);
     }),
               Status::kOk);
-    EXPECT_EQ(world[0].transport->post(1, lane, 1, nullptr, 0), Status::kNotReady);
+    EXPECT_EQ(world[0].transport->messages(1).post(1, lane, 1, nullptr, 0), Status::kNotReady);
     for (uint32_t i = 0; i < 50; ++i) {
       world.poll_all();
       ASSERT_EQ(world[0].try_send(1, lane, 1, "done"), Status::kNotReady) << round;
@@ -365,7 +365,8 @@ TEST_F(IbvRails, ThreadsPutGetAndSendAtOnce) {
         finish([&](Flag& flag) {
           return world[0].transport->pinned()->put(1, mine, here.local(), kBytes, &flag);
         });
-        while (world[0].transport->post(1, Lane::kRequest, 1, nullptr, 0) == Status::kNotReady &&
+        while (world[0].transport->messages(1).post(1, Lane::kRequest, 1, nullptr, 0) ==
+                   Status::kNotReady &&
                now_ns() < deadline)
           (void)world[0].transport->poll(inbox, 10, false);
         ++sent;

@@ -112,26 +112,29 @@ struct IbvRank {
   }
   Status try_send(Rank to, Lane lane, uint32_t tag, const std::string& head) {
     Outgoing room;
-    const Status status = transport->reserve(to, lane, static_cast<uint32_t>(head.size()), &room);
+    const Status status =
+        transport->messages(to).reserve(to, lane, static_cast<uint32_t>(head.size()), &room);
     if (status != Status::kOk) return status;
     std::memcpy(room.head, head.data(), head.size());
-    transport->commit(room, tag);
+    transport->messages(to).commit(room, tag);
     return status;
   }
   Status try_send_cell(Rank to, Lane lane, uint32_t tag, const std::string& head,
                        const std::string& payload) {
     Cell cell;
-    Status status = transport->take_cell(to, lane, static_cast<uint32_t>(payload.size()), &cell);
+    Status status =
+        transport->messages(to).take_cell(to, lane, static_cast<uint32_t>(payload.size()), &cell);
     if (status != Status::kOk) return status;
     Outgoing room;
-    status = transport->reserve(to, lane, static_cast<uint32_t>(head.size()), &room);
+    status = transport->messages(to).reserve(to, lane, static_cast<uint32_t>(head.size()), &room);
     if (status != Status::kOk) {
-      transport->drop_cell(to, lane, cell);
+      transport->messages(to).drop_cell(to, lane, cell);
       return status;
     }
     std::memcpy(cell.data, payload.data(), payload.size());
     std::memcpy(room.head, head.data(), head.size());
-    transport->commit_with_cell(room, tag, cell, static_cast<uint32_t>(payload.size()));
+    transport->messages(to).commit_with_cell(room, tag, cell,
+                                             static_cast<uint32_t>(payload.size()));
     return status;
   }
   uint32_t poll(uint32_t budget = 100, bool replies_only = false) {

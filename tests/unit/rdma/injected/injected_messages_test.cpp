@@ -28,14 +28,14 @@ TEST(InjectedMessages, ArriveAfterTheDelayAndNotBefore) {
 
 TEST(InjectedMessages, KeepHeadTagLaneAndPayload) {
   InjectedNode node({.delay_ns = 5000});
-  const uint32_t most = node.net->inline_bytes();
+  const uint32_t most = node.net->messages(1).inline_bytes();
   std::string text(most, 'x');
   text.back() = 'y';
   Outgoing room;
-  ASSERT_EQ(node.net->reserve(1, Lane::kReply, most, &room), Status::kOk);
+  ASSERT_EQ(node.net->messages(1).reserve(1, Lane::kReply, most, &room), Status::kOk);
   EXPECT_EQ(at(room.head) % 8, 0u);
   std::memcpy(room.head, text.data(), most);
-  node.net->commit(room, 0xabcdef);
+  node.net->messages(1).commit(room, 0xabcdef);
   ASSERT_EQ(node.send_cell(1, Lane::kRequest, "sixteen letters."), Status::kOk);
   node.after(5000);
   Inbox there;
@@ -46,7 +46,7 @@ TEST(InjectedMessages, KeepHeadTagLaneAndPayload) {
   EXPECT_EQ(there.letters[0].lane, Lane::kReply);
   EXPECT_EQ(there.letters[0].head.substr(0, most), text);
   EXPECT_EQ(there.letters[1].payload, "sixteen letters.");
-  EXPECT_EQ(node.net->reserve(1, Lane::kReply, most + 1, &room), Status::kBadArg);
+  EXPECT_EQ(node.net->messages(1).reserve(1, Lane::kReply, most + 1, &room), Status::kBadArg);
 }
 
 TEST(InjectedMessages, ReserveMovesThemToo) {
@@ -100,16 +100,16 @@ TEST(InjectedMessages, CellsAreCounted) {
   Cell first;
   Cell second;
   Cell third;
-  ASSERT_EQ(node.net->take_cell(1, Lane::kRequest, 10, &first), Status::kOk);
-  ASSERT_EQ(node.net->take_cell(1, Lane::kRequest, 10, &second), Status::kOk);
-  EXPECT_EQ(node.net->take_cell(1, Lane::kRequest, 10, &third), Status::kNotReady);
-  ASSERT_EQ(node.net->take_cell(1, Lane::kReply, 10, &third), Status::kOk);
-  node.net->drop_cell(1, Lane::kReply, third);
-  node.net->drop_cell(1, Lane::kRequest, first);
+  ASSERT_EQ(node.net->messages(1).take_cell(1, Lane::kRequest, 10, &first), Status::kOk);
+  ASSERT_EQ(node.net->messages(1).take_cell(1, Lane::kRequest, 10, &second), Status::kOk);
+  EXPECT_EQ(node.net->messages(1).take_cell(1, Lane::kRequest, 10, &third), Status::kNotReady);
+  ASSERT_EQ(node.net->messages(1).take_cell(1, Lane::kReply, 10, &third), Status::kOk);
+  node.net->messages(1).drop_cell(1, Lane::kReply, third);
+  node.net->messages(1).drop_cell(1, Lane::kRequest, first);
   ASSERT_EQ(node.send_cell(1, Lane::kRequest, "0123456789abcdef"), Status::kOk);
-  EXPECT_EQ(node.net->take_cell(1, Lane::kRequest, 10, &first), Status::kNotReady);
+  EXPECT_EQ(node.net->messages(1).take_cell(1, Lane::kRequest, 10, &first), Status::kNotReady);
   test_clock_ns += 1000;  // it is sent: the next try finds that out
-  EXPECT_EQ(node.net->take_cell(1, Lane::kRequest, 10, &first), Status::kOk);
+  EXPECT_EQ(node.net->messages(1).take_cell(1, Lane::kRequest, 10, &first), Status::kOk);
 }
 
 TEST(InjectedMessages, WaitWhileTheInnerTransportIsFull) {
@@ -184,14 +184,14 @@ TEST(InjectedMessages, DisconnectedPeersGetNothingAndTheirCellsReturn) {
   InjectedNode node({.delay_ns = 1000, .cells = 1});
   ASSERT_EQ(node.send_cell(1, Lane::kRequest, "0123456789abcdef"), Status::kOk);
   Outgoing room;  // begun before, committed after
-  ASSERT_EQ(node.net->reserve(1, Lane::kReply, 8, &room), Status::kOk);
+  ASSERT_EQ(node.net->messages(1).reserve(1, Lane::kReply, 8, &room), Status::kOk);
   Cell cell;
-  ASSERT_EQ(node.net->take_cell(1, Lane::kReply, 8, &cell), Status::kOk);
+  ASSERT_EQ(node.net->messages(1).take_cell(1, Lane::kReply, 8, &cell), Status::kOk);
   node.net->disconnect(1);
-  node.net->commit_with_cell(room, 1, cell, 8);
+  node.net->messages(1).commit_with_cell(room, 1, cell, 8);
   EXPECT_EQ(node.send(1, Lane::kRequest, 1, 1), Status::kBroken);
-  EXPECT_EQ(node.net->take_cell(1, Lane::kRequest, 8, &cell), Status::kOk);
-  EXPECT_EQ(node.net->take_cell(1, Lane::kReply, 8, &cell), Status::kOk);
+  EXPECT_EQ(node.net->messages(1).take_cell(1, Lane::kRequest, 8, &cell), Status::kOk);
+  EXPECT_EQ(node.net->messages(1).take_cell(1, Lane::kReply, 8, &cell), Status::kOk);
   node.after(10'000);
   EXPECT_EQ(node.arrived(), Words{});
 }

@@ -199,23 +199,19 @@ TEST(InjectedOperations, DisconnectedPeerCompletesWithBroken) {
 
 TEST(InjectedOperations, NeedOnesInside) {
   Pair pair(ShmTransport::Threads::kMany);
-  struct Mute final : Transport, Sleeping {
+  struct Mute final : Transport, MessageChannel, Sleeping {
     explicit Mute(Transport& real) : inside(real) {}
     Transport& inside;
     const char* name() const noexcept override { return "mute"; }
-    uint32_t inline_bytes() const noexcept override { return inside.inline_bytes(); }
-    uint32_t cell_bytes() const noexcept override { return inside.cell_bytes(); }
+    MessageChannel& messages(Rank) noexcept override { return *this; }
+    uint32_t inline_bytes() const noexcept override { return inside.messages(1).inline_bytes(); }
     Status reserve(Rank, Lane, uint32_t, Outgoing*) noexcept override { return Status::kNotReady; }
     void commit(Outgoing&, uint32_t) noexcept override {}
-    void commit_with_cell(Outgoing&, uint32_t, const Cell&, uint32_t) noexcept override {}
-    Status take_cell(Rank, Lane, uint32_t, Cell*) noexcept override { return Status::kNotReady; }
-    void drop_cell(Rank, Lane, const Cell&) noexcept override {}
     Sleeping& sleeping() noexcept override { return *this; }
     uint32_t poll(Receiver&, uint32_t, bool) noexcept override { return 0; }
     void sleep(uint64_t deadline_ns, const WakeCondition&) noexcept override {
       slept = deadline_ns;
     }
-    void disconnect(Rank) noexcept override {}
     uint64_t slept = 0;
   };
   auto owned = std::make_unique<Mute>(*pair.a.transport);
@@ -238,8 +234,8 @@ TEST(InjectedOperations, NeedOnesInside) {
   net->sleeping().sleep(1'000'000);
   EXPECT_EQ(mute.slept, 1'000'000u);
   Outgoing room;
-  ASSERT_EQ(net->reserve(1, Lane::kRequest, 0, &room), Status::kOk);
-  net->commit(room, 1);
+  ASSERT_EQ(net->messages(1).reserve(1, Lane::kRequest, 0, &room), Status::kOk);
+  net->messages(1).commit(room, 1);
   net->sleeping().sleep(1'000'000);
   EXPECT_EQ(mute.slept, 1500u);
   Sleeping::Announcement announcement;

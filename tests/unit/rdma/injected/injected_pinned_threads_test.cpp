@@ -9,19 +9,16 @@ namespace {
 using Pinned = PinnedOperations::Pinned;
 
 // A transport that stays in the middle of a copy until the test lets it continue.
-class Holding final : public Transport, public MemoryAccess {
+class Holding final : public Transport, public MessageChannel, public MemoryAccess {
  public:
   explicit Holding(std::unique_ptr<Transport> real) : inside(std::move(real)) {}
   const char* name() const noexcept override { return "holding"; }
-  uint32_t inline_bytes() const noexcept override { return inside->inline_bytes(); }
-  uint32_t cell_bytes() const noexcept override { return inside->cell_bytes(); }
+  MessageChannel& messages(Rank) noexcept override { return *this; }
+  uint32_t inline_bytes() const noexcept override { return inside->messages(1).inline_bytes(); }
   uint32_t capabilities() const noexcept override { return inside->capabilities(); }
   MemoryAccess& memory() noexcept override { return *this; }
   Status reserve(Rank, Lane, uint32_t, Outgoing*) noexcept override { return Status::kNotReady; }
   void commit(Outgoing&, uint32_t) noexcept override {}
-  void commit_with_cell(Outgoing&, uint32_t, const Cell&, uint32_t) noexcept override {}
-  Status take_cell(Rank, Lane, uint32_t, Cell*) noexcept override { return Status::kNotReady; }
-  void drop_cell(Rank, Lane, const Cell&) noexcept override {}
   Status put(Rank peer, uintptr_t remote, const void* local, size_t bytes,
              Completion* completion) noexcept override {
     has_begun = true;
@@ -36,7 +33,6 @@ class Holding final : public Transport, public MemoryAccess {
     return inside->memory().get(peer, remote, local, bytes, completion);
   }
   uint32_t poll(Receiver&, uint32_t, bool) noexcept override { return 0; }
-  void disconnect(Rank) noexcept override {}
 
   const std::unique_ptr<Transport> inside;
   std::atomic<bool> has_begun{false};

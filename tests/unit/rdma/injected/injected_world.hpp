@@ -33,24 +33,25 @@ struct InjectedNode {
 
   Status send(Rank to, Lane lane, uint32_t tag, uint64_t value) {
     Outgoing room;
-    const Status status = net->reserve(to, lane, sizeof value, &room);
+    const Status status = net->messages(to).reserve(to, lane, sizeof value, &room);
     if (status != Status::kOk) return status;
     std::memcpy(room.head, &value, sizeof value);
-    net->commit(room, tag);
+    net->messages(to).commit(room, tag);
     return Status::kOk;
   }
   Status send_cell(Rank to, Lane lane, const std::string& text) {
     Cell cell;
-    Status status = net->take_cell(to, lane, static_cast<uint32_t>(text.size()), &cell);
+    Status status =
+        net->messages(to).take_cell(to, lane, static_cast<uint32_t>(text.size()), &cell);
     if (status != Status::kOk) return status;
     Outgoing room;
-    status = net->reserve(to, lane, 8, &room);
+    status = net->messages(to).reserve(to, lane, 8, &room);
     if (status != Status::kOk) {
-      net->drop_cell(to, lane, cell);
+      net->messages(to).drop_cell(to, lane, cell);
       return status;
     }
     std::memcpy(cell.data, text.data(), text.size());
-    net->commit_with_cell(room, 0, cell, static_cast<uint32_t>(text.size()));
+    net->messages(to).commit_with_cell(room, 0, cell, static_cast<uint32_t>(text.size()));
     return Status::kOk;
   }
   // Advances the clock; returns what poll() did.

@@ -32,7 +32,7 @@ TEST(ShmCells, CarryEverySizeInBothLanes) {
       EXPECT_TRUE(right) << bytes;
     }
     Cell cell;
-    EXPECT_EQ(pair.a.transport->take_cell(1, lane, 65537, &cell), Status::kBadArg);
+    EXPECT_EQ(pair.a.transport->messages(1).take_cell(1, lane, 65537, &cell), Status::kBadArg);
   }
 }
 
@@ -91,9 +91,9 @@ TEST(ShmCells, DroppedCellIsFree) {
   Pair pair;
   for (uint32_t i = 0; i < 3 * kCellClasses[1].count; ++i) {
     Cell cell;
-    ASSERT_EQ(pair.a.transport->take_cell(1, Lane::kReply, 65536, &cell), Status::kOk);
+    ASSERT_EQ(pair.a.transport->messages(1).take_cell(1, Lane::kReply, 65536, &cell), Status::kOk);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(cell.data) % 64, 0u);
-    pair.a.transport->drop_cell(1, Lane::kReply, cell);
+    pair.a.transport->messages(1).drop_cell(1, Lane::kReply, cell);
   }
 }
 
@@ -193,7 +193,8 @@ TEST(ShmMemory, KernelRefusalIsAnErrorWithFigures) {
     if (text.find("16384") == std::string::npos && text.find("4096") == std::string::npos) return 4;
     if (text.find("available") == std::string::npos) return 5;
     Cell cell;
-    if (a.transport->take_cell(1, Lane::kRequest, 8, &cell) != Status::kResource) return 6;
+    if (a.transport->messages(1).take_cell(1, Lane::kRequest, 8, &cell) != Status::kResource)
+      return 6;
     if (a.try_send(1, Lane::kRequest, 1, 1) != Status::kOk) return 7;
     Inbox inbox;
     if (b.transport->poll(inbox, 10, false) != 2) return 8;

@@ -61,10 +61,10 @@ struct NodeRank {
 
   Status try_send(Rank to, Lane lane, uint32_t tag, const void* data, uint32_t bytes) {
     Outgoing room;
-    const Status status = transport->reserve(to, lane, bytes, &room);
+    const Status status = transport->messages(to).reserve(to, lane, bytes, &room);
     if (status != Status::kOk) return status;
     std::memcpy(room.head, data, bytes);
-    transport->commit(room, tag);
+    transport->messages(to).commit(room, tag);
     return status;
   }
   Status try_send(Rank to, Lane lane, uint32_t tag, uint64_t value) {
@@ -72,18 +72,18 @@ struct NodeRank {
   }
   Status try_send_cell(Rank to, Lane lane, uint32_t tag, uint32_t bytes, int fill) {
     Cell cell;
-    Status status = transport->take_cell(to, lane, bytes, &cell);
+    Status status = transport->messages(to).take_cell(to, lane, bytes, &cell);
     if (status != Status::kOk) return status;
     Outgoing room;
-    status = transport->reserve(to, lane, sizeof(uint64_t), &room);
+    status = transport->messages(to).reserve(to, lane, sizeof(uint64_t), &room);
     if (status != Status::kOk) {
-      transport->drop_cell(to, lane, cell);
+      transport->messages(to).drop_cell(to, lane, cell);
       return status;
     }
     std::memset(cell.data, fill, bytes);
     const uint64_t told = bytes;
     std::memcpy(room.head, &told, sizeof told);
-    transport->commit_with_cell(room, tag, cell, bytes);
+    transport->messages(to).commit_with_cell(room, tag, cell, bytes);
     return status;
   }
 

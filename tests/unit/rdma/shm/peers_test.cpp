@@ -73,7 +73,7 @@ TEST(ShmPeers, AnyThreadMayDisconnectAtAnyTime) {
     // Each is there once.
     std::set<uint32_t> free;
     Cell cell;
-    while (self.transport->take_cell(1, Lane::kRequest, 4096, &cell) == Status::kOk) {
+    while (self.transport->messages(1).take_cell(1, Lane::kRequest, 4096, &cell) == Status::kOk) {
       ASSERT_TRUE(free.insert(cell.index).second) << cell.index;
     }
     EXPECT_EQ(free.size(), shm::kCellClasses[0].count);

@@ -22,7 +22,7 @@ TEST(ShmMessageWord, HoldsItsFieldsAtTheirLimits) {
 TEST(ShmRing, CarriesEveryLengthInBothLanes) {
   Pair pair;
   for (const Lane lane : {Lane::kRequest, Lane::kReply}) {
-    for (uint32_t bytes = 8; bytes <= pair.a.transport->inline_bytes(); bytes += 8) {
+    for (uint32_t bytes = 8; bytes <= pair.a.transport->messages(1).inline_bytes(); bytes += 8) {
       std::string sent(bytes, static_cast<char>('a' + bytes % 26));
       ASSERT_EQ(pair.a.try_send(1, lane, bytes, sent.data(), bytes), Status::kOk);
       ASSERT_EQ(pair.poll_b(), 1u);
@@ -39,11 +39,11 @@ TEST(ShmRing, CarriesEveryLengthInBothLanes) {
 TEST(ShmRing, InvalidReservationsAreRejected) {
   Pair pair;
   Outgoing room;
-  EXPECT_EQ(
-      pair.a.transport->reserve(1, Lane::kRequest, pair.a.transport->inline_bytes() + 1, &room),
-      Status::kBadArg);
-  EXPECT_EQ(pair.a.transport->reserve(7, Lane::kRequest, 8, &room), Status::kBadArg);
-  EXPECT_EQ(pair.a.transport->reserve(0, Lane::kRequest, 8, &room), Status::kBadArg);
+  EXPECT_EQ(pair.a.transport->messages(1).reserve(
+                1, Lane::kRequest, pair.a.transport->messages(1).inline_bytes() + 1, &room),
+            Status::kBadArg);
+  EXPECT_EQ(pair.a.transport->messages(7).reserve(7, Lane::kRequest, 8, &room), Status::kBadArg);
+  EXPECT_EQ(pair.a.transport->messages(0).reserve(0, Lane::kRequest, 8, &room), Status::kBadArg);
 }
 
 TEST(ShmRing, FullRingIsNotReadyUntilRead) {
@@ -82,9 +82,9 @@ void exchange_at_random(bool imitate, uint32_t seed) {
   uint32_t lap = 0;
   uint32_t last_slot = 0;
   while (sent < 20000) {
-    const uint32_t bytes = 8 + random() % (pair.a.transport->inline_bytes() - 8);
+    const uint32_t bytes = 8 + random() % (pair.a.transport->messages(1).inline_bytes() - 8);
     Outgoing room;
-    if (pair.a.transport->reserve(1, Lane::kRequest, bytes, &room) == Status::kOk) {
+    if (pair.a.transport->messages(1).reserve(1, Lane::kRequest, bytes, &room) == Status::kOk) {
       std::memcpy(room.head, &sent, sizeof sent);
       const auto slot = static_cast<uint32_t>(room.head - ring) / 64;
       if (slot < last_slot) ++lap;
@@ -95,7 +95,7 @@ void exchange_at_random(bool imitate, uint32_t seed) {
         const uint64_t fake = shm::MessageWord::make(position, 1, 0xbad, 0);
         std::memcpy(room.head + line * 64 - 8, &fake, sizeof fake);
       }
-      pair.a.transport->commit(room, static_cast<uint32_t>(sent) & 0xffffff);
+      pair.a.transport->messages(1).commit(room, static_cast<uint32_t>(sent) & 0xffffff);
       ++sent;
     } else {
       ASSERT_NE(pair.poll_b(1 + random() % 8), 0u);
@@ -146,7 +146,7 @@ TEST(ShmRing, SkippedLinesHoldNoOldMessages) {
   while (pair.poll_b() != 0) {
   }
   // 255 laps that skip the last 4 lines: 14 messages of 18 lines each.
-  const std::string longest(pair.a.transport->inline_bytes(), 'x');
+  const std::string longest(pair.a.transport->messages(1).inline_bytes(), 'x');
   for (uint32_t lap = 1; lap < 256; ++lap) {
     for (uint32_t i = 0; i < size / 18; ++i) {
       ASSERT_EQ(pair.a.try_send(1, Lane::kRequest, 2, longest.data(),

@@ -11,7 +11,7 @@
 namespace hydrant::testing {
 namespace {
 
-constexpr uint32_t kReviews = ShmTransport::kPollsBetweenReviews;
+constexpr uint32_t kReviews = shm::NodeRings::kPollsBetweenReviews;
 
 // A node in which rank 0 has received a message from each rank.
 struct Crowd {

@@ -8,11 +8,9 @@
 #include <bit>
 
 namespace hydrant {
+namespace shm {
 
-using shm::InRing;
-using shm::MessageWord;
-
-uint32_t ShmTransport::poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept {
+inline uint32_t NodeRings::poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept {
   for (uint32_t word = 0; word < words_; ++word) {
     const auto& doorbells = self_.doorbells[word].of_lane;
     if (doorbells[0].load(std::memory_order_relaxed) != 0) [[unlikely]] {
@@ -35,8 +33,16 @@ uint32_t ShmTransport::poll(Receiver& receiver, uint32_t budget, bool replies_on
   return done;
 }
 
+}  // namespace shm
+
+uint32_t ShmTransport::poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept {
+  return rings_.poll(receiver, budget, replies_only);
+}
+
+namespace shm {
+
 // Visits the active rings round-robin, beginning after the ring that was served last.
-uint32_t ShmTransport::poll_lane(Lane lane, Receiver& receiver, uint32_t budget) noexcept {
+uint32_t NodeRings::poll_lane(Lane lane, Receiver& receiver, uint32_t budget) noexcept {
   const auto index = static_cast<uint32_t>(lane);
   const uint32_t first = next_[index].load(std::memory_order_relaxed);
   if (words_ == 1) [[likely]] {
@@ -77,8 +83,8 @@ uint32_t ShmTransport::poll_lane(Lane lane, Receiver& receiver, uint32_t budget)
   return done;
 }
 
-inline uint32_t ShmTransport::visit(uint32_t from, Lane lane, Receiver& receiver,
-                                    uint32_t budget) noexcept {
+inline uint32_t NodeRings::visit(uint32_t from, Lane lane, Receiver& receiver,
+                                 uint32_t budget) noexcept {
   InRing& ring = in(from, lane);
   // The ring is usually empty, so it is checked before it is entered. ThreadSanitizer reports this unlocked
   // read as a race if the ring wraps around meanwhile.
@@ -90,8 +96,8 @@ inline uint32_t ShmTransport::visit(uint32_t from, Lane lane, Receiver& receiver
   return done;
 }
 
-uint32_t ShmTransport::drain(InRing& ring, uint32_t from, Lane lane, Receiver& receiver,
-                             uint32_t budget) noexcept {
+uint32_t NodeRings::drain(InRing& ring, uint32_t from, Lane lane, Receiver& receiver,
+                          uint32_t budget) noexcept {
   Incoming message;
   message.from = node_ranks_[from];
   message.lane = lane;
@@ -101,7 +107,7 @@ uint32_t ShmTransport::drain(InRing& ring, uint32_t from, Lane lane, Receiver& r
     if (InRing::is_plain(word)) [[likely]] {
       message.tag = MessageWord::tag(word);
       message.head = ring.line() + sizeof(uint64_t);
-      message.head_room = shm::kLineBytes - static_cast<uint32_t>(sizeof(uint64_t));
+      message.head_room = kLineBytes - static_cast<uint32_t>(sizeof(uint64_t));
       receiver.deliver(message);
       ring.take_plain();
       ++done;
@@ -121,7 +127,7 @@ uint32_t ShmTransport::drain(InRing& ring, uint32_t from, Lane lane, Receiver& r
     // its cache then, and a prefetch would delay them.
     if (done != 0) {
       for (uint32_t i = 1; i < MessageWord::lines(word); ++i)
-        __builtin_prefetch(ring.line() + size_t{i} * shm::kLineBytes);
+        __builtin_prefetch(ring.line() + size_t{i} * kLineBytes);
     }
     deliver(ring, from, lane, word, receiver);
     ++done;
@@ -129,15 +135,15 @@ uint32_t ShmTransport::drain(InRing& ring, uint32_t from, Lane lane, Receiver& r
   return done;
 }
 
-inline void ShmTransport::deliver(InRing& ring, uint32_t from, Lane lane, uint64_t word,
-                                  Receiver& receiver) noexcept {
+inline void NodeRings::deliver(InRing& ring, uint32_t from, Lane lane, uint64_t word,
+                               Receiver& receiver) noexcept {
   const uint32_t lines = MessageWord::lines(word);
   Incoming message;
   message.from = node_ranks_[from];
   message.lane = lane;
   message.tag = MessageWord::tag(word);
   message.head = ring.line() + sizeof(uint64_t);
-  message.head_room = lines * shm::kLineBytes - static_cast<uint32_t>(sizeof(uint64_t));
+  message.head_room = lines * kLineBytes - static_cast<uint32_t>(sizeof(uint64_t));
   const uint32_t cell_plus_1 = MessageWord::cell_plus_1(word);
   if (cell_plus_1 == 0) {
     receiver.deliver(message);
@@ -147,11 +153,11 @@ inline void ShmTransport::deliver(InRing& ring, uint32_t from, Lane lane, uint64
   const uint32_t cell = cell_plus_1 - 1;
   if (!is_cell_backed(ring, from, lane, cell)) return;
   message.payload = memory_.cell(from, lane, cell);
-  message.payload_room = shm::cell_bytes_of(cell);
+  message.payload_room = cell_bytes_of(cell);
   receiver.deliver(message);
   // Pairs with the acquire in SenderCells::collect(). A plain store without a wake-up: nothing waits for it.
   memory_.receipt(from, lane, cell)
-      .receipt.store(shm::CellReceipt::make(memory_.node_rank(), ring.position()),
+      .receipt.store(CellReceipt::make(memory_.node_rank(), ring.position()),
                      std::memory_order_release);
   ring.take(lines);
 }
@@ -159,16 +165,16 @@ inline void ShmTransport::deliver(InRing& ring, uint32_t from, Lane lane, uint64
 // False: that rank cannot have sent this cell. A cell that its sender has not reserved is a hole in the file,
 // and access to a hole can raise SIGBUS. This process therefore reserves each chunk as well when it first
 // sees it.
-inline bool ShmTransport::is_cell_backed(InRing& ring, uint32_t from, Lane lane,
-                                         uint32_t cell) noexcept {
-  if (cell >= shm::kCellCount) {
+inline bool NodeRings::is_cell_backed(InRing& ring, uint32_t from, Lane lane,
+                                      uint32_t cell) noexcept {
+  if (cell >= kCellCount) {
     disconnect_corrupt(from, "the number of a cell", cell);
     return false;
   }
-  const uint32_t small_chunks = shm::kSmallCells / shm::kCellClasses[0].chunk;
-  const uint32_t chunk = cell < shm::kSmallCells ? cell / shm::kCellClasses[0].chunk
-                                                 : small_chunks + (cell - shm::kSmallCells) /
-                                                                      shm::kCellClasses[1].chunk;
+  const uint32_t small_chunks = kSmallCells / kCellClasses[0].chunk;
+  const uint32_t chunk = cell < kSmallCells
+                             ? cell / kCellClasses[0].chunk
+                             : small_chunks + (cell - kSmallCells) / kCellClasses[1].chunk;
   if ((ring.known_chunks >> chunk & 1) != 0) [[likely]]
     return true;
   if (memory_.reserve_cells(from, lane, cell, shm::NodeMemory::Owner::kTheirs) != Status::kOk) {
@@ -179,7 +185,7 @@ inline bool ShmTransport::is_cell_backed(InRing& ring, uint32_t from, Lane lane,
   return true;
 }
 
-void ShmTransport::disconnect_corrupt(uint32_t from, const char* what, uint64_t value) noexcept {
+void NodeRings::disconnect_corrupt(uint32_t from, const char* what, uint64_t value) noexcept {
   log_error(
       "rank %u has corrupted the memory that it shares with this rank (%s is %#llx): disconnecting "
       "it",
@@ -187,4 +193,5 @@ void ShmTransport::disconnect_corrupt(uint32_t from, const char* what, uint64_t 
   disconnect_index(from);
 }
 
+}  // namespace shm
 }  // namespace hydrant

@@ -6,11 +6,11 @@
 // idle state.
 #include "firehose/base/machine/membarrier.hpp"
 #include "rdma/shm/memory/global_membarrier.hpp"
-#include "rdma/shm/shm_transport.hpp"
+#include "rdma/shm/node_rings.hpp"
 
 #include <bit>
 
-namespace hydrant {
+namespace hydrant::shm {
 namespace {
 
 template <typename Visit>
@@ -26,11 +26,11 @@ constexpr Lane kLanes[] = {Lane::kRequest, Lane::kReply};
 
 // ---- doorbells ----
 
-void ShmTransport::handle_doorbells(uint32_t word, Lane lane) noexcept {
+void NodeRings::handle_doorbells(uint32_t word, Lane lane) noexcept {
   reclaim_waiting();
   auto& doorbell = self_.doorbells[word].of_lane[static_cast<uint32_t>(lane)];
   const uint64_t rung = doorbell.exchange(0, std::memory_order_acq_rel);
-  const uint64_t bits = rung & living_[word].load(std::memory_order_acquire);
+  const uint64_t bits = rung & connections_.word(word);
   for_each_bit(bits, word, [&](uint32_t from) noexcept {
     counts_.handled_doorbells.fetch_add(1, std::memory_order_relaxed);
     if (open_in(from, lane)) activate(from, lane);
@@ -39,8 +39,8 @@ void ShmTransport::handle_doorbells(uint32_t word, Lane lane) noexcept {
 
 // The sender has to have reserved the ring: otherwise it would be a hole in the file, and access could raise
 // SIGBUS.
-bool ShmTransport::open_in(uint32_t from, Lane lane) noexcept {
-  shm::InRing& ring = in(from, lane);
+bool NodeRings::open_in(uint32_t from, Lane lane) noexcept {
+  InRing& ring = in(from, lane);
   if (ring.is_open()) return true;
   {
     // Once per ring: the doorbell may ring again, for another thread, while this one opens the ring.
@@ -58,13 +58,13 @@ bool ShmTransport::open_in(uint32_t from, Lane lane) noexcept {
   return false;
 }
 
-void ShmTransport::activate(uint32_t from, Lane lane) noexcept {
+void NodeRings::activate(uint32_t from, Lane lane) noexcept {
   // Pairs with the acquire in poll_lane(): the ring is opened before it is visited.
   active_[static_cast<uint32_t>(lane)][from / 64].fetch_or(uint64_t{1} << (from % 64),
                                                            std::memory_order_acq_rel);
 }
 
-bool ShmTransport::any_doorbell() const noexcept {
+bool NodeRings::any_doorbell() const noexcept {
   for (uint32_t word = 0; word < words_; ++word) {
     for (const auto& doorbell : self_.doorbells[word].of_lane) {
       if (doorbell.load(std::memory_order_seq_cst) != 0) return true;
@@ -75,10 +75,10 @@ bool ShmTransport::any_doorbell() const noexcept {
 
 // ---- retiring rings ----
 
-bool ShmTransport::fence() noexcept {
+bool NodeRings::fence() noexcept {
   if (!has_fence_) return true;  // senders to this rank use locked instructions
   counts_.fences.fetch_add(1, std::memory_order_relaxed);
-  if (shm::GlobalMembarrier::issue()) return true;
+  if (GlobalMembarrier::issue()) return true;
   fence_lost_.store(true, std::memory_order_relaxed);
   return false;
 }
@@ -86,7 +86,7 @@ bool ShmTransport::fence() noexcept {
 // Makes the rings of `rings` idle unless another thread holds them. False: messages have arrived meanwhile,
 // and their rings are active again. `announced`, if not null, receives the value for sleep_on(). *all_held is
 // false if a ring was skipped because another thread held it.
-bool ShmTransport::retire(const RingSet& rings, uint32_t* announced, bool* all_held) noexcept {
+bool NodeRings::retire(const RingSet& rings, uint32_t* announced, bool* all_held) noexcept {
   RingSet retired;
   bool any = false;
   *all_held = true;
@@ -94,7 +94,7 @@ bool ShmTransport::retire(const RingSet& rings, uint32_t* announced, bool* all_h
     const auto index = static_cast<uint32_t>(lane);
     for (uint32_t word = 0; word < words_; ++word) {
       for_each_bit(rings.of_lane[index][word], word, [&](uint32_t from) noexcept {
-        shm::InRing& ring = in(from, lane);
+        InRing& ring = in(from, lane);
         if (!ring.enter(threaded_)) {
           *all_held = false;
           return;
@@ -104,11 +104,11 @@ bool ShmTransport::retire(const RingSet& rings, uint32_t* announced, bool* all_h
         any = true;
         // This order matters: a doorbell that rings from now on sets the bit again.
         active_[index][word].fetch_and(~bit, std::memory_order_acq_rel);
-        ring.poll_state().exchange(shm::kIdle, std::memory_order_acq_rel);
+        ring.poll_state().exchange(kIdle, std::memory_order_acq_rel);
       });
     }
   }
-  if (announced != nullptr) *announced = shm::announce_sleep(self_);
+  if (announced != nullptr) *announced = announce_sleep(self_);
   if (!any) {
     // The fence orders this thread's next reads after stores that a peer made before wake_peer(). Doorbells
     // need no fence, because they are read in sequentially consistent order.
@@ -120,17 +120,17 @@ bool ShmTransport::retire(const RingSet& rings, uint32_t* announced, bool* all_h
 
 // Checks the retired rings a last time, and leaves them. Rings with messages (all rings if `all`) become
 // active again; true if none does.
-bool ShmTransport::reactivate(RingSet& retired, bool all) noexcept {
+bool NodeRings::reactivate(RingSet& retired, bool all) noexcept {
   bool all_idle = true;
   for (const Lane lane : kLanes) {
     const auto index = static_cast<uint32_t>(lane);
     for (uint32_t word = 0; word < words_; ++word) {
       for_each_bit(retired.of_lane[index][word], word, [&](uint32_t from) noexcept {
-        shm::InRing& ring = in(from, lane);
+        InRing& ring = in(from, lane);
         const bool back = (all || ring.peek() != 0) && !ring.lost.load(std::memory_order_relaxed);
         if (back) {
           // The doorbell of a sender that was first has rung or will ring; a second activation does no harm.
-          ring.poll_state().exchange(shm::kPolled, std::memory_order_acq_rel);
+          ring.poll_state().exchange(kPolled, std::memory_order_acq_rel);
           activate(from, lane);
           all_idle = false;
         } else {
@@ -141,12 +141,12 @@ bool ShmTransport::reactivate(RingSet& retired, bool all) noexcept {
     }
   }
   // Sleeping threads rely on a doorbell for every ring; this ring became active without one.
-  if (!all_idle) shm::wake_sleepers(self_);
+  if (!all_idle) wake_sleepers(self_);
   return all_idle;
 }
 
 // Retires rings without messages since the last review, if more than kAlwaysPolled are active.
-void ShmTransport::review() noexcept {
+void NodeRings::review() noexcept {
   if (active_rings() <= kAlwaysPolled || fence_lost_.load(std::memory_order_relaxed)) return;
   RingSet unused;
   bool any = false;
@@ -155,7 +155,7 @@ void ShmTransport::review() noexcept {
     for (uint32_t word = 0; word < words_; ++word) {
       const uint64_t bits = active_[index][word].load(std::memory_order_acquire);
       for_each_bit(bits, word, [&](uint32_t from) noexcept {
-        shm::InRing& ring = in(from, lane);
+        InRing& ring = in(from, lane);
         const uint32_t position = ring.position();
         const uint32_t seen = ring.seen.exchange(position, std::memory_order_relaxed);
         if (seen != position || ring.peek() != 0) return;
@@ -168,9 +168,7 @@ void ShmTransport::review() noexcept {
   if (any) (void)retire(unused, nullptr, &all_held);
 }
 
-// Announces a sleep, with all rings idle; `*announced` receives the value for sleep_on(). False: there are
-// messages, or a doorbell has rung. *may_miss_wakeup: a message may come without a doorbell.
-bool ShmTransport::prepare_sleep(uint32_t* announced, bool* may_miss_wakeup) noexcept {
+bool NodeRings::prepare_sleep(uint32_t* announced, bool* may_miss_wakeup) noexcept {
   if (any_doorbell()) return false;
   RingSet rings;
   for (const Lane lane : kLanes) {
@@ -181,7 +179,7 @@ bool ShmTransport::prepare_sleep(uint32_t* announced, bool* may_miss_wakeup) noe
   }
   bool all_held = true;
   if (fence_lost_.load(std::memory_order_relaxed)) {
-    *announced = shm::announce_sleep(self_);
+    *announced = announce_sleep(self_);
     all_held = false;
   } else if (!retire(rings, announced, &all_held)) {
     return false;
@@ -192,4 +190,4 @@ bool ShmTransport::prepare_sleep(uint32_t* announced, bool* may_miss_wakeup) noe
   return true;
 }
 
-}  // namespace hydrant
+}  // namespace hydrant::shm
