@@ -34,6 +34,7 @@ class FakeTransport : public Transport,
   uint32_t refusals = 0;       // number of reserve() and take_cell() calls that return kNotReady
   uint32_t lets_through = 0;   // ... after this many successful ones
   uint32_t cell_refusals = 0;  // and this many more take_cell() calls
+  bool has_cells = true;       // takes effect in Job::use()
   bool out_of_memory = false;  // reserve() and take_cell() return kResource
   bool can_write = false;      // write() reaches the peer's memory
   Status write_fails = Status::kOk;
@@ -54,7 +55,7 @@ class FakeTransport : public Transport,
   const char* name() const noexcept override { return "fake"; }
   MessageChannel& messages(Rank) noexcept override { return *this; }
   uint32_t inline_bytes() const noexcept override { return kInline; }
-  uint32_t cell_bytes() const noexcept override { return kCell; }
+  uint32_t cell_bytes() const noexcept override { return has_cells ? kCell : 0; }
 
   Status reserve(Rank peer, Lane lane, uint32_t bytes, Outgoing* room) noexcept override {
     if (disconnected.count(peer) != 0) return fail(Status::kBroken, "rank %u is gone", peer);

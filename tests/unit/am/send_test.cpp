@@ -106,6 +106,28 @@ TEST_F(Send, MediumsOfAllSizesArriveCompleteAndAligned) {
   }
 }
 
+// A network has to offer only reserve(), commit() and poll().
+TEST_F(Send, WithoutCellsAllPayloadsAreSentInline) {
+  transport->has_cells = false;
+  ASSERT_EQ(job().use(std::move(job().transport)), Status::kOk);
+  const auto medium = pattern(max_medium());
+  EXPECT_EQ(medium.size(), FakeTransport::kInline - MessageChannel::kMaxHeadBytes);
+  EXPECT_EQ(
+      gex_AM_RequestMedium1(team(), 1, kMedium1, medium.data(), medium.size(), GEX_EVENT_NOW, 0, 1),
+      GASNET_OK);
+  const auto data = pattern(2 * max_medium() + 5);
+  std::vector<std::byte> memory(data.size());
+  EXPECT_EQ(gex_AM_RequestLong1(team(), 1, kLong1, data.data(), data.size(), memory.data(),
+                                GEX_EVENT_NOW, 0, 2),
+            GASNET_OK);
+  EXPECT_EQ(transport->sent.size(), 5u) << "a Medium, three pieces and a Long";
+  for (const SentMessage& one : transport->sent) EXPECT_FALSE(one.has_cell);
+  deliver_sent();
+  ASSERT_EQ(calls.size(), 2u);
+  EXPECT_EQ(calls[0].payload, medium);
+  EXPECT_EQ(calls[1].payload, data);
+}
+
 TEST_F(Send, LongToUnreachableMemoryIsSentInOrderedPieces) {
   const auto data = pattern(3 * FakeTransport::kCell + 5);
   std::vector<std::byte> memory(data.size());
