@@ -28,7 +28,10 @@ thread_local uint32_t t_turn = 0;
 
 CompositeTransport::CompositeTransport(std::unique_ptr<Transport> near,
                                        std::unique_ptr<NetworkTransport> far) noexcept
-    : near_(std::move(near)), near_sleeping_(near_->sleeping()), far_(std::move(far)) {
+    : near_(std::move(near)),
+      near_sleeping_(near_->sleeping()),
+      far_(std::move(far)),
+      notices_(far_->notices()) {
   if (snprintf(name_, sizeof name_, "%s+%s", near_->name(), far_->name()) < 0) name_[0] = '\0';
 }
 
@@ -70,15 +73,15 @@ uint32_t CompositeTransport::poll(Receiver& receiver, uint32_t budget, bool repl
 // A far message between arm_events() and the near transport's sleep makes the thread call wake(), which that
 // sleep detects.
 void CompositeTransport::sleep(uint64_t deadline_ns, const WakeCondition& check) noexcept {
-  const bool is_woken = far_->notice_fd() >= 0 && has_thread();
-  if (!far_->arm_events()) return;
+  const bool is_woken = notices_.notice_fd() >= 0 && has_thread();
+  if (!notices_.arm_events()) return;
   near_sleeping_.sleep(is_woken ? deadline_ns : std::min(deadline_ns, now_ns() + kNapNs), check);
 }
 
 bool CompositeTransport::announce_sleep(Announcement* announcement) noexcept {
-  const bool is_woken = far_->notice_fd() >= 0 && has_thread();
-  if (!far_->arm_events() || !near_sleeping_.announce_sleep(announcement)) return false;
-  const uint64_t deadline_ns = is_woken ? far_->next_poll_ns() : now_ns() + kNapNs;
+  const bool is_woken = notices_.notice_fd() >= 0 && has_thread();
+  if (!notices_.arm_events() || !near_sleeping_.announce_sleep(announcement)) return false;
+  const uint64_t deadline_ns = is_woken ? notices_.next_poll_ns() : now_ns() + kNapNs;
   announcement->deadline_ns = std::min(announcement->deadline_ns, deadline_ns);
   return true;
 }
@@ -106,9 +109,9 @@ bool CompositeTransport::has_thread() noexcept {
 void* CompositeTransport::run_thread(void* self) noexcept {
   auto& composite = *static_cast<CompositeTransport*>(self);
   while (!composite.ends_.load(std::memory_order_relaxed)) {
-    pollfd notices = {composite.far_->notice_fd(), POLLIN, 0};
+    pollfd notices = {composite.notices_.notice_fd(), POLLIN, 0};
     if (uncancelled::poll(&notices, 1, kThreadLooksMs) <= 0) continue;
-    composite.far_->take_notices();
+    composite.notices_.take_notices();
     composite.near_sleeping_.wake();
     // The descriptor of a removed device is always ready but has no notices: do not spin on it.
     if ((notices.revents & POLLIN) == 0) uncancelled::sleep_ns(kNapNs);

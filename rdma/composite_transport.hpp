@@ -84,6 +84,7 @@ class CompositeTransport final : public Transport, private Sleeping {
   const std::unique_ptr<Transport> near_;
   Sleeping& near_sleeping_;
   const std::unique_ptr<NetworkTransport> far_;
+  Notices& notices_;  // of the far one
   char name_[32] = {};
   Rank ranks_ = 0;
   std::unique_ptr<bool[]> is_near_;

@@ -44,8 +44,7 @@ inline Json describe_port(const ibv::PortReport& report, uint32_t rails,
       {"reason", report.is_usable ? Json() : Json(report.reason)},
       {"left_out", report.left_out.empty() ? Json() : Json(report.left_out)}};
   if (!report.is_usable) return row;
-  const IbvTransport::Needs needs =
-      IbvTransport::needs_of(IbvTransport::chosen_options(), port, std::max(rails, 1U));
+  const ibv::Needs needs = ibv::needs_of(ibv::chosen_options(), port, std::max(rails, 1U));
   row["link"] = port.is_ethernet ? "ethernet" : "infiniband";
   row["gid_index"] = port.gid_index;
   row["gid"] = gid_text(port.gid);

@@ -10,27 +10,27 @@ namespace hydrant {
 using ibv::Peer;
 
 uint32_t IbvTransport::rails_with(Rank rank) const noexcept {
-  const Peer* const peer = peers_.find(rank);
+  const Peer* const peer = parts_.peers.find(rank);
   if (peer == nullptr || peer->rails == nullptr) return 1;
   return 1 +
          static_cast<uint32_t>(std::popcount(peer->rails->usable.load(std::memory_order_relaxed)));
 }
 
 void IbvTransport::disconnect(Rank rank) noexcept {
-  if (handshakes_.exists(rank)) peers_.mark_dead(rank);
+  if (parts_.handshakes.exists(rank)) parts_.peers.mark_dead(rank);
 }
 
 IbvTransport::Counts IbvTransport::counts() const noexcept {
-  return {.connected = counters_.connected.value(),
-          .handshakes = counters_.handshakes.value(),
-          .strangers = counters_.strangers.value(),
-          .early = counters_.early.value(),
-          .control = counters_.control.value(),
-          .probes = counters_.probes.value(),
-          .stalls = counters_.stalls.value(),
-          .lost = counters_.lost.value(),
-          .sleeps = sleeper_.sleeps(),
-          .striped = counters_.striped.value()};
+  return {.connected = parts_.counters.connected.value(),
+          .handshakes = parts_.counters.handshakes.value(),
+          .strangers = parts_.counters.strangers.value(),
+          .early = parts_.counters.early.value(),
+          .control = parts_.counters.control.value(),
+          .probes = parts_.counters.probes.value(),
+          .stalls = parts_.counters.stalls.value(),
+          .lost = parts_.counters.lost.value(),
+          .sleeps = parts_.sleeper.sleeps(),
+          .striped = parts_.counters.striped.value()};
 }
 
 size_t IbvTransport::list_counts(std::span<Count> rows) const noexcept {

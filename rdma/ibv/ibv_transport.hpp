@@ -11,28 +11,9 @@
 #pragma once
 
 #include "rdma/bootstrap/bootstrap.hpp"
-#include "rdma/ibv/connection/device_events.hpp"
-#include "rdma/ibv/connection/handshakes.hpp"
-#include "rdma/ibv/connection/own_endpoint.hpp"
-#include "rdma/ibv/connection/peer_factory.hpp"
-#include "rdma/ibv/device/ibv_port_choice.hpp"
-#include "rdma/ibv/queue/cell_pool.hpp"
-#include "rdma/ibv/queue/completion_queue.hpp"
-#include "rdma/ibv/queue/counters.hpp"
-#include "rdma/ibv/queue/deferred_work.hpp"
-#include "rdma/ibv/queue/operation_pool.hpp"
-#include "rdma/ibv/queue/rails.hpp"
-#include "rdma/ibv/queue/sleeper.hpp"
 #include "rdma/ibv/settings/ibv_options.hpp"
-#include "rdma/ibv/transfer/completions.hpp"
-#include "rdma/ibv/transfer/disconnector.hpp"
-#include "rdma/ibv/transfer/liveness.hpp"
-#include "rdma/ibv/transfer/messages.hpp"
-#include "rdma/ibv/transfer/operations.hpp"
-#include "rdma/ibv/transfer/peer_table.hpp"
-#include "rdma/ibv/transfer/poster.hpp"
-#include "rdma/ibv/transfer/receiving.hpp"
-#include "rdma/ibv/transfer/striping.hpp"
+#include "rdma/ibv/transport_parts.hpp"
+#include "rdma/ibv/waiting.hpp"
 #include "rdma/ibv/wire/ibv_group_address.hpp"
 #include "rdma/transport/network_transport.hpp"
 
@@ -44,15 +25,9 @@
 
 namespace hydrant {
 
-class IbvTransport final : public NetworkTransport, private Sleeping {
+class IbvTransport final : public NetworkTransport {
  public:
   using Options = ibv::Options;
-  using Needs = ibv::Needs;
-  static Options chosen_options() noexcept { return ibv::chosen_options(); }
-  static Needs needs_of(const Options& options, const ibv::Port& port,
-                        uint32_t rails = 1) noexcept {
-    return ibv::needs_of(options, port, rails);
-  }
   // The endpoint address that open() puts into `bootstrap`; messages may be sent after the fence that
   // follows. The bootstrap must outlive the transport, which reads it at first contact, under its own lock.
   static constexpr const char* kEndpointKey = ibv::Handshakes::kEndpointKey;
@@ -64,28 +39,25 @@ class IbvTransport final : public NetworkTransport, private Sleeping {
   ~IbvTransport() override;
 
   const char* name() const noexcept override { return "ibv"; }
-  MessageChannel& messages(Rank) noexcept override { return messages_; }
+  MessageChannel& messages(Rank) noexcept override { return parts_.messages; }
   uint32_t capabilities() const noexcept override {
     return kPutsBeforeMessages | kPinned | (has_atomics_ ? uint32_t{kAtomics} : 0) |
            (are_with_processors_ ? uint32_t{kAtomicWithProcessors} : 0);
   }
-  uint32_t depth() const noexcept override { return options_.operations; }
-  Sleeping& sleeping() noexcept override { return *this; }
-  PinnedOperations* pinned() noexcept override { return &operations_; }
+  uint32_t depth() const noexcept override { return parts_.options.operations; }
+  Sleeping& sleeping() noexcept override { return waiting_; }
+  Notices& notices() noexcept override { return waiting_; }
+  PinnedOperations* pinned() noexcept override { return &parts_.operations; }
   // The number of ports that long puts and gets use in parallel, and the number used with one peer: a lower
   // bound until the peer is connected.
-  uint32_t rails() const noexcept { return rails_.count() + 1; }
+  uint32_t rails() const noexcept { return parts_.rails.count() + 1; }
   uint32_t rails_with(Rank peer) const noexcept;
 
   // The result counts completed operations as well.
   uint32_t poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept override;
-  int notice_fd() const noexcept override { return sleeper_.notice_fd(); }
-  void take_notices() noexcept override { (void)sleeper_.take_notices(); }
-  bool arm_events() noexcept override;
-  uint64_t next_poll_ns() const noexcept override;
   void flush(uint64_t deadline_ns) noexcept override;
   void set_peer_failed_callback(PeerFailedFn lost) noexcept override {
-    disconnector_.set_peer_failed_callback(lost);
+    parts_.disconnector.set_peer_failed_callback(lost);
   }
   void disconnect(Rank peer) noexcept override;
 
@@ -94,7 +66,7 @@ class IbvTransport final : public NetworkTransport, private Sleeping {
   // Writes the address, *bytes long, by which a process of another group connects to this one; after the
   // fence. The application carries it. Any thread. Errors: kBadArg: no room; those of Bootstrap::get().
   Status group_address(std::span<std::byte> blob, size_t* bytes) noexcept {
-    return handshakes_.group_address(blob, bytes);
+    return parts_.handshakes.group_address(blob, bytes);
   }
   // Makes the processes of `endpoints`, which are group addresses, peers of this one: numbers[i] is the
   // number of the process of endpoints[i], and follows those of the own ranks. A process that was joined
@@ -105,7 +77,7 @@ class IbvTransport final : public NetworkTransport, private Sleeping {
   // Bootstrap::get().
   Status join(std::span<const std::span<const std::byte>> endpoints,
               std::span<Rank> numbers) noexcept {
-    return handshakes_.join(endpoints, numbers);
+    return parts_.handshakes.join(endpoints, numbers);
   }
 
   // Counts events off the fast paths, for tests and statistics.
@@ -123,7 +95,7 @@ class IbvTransport final : public NetworkTransport, private Sleeping {
   };
   Counts counts() const noexcept;
   size_t list_counts(std::span<Count> rows) const noexcept override;
-  const ibv::Port& port() const noexcept { return port_; }
+  const ibv::Port& port() const noexcept { return parts_.port; }
 
  private:
   static constexpr uint32_t kPollsBetweenHandshakes = 16;
@@ -131,7 +103,7 @@ class IbvTransport final : public NetworkTransport, private Sleeping {
   static constexpr uint32_t kPollsBetweenEvents = 4096;
 
   IbvTransport(Bootstrap& bootstrap, const Options& options) noexcept
-      : bootstrap_(bootstrap), options_(options) {}
+      : parts_(bootstrap, options) {}
 
   // ibv_transport_open.cpp
   Status open_parts() noexcept;
@@ -141,64 +113,16 @@ class IbvTransport final : public NetworkTransport, private Sleeping {
   void open_rails() noexcept;
   void log_ports() const noexcept;
 
-  // ---- Sleeping ----
-  void sleep(uint64_t deadline_ns, const WakeCondition& check) noexcept override;
-  bool announce_sleep(Announcement* announcement) noexcept override;
-  bool sleep_announced(const Announcement& announcement, uint64_t deadline_ns) noexcept override {
-    return wait_in_kernel(std::min(deadline_ns, announcement.deadline_ns)).is_woken;
-  }
-  void end_sleep() noexcept override { sleeper_.leave(); }
-  void wake() noexcept override { sleeper_.wake(); }
-
   // ibv_transport_progress.cpp
   void poll_rarely(uint32_t polls) noexcept;
   uint32_t run_deferred() noexcept;
   bool advance(ibv::Peer& peer) noexcept;
-  bool prepare_to_wait() noexcept;
-  void wait(uint64_t deadline_ns) noexcept;
-  ibv::Sleeper::Outcome wait_in_kernel(uint64_t until_ns) noexcept;
   bool is_quiet(ibv::Peer& peer) noexcept;
 
-  // ---- settings: constant after open() ----
-  Bootstrap& bootstrap_;
-  Options options_;
-  ibv::Ports ports_;  // all, open
-  ibv::Port& port_ = ports_.all[0];
+  ibv::TransportParts parts_;
+  ibv::Waiting waiting_{parts_};
   bool has_atomics_ = false;  // every device has them: memory is registered with each device
   bool are_with_processors_ = false;  // ... and they are atomic with processors' instructions
-
-  // ---- parts: each uses only those above it ----
-  ibv::Counters counters_;
-  ibv::Sleeper sleeper_;
-  ibv::Rails rails_;
-  ibv::LaneCells cells_;
-  ibv::OperationPool operation_pool_;
-  ibv::PeerTable peers_;
-  ibv::DeferredWork deferred_;
-  ibv::Poster poster_{deferred_, cells_};
-  ibv::Messages messages_{options_, peers_, poster_, deferred_, cells_, counters_};
-  ibv::Striping striping_{operation_pool_, rails_, counters_};
-  ibv::Operations operations_{options_,        ports_,    rails_,  peers_,
-                              operation_pool_, striping_, poster_, deferred_};
-  ibv::Disconnector disconnector_{peers_,  messages_, operations_, striping_,
-                                  poster_, deferred_, counters_};
-  ibv::Receiving receiving_{peers_, deferred_, disconnector_, counters_};
-  ibv::Completions completions_{rails_,    receiving_, operation_pool_,
-                                striping_, poster_,    disconnector_};
-  ibv::Liveness liveness_{peers_, poster_, deferred_, counters_};
-  ibv::OwnEndpoint own_{options_, port_, rails_};
-  ibv::PeerFactory factory_{options_, ports_,    own_, peers_, completions_.queue(),
-                            rails_,   receiving_};
-  ibv::Handshakes handshakes_{{.bootstrap = bootstrap_,
-                               .options = options_,
-                               .ports = ports_,
-                               .own = own_,
-                               .peers = peers_,
-                               .factory = factory_,
-                               .rails = rails_,
-                               .disconnector = disconnector_,
-                               .counters = counters_}};
-  ibv::DeviceEvents events_{ports_, disconnector_};
   std::atomic<uint32_t> polls_{0};
 };
 

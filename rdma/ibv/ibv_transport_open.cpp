@@ -33,81 +33,90 @@ Status IbvTransport::open(Bootstrap& bootstrap, const Options& options,
 }
 
 Status IbvTransport::open_parts() noexcept {
-  if (const Status status = ibv::check_options(options_); status != Status::kOk) return status;
-  const JobTopology& topology = bootstrap_.topology();
-  own_.open(topology.rank, topology.size);
-  Status status = peers_.open(topology.size + options_.max_joined);
+  if (const Status status = ibv::check_options(parts_.options); status != Status::kOk)
+    return status;
+  const JobTopology& topology = parts_.bootstrap.topology();
+  parts_.own.open(topology.rank, topology.size);
+  Status status = parts_.peers.open(topology.size + parts_.options.max_joined);
   if (status == Status::kOk)
-    status = operation_pool_.open(options_.operations, !options_.single_threaded);
+    status = parts_.operation_pool.open(parts_.options.operations, !parts_.options.single_threaded);
   if (status == Status::kOk) status = open_ports();
-  if (status == Status::kOk) status = sleeper_.open(port_, options_.has_channel);
+  if (status == Status::kOk) status = parts_.sleeper.open(parts_.port, parts_.options.has_channel);
   if (status == Status::kOk) status = open_queues();
   if (status != Status::kOk) return status;
 
-  const bool threaded = !options_.single_threaded;
-  const uint32_t max_piece = std::max(port_.max_message_bytes, 1u);
+  const bool threaded = !parts_.options.single_threaded;
+  const uint32_t max_piece = std::max(parts_.port.max_message_bytes, 1u);
   size_t max_at_once = max_piece;
-  if (ports_.count > 1) open_rails();
-  if (rails_.count() != 0) {
-    striping_.open(options_.stripe_bytes);
-    max_at_once = std::min<size_t>(max_piece, options_.stripe_bytes - 1);
+  if (parts_.ports.count > 1) open_rails();
+  if (parts_.rails.count() != 0) {
+    parts_.striping.open(parts_.options.stripe_bytes);
+    max_at_once = std::min<size_t>(max_piece, parts_.options.stripe_bytes - 1);
   }
-  deferred_.open(threaded);
-  messages_.open(handshakes_);
-  operations_.open(max_piece, max_at_once, has_atomics_, topology.rank, handshakes_);
-  disconnector_.open(threaded);
-  liveness_.open(options_);
-  for (ibv::CellPool& pool : cells_) {
-    status = pool.open(port_.device.pd, options_.cells, options_.cell_bytes, threaded);
+  parts_.deferred.open(threaded);
+  parts_.messages.open(parts_.handshakes);
+  parts_.operations.open(max_piece, max_at_once, has_atomics_, topology.rank, parts_.handshakes);
+  parts_.disconnector.open(threaded);
+  parts_.liveness.open(parts_.options);
+  for (ibv::CellPool& pool : parts_.cells) {
+    status =
+        pool.open(parts_.port.device.pd, parts_.options.cells, parts_.options.cell_bytes, threaded);
     if (status != Status::kOk) return status;
   }
-  if (status = handshakes_.open(sleeper_.channel()); status != Status::kOk) return status;
+  if (status = parts_.handshakes.open(parts_.sleeper.channel()); status != Status::kOk)
+    return status;
 
   log_ports();
   std::byte bytes[ibv::kMaxEndpointBytes];
-  ibv::encode_endpoint(own_.address(), bytes);
-  return bootstrap_.put(kEndpointKey, {bytes, ibv::endpoint_bytes(rails_.count())});
+  ibv::encode_endpoint(parts_.own.address(), bytes);
+  return parts_.bootstrap.put(kEndpointKey, {bytes, ibv::endpoint_bytes(parts_.rails.count())});
 }
 
 Status IbvTransport::open_ports() noexcept {
-  if (options_.timeout == 0)
-    options_.timeout = static_cast<uint8_t>(knob_number(JobKnob::kIbvTimeout));
+  if (parts_.options.timeout == 0)
+    parts_.options.timeout = static_cast<uint8_t>(knob_number(JobKnob::kIbvTimeout));
   // An adapter may wait for four times the timeout before it sends a packet again.
-  if (options_.stall_timeout_ns == 0)
-    options_.stall_timeout_ns = std::max(
-        kMinStallNs, uint64_t{4} * (ibv::kRetries + 1) * (uint64_t{4096} << options_.timeout));
-  const char* wanted = options_.ports != nullptr ? options_.ports : knob_text(JobKnob::kIbvPorts);
-  if (const Status status = ibv::open_ports(wanted, ibv::kMaxRails, &ports_); status != Status::kOk)
+  if (parts_.options.stall_timeout_ns == 0)
+    parts_.options.stall_timeout_ns =
+        std::max(kMinStallNs,
+                 uint64_t{4} * (ibv::kRetries + 1) * (uint64_t{4096} << parts_.options.timeout));
+  const char* wanted =
+      parts_.options.ports != nullptr ? parts_.options.ports : knob_text(JobKnob::kIbvPorts);
+  if (const Status status = ibv::open_ports(wanted, ibv::kMaxRails, &parts_.ports);
+      status != Status::kOk)
     return status;
-  has_atomics_ = std::all_of(ports_.all, ports_.all + ports_.count,
+  has_atomics_ = std::all_of(parts_.ports.all, parts_.ports.all + parts_.ports.count,
                              [](const ibv::Port& port) { return port.atomics != IBV_ATOMIC_NONE; });
-  are_with_processors_ = has_atomics_ && port_.atomics == IBV_ATOMIC_GLOB;
-  const int events = port_.device.context->async_fd;
+  are_with_processors_ = has_atomics_ && parts_.port.atomics == IBV_ATOMIC_GLOB;
+  const int events = parts_.port.device.context->async_fd;
   if (fcntl(events, F_SETFL, fcntl(events, F_GETFL) | O_NONBLOCK) == 0) return Status::kOk;
-  return fail(Status::kResource, "%s: its events cannot be read without waiting: %s", port_.name,
-              errno_text(errno));
+  return fail(Status::kResource, "%s: its events cannot be read without waiting: %s",
+              parts_.port.name, errno_text(errno));
 }
 
 Status IbvTransport::open_queues() noexcept {
-  const uint32_t others = std::max(peers_.places(), 2u) - 1;
-  if (const Status status = completions_.open({.port = &port_,
-                                               .channel = sleeper_.channel(),
-                                               .entries_per_peer = options_.completions_per_peer(),
-                                               .peers_at_first = std::min(others, kPeersAtFirst),
-                                               .threaded = !options_.single_threaded});
+  const uint32_t others = std::max(parts_.peers.places(), 2u) - 1;
+  if (const Status status =
+          parts_.completions.open({.port = &parts_.port,
+                                   .channel = parts_.sleeper.channel(),
+                                   .entries_per_peer = parts_.options.completions_per_peer(),
+                                   .peers_at_first = std::min(others, kPeersAtFirst),
+                                   .threaded = !parts_.options.single_threaded});
       status != Status::kOk)
     return status;
-  const uint32_t each = options_.receives_per_peer();
+  const uint32_t each = parts_.options.receives_per_peer();
   const auto receives =
-      static_cast<uint32_t>(std::min<uint64_t>(uint64_t{others} * each, port_.max_receives));
+      static_cast<uint32_t>(std::min<uint64_t>(uint64_t{others} * each, parts_.port.max_receives));
   if (receives < each)
     return fail(Status::kResource,
                 "%s: a shared receive queue holds at most %u buffers, one peer needs %u: fewer "
                 "credits (HYDRANT_IBV_CREDITS)",
-                port_.name, port_.max_receives, each);
-  if (const Status status = receiving_.open(options_, port_, receives); status != Status::kOk)
+                parts_.port.name, parts_.port.max_receives, each);
+  if (const Status status = parts_.receiving.open(parts_.options, parts_.port, receives);
+      status != Status::kOk)
     return status;
-  options_.send_depth = std::min(options_.send_depth, std::max(port_.max_sends, 1u));
+  parts_.options.send_depth =
+      std::min(parts_.options.send_depth, std::max(parts_.port.max_sends, 1u));
   return measure_inline();
 }
 
@@ -115,19 +124,20 @@ Status IbvTransport::open_queues() noexcept {
 // until one succeeds.
 Status IbvTransport::measure_inline() noexcept {
   int error = 0;
-  for (uint32_t bytes = std::min(options_.inline_bytes, options_.message_bytes());;
+  for (uint32_t bytes = std::min(parts_.options.inline_bytes, parts_.options.message_bytes());;
        bytes = bytes > 32 ? bytes / 2 : 0) {
     ibv_qp_init_attr attributes{};
-    attributes.send_cq = attributes.recv_cq = completions_.queue().get();
-    attributes.srq = receiving_.queue();
+    attributes.send_cq = attributes.recv_cq = parts_.completions.queue().get();
+    attributes.srq = parts_.receiving.queue();
     attributes.qp_type = IBV_QPT_RC;
-    attributes.cap.max_send_wr = options_.send_depth;
+    attributes.cap.max_send_wr = parts_.options.send_depth;
     attributes.cap.max_send_sge = 1;
     attributes.cap.max_inline_data = bytes;
     errno = 0;
-    const ibv::QueuePair probe(uncancelled::call(ibv_create_qp, port_.device.pd, &attributes));
+    const ibv::QueuePair probe(
+        uncancelled::call(ibv_create_qp, parts_.port.device.pd, &attributes));
     if (probe != nullptr) {
-      options_.inline_bytes = bytes;
+      parts_.options.inline_bytes = bytes;
       return Status::kOk;
     }
     error = errno;
@@ -137,31 +147,33 @@ Status IbvTransport::measure_inline() noexcept {
       Status::kResource,
       "%s: cannot create a queue pair with %u sends: %s (memlock: ulimit -l; the device has "
       "%u queue pairs)",
-      port_.name, options_.send_depth, errno_text(error), port_.max_queue_pairs);
+      parts_.port.name, parts_.options.send_depth, errno_text(error), parts_.port.max_queue_pairs);
 }
 
 void IbvTransport::open_rails() noexcept {
-  if (options_.stripe_bytes == 0) options_.stripe_bytes = knob_number(JobKnob::kIbvStripeMin);
-  options_.stripe_bytes = std::max(options_.stripe_bytes, kMinStripe);
-  if (operation_pool_.open_stripes() != Status::kOk) {
+  if (parts_.options.stripe_bytes == 0)
+    parts_.options.stripe_bytes = knob_number(JobKnob::kIbvStripeMin);
+  parts_.options.stripe_bytes = std::max(parts_.options.stripe_bytes, kMinStripe);
+  if (parts_.operation_pool.open_stripes() != Status::kOk) {
     log_warning("verbs: no memory for stripes: only the first port is used");
     return;
   }
-  const uint32_t others = std::max(peers_.places(), 2u) - 1;
-  rails_.open({ports_.all + 1, ports_.count - 1}, options_.send_depth,
-              std::min(others, kPeersAtFirst), !options_.single_threaded);
+  const uint32_t others = std::max(parts_.peers.places(), 2u) - 1;
+  parts_.rails.open({parts_.ports.all + 1, parts_.ports.count - 1}, parts_.options.send_depth,
+                    std::min(others, kPeersAtFirst), !parts_.options.single_threaded);
 }
 
 void IbvTransport::log_ports() const noexcept {
   if (!log_enabled(LogLevel::kInfo)) return;
-  const ibv::EndpointAddress endpoint = own_.address();
-  log_info("verbs: rank %u uses %s port %u at %s, GID index %u", own_.self(), port_.name,
-           port_.number, text_of(endpoint.address).text, port_.gid_index);
-  for (uint32_t i = 0; i < rails_.count(); ++i) {
-    if (!rails_[i].completions.is_open()) continue;  // left out, and logged
-    const ibv::Port& port = rails_[i].port;
+  const ibv::EndpointAddress endpoint = parts_.own.address();
+  log_info("verbs: rank %u uses %s port %u at %s, GID index %u", parts_.own.self(),
+           parts_.port.name, parts_.port.number, text_of(endpoint.address).text,
+           parts_.port.gid_index);
+  for (uint32_t i = 0; i < parts_.rails.count(); ++i) {
+    if (!parts_.rails[i].completions.is_open()) continue;  // left out, and logged
+    const ibv::Port& port = parts_.rails[i].port;
     log_info("verbs: rank %u also uses %s port %u at %s, GID index %u, for puts and gets",
-             own_.self(), port.name, port.number,
+             parts_.own.self(), port.name, port.number,
              ibv::text_of(
                  {.lid = port.lid, .is_ethernet = endpoint.rails[i].is_ethernet, .gid = port.gid})
                  .text,
@@ -170,21 +182,21 @@ void IbvTransport::log_ports() const noexcept {
 }
 
 IbvTransport::~IbvTransport() {
-  (void)ports_.keep_descriptors();
-  (void)sleeper_.has_channel();
+  (void)parts_.ports.keep_descriptors();
+  (void)parts_.sleeper.has_channel();
   // Closing the queue pairs ends the adapter's accesses, before the memory that they go to is freed.
-  peers_.for_each([](ibv::Peer& peer) {
+  parts_.peers.for_each([](ibv::Peer& peer) {
     peer.send.close();
     peer.rails.reset();
   });
-  handshakes_.close();
-  receiving_.close();
-  peers_.clear();
-  completions_.close();
-  sleeper_.close();
-  for (ibv::CellPool& pool : cells_) pool.close();
-  rails_.close();
-  close_ports(ports_);
+  parts_.handshakes.close();
+  parts_.receiving.close();
+  parts_.peers.clear();
+  parts_.completions.close();
+  parts_.sleeper.close();
+  for (ibv::CellPool& pool : parts_.cells) pool.close();
+  parts_.rails.close();
+  close_ports(parts_.ports);
 }
 
 }  // namespace hydrant

@@ -10,7 +10,7 @@ namespace hydrant {
 
 Status make_verbs_transport(Bootstrap& bootstrap, bool single_threaded,
                             std::unique_ptr<NetworkTransport>* transport) noexcept {
-  IbvTransport::Options options = IbvTransport::chosen_options();
+  IbvTransport::Options options = ibv::chosen_options();
   options.single_threaded = single_threaded;
   std::unique_ptr<IbvTransport> made;
   const Status status = IbvTransport::open(bootstrap, options, &made);

@@ -6,7 +6,7 @@
 
 namespace hydrant {
 
-class NetworkTransport : public Transport {
+class Notices {
  public:
   // Readable when messages or completions have arrived since the last arm_events(); -1 if the transport has
   // no notifications.
@@ -18,6 +18,14 @@ class NetworkTransport : public Transport {
   virtual bool arm_events() noexcept = 0;
   // After arm_events(): a time at which a thread has to poll, without a notification; in now_ns().
   virtual uint64_t next_poll_ns() const noexcept { return UINT64_MAX; }
+
+ protected:
+  ~Notices() = default;
+};
+
+class NetworkTransport : public Transport {
+ public:
+  virtual Notices& notices() noexcept = 0;
 };
 
 }  // namespace hydrant

@@ -20,7 +20,10 @@ namespace {
 constexpr uint64_t kPollTime = UINT64_MAX - 7;
 
 // Ranks of other nodes: keeps what it is given, and delivers what a test has put there.
-class FakeNetwork final : public NetworkTransport, public MessageChannel, public PinnedOperations {
+class FakeNetwork final : public NetworkTransport,
+                          public MessageChannel,
+                          public Notices,
+                          public PinnedOperations {
  public:
   struct Seen {
     std::vector<Rank> sent;
@@ -45,6 +48,7 @@ class FakeNetwork final : public NetworkTransport, public MessageChannel, public
 
   const char* name() const noexcept override { return "far"; }
   MessageChannel& messages(Rank) noexcept override { return *this; }
+  Notices& notices() noexcept override { return *this; }
   uint32_t inline_bytes() const noexcept override { return 100; }
   uint32_t cell_bytes() const noexcept override { return 1 << 20; }
   Status reserve(Rank peer, Lane, uint32_t, Outgoing* room) noexcept override {

@@ -79,8 +79,8 @@ TEST_F(IbvClosedDescriptors, TransportSleepsBrieflyAndWakesNothing) {
       world[0].transport->sleeping().wake();
     }
     EXPECT_LT(now_ns(), deadline) << "a sleep that nothing could end";
-    EXPECT_EQ(world[0].transport->notice_fd(), -1);
-    world[0].transport->take_notices();
+    EXPECT_EQ(world[0].transport->notices().notice_fd(), -1);
+    world[0].transport->notices().take_notices();
     EXPECT_EQ(program.harm(), "");
     // Connections whose memory is mapped go on working.
     EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcdefgh"), Status::kOk);

@@ -40,7 +40,7 @@ TEST_F(IbvConnection, PredictedMemoryMatchesRegisteredMemory) {
   for (const uint32_t eager : {488U, 200U}) {
     options.eager_bytes = eager;
     IbvWorld world(2, options);
-    const auto needs = IbvTransport::needs_of(options, port);
+    const auto needs = ibv::needs_of(options, port);
     EXPECT_EQ(fake_verbs::registered_bytes(), 2 * needs.bytes_at_start);
     ASSERT_EQ(world.send(0, 1, Lane::kRequest, 1, "abcdefgh"), Status::kOk) << last_error_text();
     ASSERT_TRUE(world.arrived(1, 1));
@@ -52,7 +52,7 @@ TEST_F(IbvConnection, PredictedMemoryMatchesRegisteredMemory) {
 // Under a memlock limit: the peers' share comes first, and some memory is left for pins.
 TEST_F(IbvConnection, MemoryReservedForPeersSuffices) {
   constexpr uint64_t kKiB = 1024;
-  IbvTransport::Needs needs;
+  ibv::Needs needs;
   needs.bytes_at_start = 544 * kKiB;
   needs.bytes_per_peer = 268 * kKiB;
   needs.max_peers = 240;
@@ -73,7 +73,7 @@ TEST_F(IbvConnection, SizesAreThoseOfTheKnobs) {
   {
     const ScopedEnv eager("HYDRANT_AM_EAGER", "301");
     const ScopedEnv credits("HYDRANT_IBV_CREDITS", "100");
-    IbvTransport::Options options = IbvTransport::chosen_options();
+    IbvTransport::Options options = ibv::chosen_options();
     EXPECT_EQ(options.eager_bytes, 304u);
     EXPECT_EQ(options.credits, 100u);
     EXPECT_EQ(options.send_depth, 200u);
@@ -84,7 +84,7 @@ TEST_F(IbvConnection, SizesAreThoseOfTheKnobs) {
         << last_error_text();
     ASSERT_TRUE(world.arrived(1, 1));
   }
-  const IbvTransport::Options options = IbvTransport::chosen_options();
+  const IbvTransport::Options options = ibv::chosen_options();
   EXPECT_EQ(options.eager_bytes, IbvTransport::Options().eager_bytes);
   EXPECT_EQ(options.credits, IbvTransport::Options().credits);
   EXPECT_EQ(options.send_depth, IbvTransport::Options().send_depth);

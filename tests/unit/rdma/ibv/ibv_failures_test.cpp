@@ -212,7 +212,7 @@ TEST_F(IbvFailures, RareSenderIsNotReportedAsStalled) {
   for (uint32_t sent = 0; sent < options.send_depth; ++sent) {
     ASSERT_EQ(world.send(0, 1, Lane::kRequest, 1, "abcd"), Status::kOk) << last_error_text();
     usleep(static_cast<useconds_t>(options.probe_ns / 1000 + 100));
-    (void)world[0].transport->arm_events();  // checks for a stall
+    (void)world[0].transport->notices().arm_events();  // checks for a stall
     world.poll_all();
   }
   EXPECT_TRUE(world.arrived(1, options.send_depth));
@@ -362,7 +362,7 @@ TEST_F(IbvFailures, StallTimeoutDefaultsToOneMinute) {
   ASSERT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kOk);
   for (uint32_t looks = 0; looks < 50; ++looks) {
     usleep(static_cast<useconds_t>(options.probe_ns / 1000 + 100));
-    (void)world[0].transport->arm_events();
+    (void)world[0].transport->notices().arm_events();
     world[0].poll();
   }
   EXPECT_EQ(world[0].transport->counts().lost, 0U);

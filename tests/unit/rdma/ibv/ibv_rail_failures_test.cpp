@@ -335,8 +335,8 @@ TEST_F(IbvRailFailures, EventsOfTheSecondDeviceAreHandled) {
   ASSERT_NE(second, nullptr);
   ::testing::internal::CaptureStderr();
   fake_verbs::raise_event(second, IBV_EVENT_PORT_ERR, 1, nullptr);
-  (void)world[0].transport->arm_events();
-  (void)world[1].transport->arm_events();
+  (void)world[0].transport->notices().arm_events();
+  (void)world[1].transport->notices().arm_events();
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("fake1 port 1 is down"));
 }
 

@@ -159,7 +159,7 @@ TEST_F(IbvRails, NoSleepWhileStripesAreInFlight) {
   const PinnedOperations::Pinned remote = there.for_peer();
   ASSERT_EQ(world[0].transport->pinned()->get(1, remote, here.local(), kMiB, &told), Status::kOk);
   for (uint32_t i = 0; told.times == 0 && i < 1000; ++i) {
-    EXPECT_FALSE(world[0].transport->arm_events());
+    EXPECT_FALSE(world[0].transport->notices().arm_events());
     world[0].transport->sleeping().sleep(testing::in_seconds(10));
     world[0].poll();
   }

@@ -66,7 +66,7 @@ TEST_F(IbvSleep, AnotherThreadSleepsForAnAnnouncement) {
   for (uint32_t i = 0; i < 5; ++i) {
     while (!world[1].transport->sleeping().announce_sleep(&announcement) && now_ns() < deadline)
       world[1].poll();
-    EXPECT_LE(announcement.deadline_ns, world[1].transport->next_poll_ns());
+    EXPECT_LE(announcement.deadline_ns, world[1].transport->notices().next_poll_ns());
     std::atomic<bool> is_woken{false};
     std::thread sleeper([&] {
       while (!is_woken.load() && now_ns() < deadline)
