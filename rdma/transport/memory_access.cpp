@@ -15,6 +15,16 @@ Status refuse() noexcept {
 
 MemoryAccess& MemoryAccess::none() noexcept { return no_memory; }
 
+std::byte* MemoryAccess::shared_block(Rank) const noexcept { return nullptr; }
+
+std::byte* MemoryAccess::collective_blocks(Rank) const noexcept { return nullptr; }
+
+Status MemoryAccess::reserve_collective_block(uint32_t) noexcept { return Status::kUnsupported; }
+
+Status MemoryAccess::add_segment(Rank, uintptr_t, size_t, void*) noexcept { return Status::kOk; }
+
+void* MemoryAccess::mapped(Rank, uintptr_t, size_t) const noexcept { return nullptr; }
+
 Status MemoryAccess::write(Rank, uintptr_t, const void*, size_t) noexcept { return refuse(); }
 
 Status MemoryAccess::put(Rank, uintptr_t, const void*, size_t, Completion*) noexcept {

@@ -21,27 +21,20 @@ class MemoryAccess {
 
   // 256 bytes of `peer` that all ranks of the node read and write, for barriers: 128-byte aligned, initially
   // zero. Null if this process and `peer` share no such memory.
-  virtual std::byte* shared_block(Rank /*peer*/) const noexcept { return nullptr; }
+  virtual std::byte* shared_block(Rank peer) const noexcept;
   // kCollectiveBlocks blocks of kCollectiveBytes of `peer`, one behind the other, that all ranks of the
   // node read and write, for collectives: 128-byte aligned, zero at first. Their owner reserves each
   // before the first access. Null if this process and `peer` share no such memory.
   static constexpr uint32_t kCollectiveBlocks = 64;
   static constexpr uint32_t kCollectiveBytes = 9344;
-  virtual std::byte* collective_blocks(Rank /*peer*/) const noexcept { return nullptr; }
+  virtual std::byte* collective_blocks(Rank peer) const noexcept;
   // Reserves this rank's block. Errors: kResource; kUnsupported: there are none.
-  virtual Status reserve_collective_block(uint32_t /*block*/) noexcept {
-    return Status::kUnsupported;
-  }
+  virtual Status reserve_collective_block(uint32_t block) noexcept;
   // Declares that [peer_addr, peer_addr+bytes) of `peer` is mapped here at `local` for the rest of the job.
   // Errors: kResource.
-  virtual Status add_segment(Rank /*peer*/, uintptr_t /*peer_addr*/, size_t /*bytes*/,
-                             void* /*local*/) noexcept {
-    return Status::kOk;
-  }
+  virtual Status add_segment(Rank peer, uintptr_t peer_addr, size_t bytes, void* local) noexcept;
   // Address at which [addr, addr+bytes) of `peer` is mapped in this process; null if it is not mapped.
-  virtual void* mapped(Rank /*peer*/, uintptr_t /*addr*/, size_t /*bytes*/) const noexcept {
-    return nullptr;
-  }
+  virtual void* mapped(Rank peer, uintptr_t addr, size_t bytes) const noexcept;
   // Copies into the memory of `peer`. The copy is complete before any message committed later is delivered.
   // Errors: kUnsupported: this memory is not accessible without the owner's cooperation.
   virtual Status write(Rank peer, uintptr_t dest, const void* source, size_t bytes) noexcept;

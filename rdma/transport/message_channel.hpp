@@ -17,7 +17,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
 namespace hydrant {
 
@@ -62,27 +61,16 @@ class MessageChannel {
   // Sends the message. With a cell, its first `bytes` bytes are the payload, and the cell returns to the
   // channel.
   virtual void commit(Outgoing& room, uint32_t tag) noexcept = 0;
-  virtual void commit_with_cell(Outgoing& /*room*/, uint32_t /*tag*/, const Cell& /*cell*/,
-                                uint32_t /*bytes*/) noexcept {}
+  virtual void commit_with_cell(Outgoing& room, uint32_t tag, const Cell& cell,
+                                uint32_t bytes) noexcept;
   // Sends a message that is only a head of `bytes` bytes, a multiple of 4: reserve(), a copy and commit() in
   // one call, for the most frequent messages. Errors: as reserve().
   virtual Status post(Rank peer, Lane lane, uint32_t tag, const void* head,
-                      uint32_t bytes) noexcept {
-    Outgoing room;
-    const Status status = reserve(peer, lane, bytes, &room);
-    if (status != Status::kOk) return status;
-    // NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): reserve() has made room
-    if (bytes != 0) std::memcpy(room.head, head, bytes);
-    commit(room, tag);
-    return Status::kOk;
-  }
+                      uint32_t bytes) noexcept;
   // Takes a cell of at least `bytes`, at most cell_bytes(), for a message to `peer` in `lane`. Errors:
   // kNotReady; kUnsupported: there are no cells.
-  virtual Status take_cell(Rank /*peer*/, Lane /*lane*/, uint32_t /*bytes*/,
-                           Cell* /*cell*/) noexcept {
-    return Status::kUnsupported;
-  }
-  virtual void drop_cell(Rank /*peer*/, Lane /*lane*/, const Cell& /*cell*/) noexcept {}
+  virtual Status take_cell(Rank peer, Lane lane, uint32_t bytes, Cell* cell) noexcept;
+  virtual void drop_cell(Rank peer, Lane lane, const Cell& cell) noexcept;
 
  protected:
   ~MessageChannel() = default;

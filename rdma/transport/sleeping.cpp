@@ -5,6 +5,7 @@
 #include "firehose/base/uncancelled.hpp"
 
 #include <algorithm>
+#include <sched.h>
 
 namespace hydrant {
 namespace {
@@ -37,5 +38,15 @@ bool Sleeping::sleep_announced(const Announcement& announcement, uint64_t deadli
   uncancelled::sleep_ns(until - std::min(until, now));
   return false;
 }
+
+void Sleeping::end_sleep() noexcept {}
+
+void Sleeping::yield() noexcept { sched_yield(); }
+
+bool Sleeping::is_reply_imminent() const noexcept { return false; }
+
+void Sleeping::wake_peer(Rank) noexcept {}
+
+void Sleeping::wake() noexcept {}
 
 }  // namespace hydrant

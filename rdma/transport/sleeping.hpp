@@ -5,7 +5,6 @@
 #include "rdma/bootstrap/bootstrap.hpp"
 
 #include <cstdint>
-#include <sched.h>
 
 namespace hydrant {
 
@@ -36,17 +35,17 @@ class Sleeping {
   // returns true for the former. May return early. Any thread, also in the single-threaded mode.
   virtual bool sleep_announced(const Announcement& announcement, uint64_t deadline_ns) noexcept;
   // Any thread, also in the single-threaded mode.
-  virtual void end_sleep() noexcept {}
+  virtual void end_sleep() noexcept;
   // Yields the processor to other threads, and publishes this to the peers.
-  virtual void yield() noexcept { sched_yield(); }
+  virtual void yield() noexcept;
   // True if the last communication partner seems to run on another processor, so that a reply is imminent. A
   // cheap hint.
-  virtual bool is_reply_imminent() const noexcept { return false; }
+  virtual bool is_reply_imminent() const noexcept;
   // Wakes the threads of `peer` that are in sleep(), if it is on this node. They, or the condition they
   // check, see all earlier stores of this rank. Costs two loads if none sleeps.
-  virtual void wake_peer(Rank /*peer*/) noexcept {}
+  virtual void wake_peer(Rank peer) noexcept;
   // Makes every thread of this process leave sleep(). Async-signal-safe.
-  virtual void wake() noexcept {}
+  virtual void wake() noexcept;
 
  protected:
   ~Sleeping() = default;
