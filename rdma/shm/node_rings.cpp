@@ -125,8 +125,7 @@ namespace {
 // otherwise wait for a reply that its peer cannot send.
 Status reserve_rings(NodeMemory& memory, uint32_t to, Lane lane) noexcept {
   const uint32_t from = memory.node_rank();
-  if (lane == Lane::kReply)
-    return memory.reserve_ring(from, to, lane, NodeMemory::Owner::kTheirs);
+  if (lane == Lane::kReply) return memory.reserve_ring(from, to, lane, NodeMemory::Owner::kTheirs);
   const Status reserved = memory.reserve_ring(from, to, lane);
   return reserved == Status::kOk ? memory.reserve_ring(to, from, Lane::kReply) : reserved;
 }
