@@ -2,6 +2,7 @@
 #include "am/call/in_call.hpp"
 #include "am/job/job.hpp"
 
+#include <cstring>
 #include <gasnet_mk.h>
 
 using namespace hydrant;

@@ -8,10 +8,10 @@
 // completion. No memory of other ranks is mapped.
 //
 // With pins it behaves like an adapter that moves data between pinned memory only: PinnedOperations in place
-// of put() and get(), with a registrar (injected_pins.hpp). This rank's keys are checked
-// when an operation begins and when it arrives, the peer's key when it arrives: the inner transport reads the
-// record of its registration. An operation that a key does not permit moves nothing. The check of the peer's
-// key and the copy are two steps: an unpin of the peer in between is not detected.
+// of put() and get(), with a registrar (injected_pins.hpp). This rank's keys are checked when an operation
+// begins and when it arrives, the peer's key when it arrives: the inner transport reads the record of its
+// registration. An operation that a key does not permit moves nothing. The check of the peer's key and the
+// copy are two steps: an unpin of the peer in between is not detected.
 //
 // poll(), reserve() and put() make progress. A thread makes progress a little later for clients that call
 // none of these, because a network also works while its client computes.
