@@ -26,7 +26,7 @@ MAX_TLS_BYTES = 64
 ALLOWED = re.compile(
     r"^(libc|libm|libgcc_s|libstdc\+\+|liburing|ld-linux[-\w]*|linux-vdso)\.so\.\d+$")
 OUR_C_NAME = re.compile(r"^(hydrant|gex|gasnet)_")
-OURS = re.compile(OUR_C_NAME.pattern + r"|^_Z(?:Z|GV|TV|TT|TH|TW|GR)?N[KVRO]*7hydrant")
+OURS = re.compile(OUR_C_NAME.pattern + r"|^_Z(?:Z|GV|TV|TT|TH|TW|GR|Thn?\d+_)?N[KVRO]*7hydrant")
 
 
 def run(*command):

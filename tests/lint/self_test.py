@@ -791,7 +791,9 @@ class Library(Tree):
         self.assert_finds(foreign, "without the project's prefix")
 
     def test_archive(self):
-        ours = "namespace hydrant { int a() { return 1; } struct B { B(); int c; }; B::B() {} }\n"
+        ours = ("namespace hydrant { int a() { return 1; } struct B { B(); int c; }; B::B() {} "
+                "struct C { virtual void c(); }; struct D { virtual void d(); }; void C::c() {} "
+                "void D::d() {} struct E : C, D { void d() override; }; void E::d() {} }\n")
         self.assert_clean(self.run_check("check_library.py", "archive", self.archive(ours)))
         for foreign in ('extern "C" int init() { return 1; }\n', "namespace other { int a; }\n"):
             outcome = self.run_check("check_library.py", "archive", self.archive(foreign))
