@@ -3,6 +3,7 @@
 #include "extended/rma/common/count_pieces.hpp"
 #include "extended/rma/common/rma_thread.hpp"
 #include "extended/rma/paths/rma_posted.hpp"
+#include "tests/unit/extended/pinned_loop.hpp"
 #include "tests/unit/extended/rma_fixture.hpp"
 
 #include <gmock/gmock.h>
@@ -19,7 +20,11 @@ using test::RmaFixture;
 class AtomicNetwork final : public LoopNetwork, public PinnedOperations {
  public:
   PinnedOperations* pinned() noexcept override { return this; }
-  std::unique_ptr<Registrar> make_registrar() noexcept override { return nullptr; }
+  // For the pool of buffers, which lives as long as the process.
+  std::unique_ptr<Registrar> make_registrar() noexcept override {
+    static test::LoopPins pins;
+    return std::make_unique<test::LoopRegistrar>(std::make_shared<test::PinnedRanges>(), pins);
+  }
   uint32_t keyless_bytes() const noexcept override { return 0; }
   using LoopNetwork::get;
   using LoopNetwork::put;

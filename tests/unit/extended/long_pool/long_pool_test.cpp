@@ -76,9 +76,12 @@ using test::pattern;
 // A job of this process, started like a real job.
 class World : public test::PinnedFixture {
  public:
-  World() {
+  // With `counts_start`, allocations of the start are counted, and fail as chosen.
+  explicit World(bool counts_start = false) {
     RmaFixture::SetUp();
+    counting = counts_start;
     const Status status = start_rma();
+    counting = false;
     EXPECT_EQ(status, Status::kOk);
   }
   ~World() override {
@@ -170,9 +173,7 @@ class BouncePoolAtStartFaults : public ::testing::TestWithParam<const char*> {
     const std::string text = in_own_process(GetParam(), [&] {
       fail_from = from;
       fail_to = to;
-      counting = from_start;
-      World world;
-      counting = false;
+      World world(from_start);
       std::byte* far = nullptr;
       if (is_firehose_enabled()) {
         far = World::make_firehose(60000);
