@@ -75,11 +75,11 @@ Status read_injection(Injection* injection) noexcept {
   return object != nullptr ? object->parse(text, injection) : Status::kUnsupported;
 }
 
-Status inject(const Injection& injection, const JobTopology& topology,
+Status inject(const Injection& injection, Bootstrap& bootstrap,
               std::unique_ptr<Transport>* transport) noexcept {
   if (!injection.hides_memory()) return Status::kOk;
   const InjectedObject* object = find_object();
-  return object != nullptr ? object->inject(injection, topology, transport) : Status::kUnsupported;
+  return object != nullptr ? object->inject(injection, bootstrap, transport) : Status::kUnsupported;
 }
 
 }  // namespace hydrant

@@ -14,8 +14,9 @@ namespace hydrant {
 // Reads the environment. Errors: kBadArg: the text is malformed; kUnsupported: the library cannot be loaded.
 Status read_injection(Injection* injection) noexcept;
 
-// Wraps *transport in the injected layers. Requires: read_injection() has succeeded. Errors: kResource.
-Status inject(const Injection& injection, const JobTopology& topology,
+// Wraps *transport in the injected layers. Collective over the job. Requires: read_injection() has succeeded.
+// Errors: kResource.
+Status inject(const Injection& injection, Bootstrap& bootstrap,
               std::unique_ptr<Transport>* transport) noexcept;
 
 }  // namespace hydrant

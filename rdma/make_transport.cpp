@@ -81,7 +81,7 @@ Status make_transport(Bootstrap& bootstrap, Mutex& bootstrap_mu, bool single_thr
   } else {
     *transport = std::move(near);
   }
-  return status == Status::kOk ? inject(injection, topology, transport) : status;
+  return status == Status::kOk ? inject(injection, bootstrap, transport) : status;
 }
 
 }  // namespace hydrant

@@ -29,9 +29,12 @@ struct InjectedObject {
   void (*set_host)(const InjectionHost& host) noexcept;
   // parse_injection()
   Status (*parse)(std::string_view text, Injection* injection) noexcept;
-  // Wraps *transport in the injected layers. Errors: kResource.
-  Status (*inject)(const Injection& injection, const JobTopology& topology,
+  // Wraps *transport in the injected layers. Collective over the job. Errors: kResource.
+  Status (*inject)(const Injection& injection, Bootstrap& bootstrap,
                    std::unique_ptr<Transport>* transport) noexcept;
 };
+
+// The function for InjectedObject::set_host, in an object that contains injected_host.cpp.
+void set_injection_host(const InjectionHost& host) noexcept;
 
 }  // namespace hydrant
