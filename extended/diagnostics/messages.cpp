@@ -95,9 +95,10 @@ bool has_handlers() noexcept {
 
 void exchange_mediums(Run& run, const Part& part, uint32_t rounds) noexcept {
   std::byte payload[8192];
+  const auto most = static_cast<uint32_t>(std::min(sizeof payload, gex_AM_LUBRequestMedium()));
   Noise noise(run.seed + run.rank * kMaxThreads + part.thread);
   for (uint32_t round = 0; round < rounds; ++round) {
-    const size_t bytes = noise.below(round % 8 == 0 ? sizeof payload : 256);
+    const size_t bytes = noise.below(round % 8 == 0 ? most : 256);
     noise.fill(payload, bytes);
     const uint32_t sum = sum_of(payload, bytes);
     const uint32_t begun = answers[part.thread].count.load();
