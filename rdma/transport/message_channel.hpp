@@ -5,9 +5,9 @@
 // either written behind the head (if both fit inline_bytes()) or in a cell that was taken before. The
 // receiver reads all of it in place, and only until the function that received it returns.
 //
-// Order: messages to one peer in one lane arrive in the order of their commits. Requests and replies are two
-// lanes. A receiver that polls only replies frees room for more replies, so a rank that replies is never
-// blocked for ever.
+// Order: messages to one peer in one lane are delivered in the order of their commits, and one at a time.
+// Requests and replies are two lanes. A receiver that polls only replies frees room for more replies, so a
+// rank that replies is never blocked for ever.
 //
 // Threads, waiting and allocation: as Transport.
 #pragma once
@@ -26,7 +26,7 @@ inline constexpr uint32_t kLaneCount = 2;
 // Room for one message. Between reserve() and commit() the caller only writes head and payload, and without
 // delay: other threads that send to this peer wait.
 struct Outgoing {
-  std::byte* head = nullptr;  // 8-byte aligned
+  std::byte* head = nullptr;  // at 8 modulo 16, at the receiver too: am/ aligns payloads by it
   uint64_t state[3] = {};     // private to the channel
 };
 
