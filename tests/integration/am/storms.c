@@ -42,9 +42,10 @@ static void enlist_all(void) {
 /* No rank polls explicitly: sending must poll. */
 static void storm(unsigned rounds, unsigned salt) {
   char data[3000];
+  const size_t limit = gex_AM_LUBRequestMedium();
   for (unsigned i = 0; i < rounds; ++i) {
     for (gex_Rank_t to = 0; to < size; ++to) {
-      const size_t bytes = (i * 97 + salt) % sizeof data;
+      const size_t bytes = (i * 97 + salt) % (limit < sizeof data ? limit : sizeof data);
       fill(data, bytes, i & 0xff);
       CHECK(gex_AM_RequestMedium1(team, to, on_request_index, data, bytes, GEX_EVENT_NOW, 0,
                                   (gex_AM_Arg_t)(i & 0xff)) == 0);
