@@ -30,8 +30,8 @@ Status inject(const Injection& injection, Bootstrap& bootstrap,
 }  // namespace hydrant
 
 extern "C" {
-[[gnu::visibility("default")]] extern const hydrant::InjectedObject hydrant_injected_1;
-const hydrant::InjectedObject hydrant_injected_1 = {HYDRANT_INJECTED_VERSION,
+[[gnu::visibility("default")]] extern const hydrant::InjectedObject hydrant_injected_2;
+const hydrant::InjectedObject hydrant_injected_2 = {HYDRANT_INJECTED_VERSION,
                                                     &hydrant::set_injection_host,
                                                     &hydrant::parse_injection, &hydrant::inject};
 }

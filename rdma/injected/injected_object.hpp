@@ -15,7 +15,7 @@
 
 namespace hydrant {
 
-inline constexpr const char* kInjectedObjectSymbol = "hydrant_injected_1";
+inline constexpr const char* kInjectedObjectSymbol = "hydrant_injected_2";
 
 // The library's functions of status.hpp, with formatted texts.
 struct InjectionHost {

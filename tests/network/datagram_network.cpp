@@ -145,6 +145,6 @@ Status inject(const Injection&, Bootstrap& bootstrap, std::unique_ptr<Transport>
 }  // namespace
 }  // namespace hydrant
 
-extern "C" [[gnu::visibility("default")]] const hydrant::InjectedObject hydrant_injected_1;
-const hydrant::InjectedObject hydrant_injected_1 = {
+extern "C" [[gnu::visibility("default")]] const hydrant::InjectedObject hydrant_injected_2;
+const hydrant::InjectedObject hydrant_injected_2 = {
     HYDRANT_INJECTED_VERSION, &hydrant::set_injection_host, &hydrant::parse, &hydrant::inject};
