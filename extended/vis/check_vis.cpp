@@ -11,6 +11,7 @@
 #include "extended/binding/device_memory.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <new>
 
@@ -65,6 +66,15 @@ bool is_surely_disjoint(const GridPair& pair) noexcept {
   return true;
 }
 
+// Neighbours that overlap are found at once, however many elements there are.
+Status check_neighbours(const GridPair& pair) noexcept {
+  if (pair.count == 0) return Status::kOk;
+  const auto stride = static_cast<size_t>(pair.dimensions[0].dest);
+  if (stride >= pair.element) return Status::kOk;
+  return fail(Status::kBadArg, "the destinations overlap: %zu bytes at %#zx, the next %zu behind",
+              pair.element, static_cast<size_t>(pair.dest), stride);
+}
+
 Status check_overlap(const VisTransfer& what) noexcept {
   if (what.grids != nullptr && is_surely_disjoint(*what.grids)) return Status::kOk;
   const size_t count = what.dest->count;
@@ -102,7 +112,7 @@ Status total_of(const gex_Memvec_t* list, size_t count, const char* side, size_t
                   list[i].gex_len);
   }
   *bytes = sum;
-  return is_too_long ? too_long(side, count) : Status::kOk;
+  return is_too_long || sum > size_t{PTRDIFF_MAX} ? too_long(side, count) : Status::kOk;
 }
 
 Status total_of(void* const* list, size_t count, size_t piece, const char* side,
@@ -110,7 +120,9 @@ Status total_of(void* const* list, size_t count, size_t piece, const char* side,
   *bytes = 0;
   if (count == 0 || piece == 0) return Status::kOk;
   if (list == nullptr) return null_list(side, count);
-  return __builtin_mul_overflow(count, piece, bytes) ? too_long(side, count) : Status::kOk;
+  const bool is_too_long =
+      __builtin_mul_overflow(count, piece, bytes) || *bytes > size_t{PTRDIFF_MAX};
+  return is_too_long ? too_long(side, count) : Status::kOk;
 }
 
 Status check_strided(const StridedArguments& arguments, const SideNames& names, Direction direction,
@@ -138,7 +150,9 @@ Status check_vis(gex_TM_t tm, gex_Rank_t rank, VisTransfer& what) noexcept {
   const EndpointPair endpoints = endpoints_of(tm);
   const Side& peers = what.is_put() ? *what.dest : *what.source;
   const Side& own = what.is_put() ? *what.source : *what.dest;
-  Status status = check_pieces(what, endpoints, peers, true);
+  Status status = Status::kOk;
+  if (job().debug && what.grids != nullptr) status = check_neighbours(*what.grids);
+  if (status == Status::kOk) status = check_pieces(what, endpoints, peers, true);
   if (status == Status::kOk) status = check_pieces(what, endpoints, own, false);
   if (status == Status::kOk && job().debug) status = check_overlap(what);
   return status;

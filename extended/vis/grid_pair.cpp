@@ -1,6 +1,7 @@
 // Brings strided transfers into canonical form. vis_calls.cpp calls it first.
 #include "extended/vis/grid_pair.hpp"
 
+#include <cstdint>
 #include <cstring>
 
 namespace hydrant {
@@ -53,6 +54,11 @@ void merge(GridPair& pair) noexcept {
   pair.count = kept;
 }
 
+Status wrapping(uintptr_t base) noexcept {
+  return fail(Status::kBadArg, "strides from %#zx on wrap around the address space",
+              static_cast<size_t>(base));
+}
+
 template <typename StrideOf>
 Status box_of(uintptr_t base, const GridPair& pair, MemoryRange* box, StrideOf stride_of) noexcept {
   uintptr_t low = base;
@@ -65,9 +71,7 @@ Status box_of(uintptr_t base, const GridPair& pair, MemoryRange* box, StrideOf s
     wraps |= stride < 0 ? __builtin_sub_overflow(low, distance, &low)
                         : __builtin_add_overflow(high, distance, &high);
   }
-  if (wraps)
-    return fail(Status::kBadArg, "strides from %#zx on wrap around the address space",
-                static_cast<size_t>(base));
+  if (wraps) return wrapping(base);
   *box = {low, high - low};
   return Status::kOk;
 }
@@ -129,6 +133,9 @@ Status canonicalise(const StridedArguments& arguments, GridPair& pair) noexcept 
           "the product of elemsz (%zu) and the counts of %zu dimensions exceeds the address "
           "space",
           arguments.element, arguments.levels);
+    // The one stride that reverse() cannot negate.
+    if (dimension.dest == PTRDIFF_MIN) return wrapping(pair.dest);
+    if (dimension.source == PTRDIFF_MIN) return wrapping(pair.source);
     if (dimension.dest < 0) reverse(pair, dimension);
     insert(pair, dimension);
   }

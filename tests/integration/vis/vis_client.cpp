@@ -356,12 +356,22 @@ void run_wrong(const std::string& what) {
     const ptrdiff_t huge[1] = {PTRDIFF_MAX};
     gex_VIS_StridedPutNBI(world, peer, peers, huge, words, strides, 8, count, 1, 0);
   }
+  if (what == "wraps_most") {
+    const ptrdiff_t least[1] = {PTRDIFF_MIN};
+    gex_VIS_StridedPutNBI(world, peer, peers, least, words, strides, 8, count, 1, 0);
+  }
+  if (what == "longest") gex_VIS_IndexedPutNBI(world, peer, 1, far, SIZE_MAX, 1, near, SIZE_MAX, 0);
   if (what == "overlap") {
     far[1] = peers + 4;
     gex_VIS_IndexedPutNBI(world, peer, 2, far, 8, 2, near, 8, 0);
   }
   if (what == "grid")
     gex_VIS_StridedPutNBI(world, peer, peers, same, words, strides, 8, count, 1, 0);
+  if (what == "large_grid") {
+    const size_t large[1] = {size_t{1} << 60};
+    const ptrdiff_t none[1] = {0};
+    gex_VIS_StridedPutNBI(world, peer, peers, none, words, none, 8, large, 1, 0);
+  }
   if (what == "segment")
     gex_VIS_StridedPutNBI(world, peer, peers, wide, words, strides, 8, count, 1, 0);
   if (what == "long_notice")

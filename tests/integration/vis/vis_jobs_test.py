@@ -27,11 +27,14 @@ WRONG = {"lengths": "dstlist has 16 bytes in 2 pieces, srclist has 32 bytes in 2
          "piece": "piece 0 of dstlist is 8 bytes at NULL",
          "counts": "stridelevels is 1, and count, dststrides or srcstrides is NULL",
          "wraps": "wrap around the address space",
+         "wraps_most": "wrap around the address space",
+         "longest": "the 1 pieces of dstlist are longer than the address space",
          "long_notice": "at most 127 (GEX_VIS_MAX_PEERCOMPLETION)",
          "own_handler": "handler 5 belongs to the library",
          "get_notice": "the next operation has to be a put without GEX_FLAG_IMMEDIATE"}
 WRONG_IN_DEBUG = {"overlap": "the destinations overlap: 8 bytes at",
                   "grid": "the destinations overlap: 8 bytes at",
+                  "large_grid": "the destinations overlap: 8 bytes at",
                   "segment": "segment",
                   "handler": "handler"}
 
