@@ -4,6 +4,7 @@
 #include "firehose/watch/hooks/allocator_check.hpp"
 #include "firehose/watch/hooks/hook_families.hpp"
 #include "firehose/watch/hooks/hooks_object.hpp"
+#include "firehose/watch/hooks/libc_chunks.hpp"
 #include "firehose/watch/hooks/real_calls.hpp"
 
 #include <dlfcn.h>
@@ -92,12 +93,14 @@ uint32_t map_family() {
 uint32_t malloc_family(bool maps_are_hooked, const char** fault) {
   Search search(HYDRANT_HOOKS_MALLOC);
   HYDRANT_HOOKED_MALLOC_CALLS(HYDRANT_LOOK)
-  search.look("free_sized", hook_free);
-  search.look("free_aligned_sized", hook_free);
+  search.look("free_sized", hook_free_sized);
+  search.look("free_aligned_sized", hook_free_aligned_sized);
   if (search.found() != 0 && malloc_is_libcs()) {
     *fault = fault_of_libc_chunks();
     return *fault == nullptr ? HYDRANT_HOOKS_MALLOC : 0;
   }
+  // Names that the other allocator lacks still reach the hooks: its blocks are not libc's.
+  __atomic_store_n(&libc_heap.readable, uint32_t{0}, __ATOMIC_RELEASE);
   const auto allocate = reinterpret_cast<void* (*)(size_t)>(dlsym(RTLD_DEFAULT, "malloc"));
   const auto release = reinterpret_cast<void (*)(void*)>(dlsym(RTLD_DEFAULT, "free"));
   if (!maps_are_hooked || allocate == nullptr || release == nullptr) return 0;

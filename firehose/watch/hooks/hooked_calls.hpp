@@ -75,6 +75,11 @@ HYDRANT_HOOKED_CALLS(HYDRANT_DECLARE_HOOK)
 HYDRANT_HOOKED_LOADER_CALLS(HYDRANT_DECLARE_HOOK)
 #undef HYDRANT_DECLARE_HOOK
 
+// Other names of free(): they have no real functions, because they call free().
+extern "C" void hook_cfree(void* memory);
+extern "C" void hook_free_sized(void* memory, size_t bytes);
+extern "C" void hook_free_aligned_sized(void* memory, size_t alignment, size_t bytes);
+
 // Exports hook_<hook> under the name <name>; used after the hook's definition, in the same file. The shared
 // library also has __wrap_<name>, for programs that are linked dynamically with the options for static ones.
 #define HYDRANT_EXPORT_HOOK_AS(name, hook)                              \

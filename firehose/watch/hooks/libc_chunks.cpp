@@ -50,10 +50,13 @@ bool has_room_for_mark(const HeapStart* start, uintptr_t end) {
   // In this order: another thread may let the heap grow, which changes the second first.
   const size_t size = __atomic_load_n(&start->size, __ATOMIC_ACQUIRE);
   const size_t accessible = __atomic_load_n(&start->accessible, __ATOMIC_ACQUIRE);
+  // Since glibc 2.43 with glibc.malloc.hugetlb=1 that of a huge page.
+  const size_t heap_page = start->page;
+  const bool is_page_size =
+      heap_page >= page && (heap_page & (heap_page - 1)) == 0 && size % heap_page == 0;
   return start->arena % kHeapBytes == sizeof(HeapStart) && start->previous % kHeapBytes == 0 &&
          whole_pages(size) && end - first <= size && whole_pages(accessible) &&
-         size <= accessible && start->page == page &&
-         (start->mark == 0 || start->mark == kHeapMark);
+         size <= accessible && is_page_size && (start->mark == 0 || start->mark == kHeapMark);
 }
 
 // Looks at each heap before it is marked. The first that looks otherwise ends the marks of all: from then on

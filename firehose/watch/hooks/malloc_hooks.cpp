@@ -5,6 +5,8 @@
 #include "firehose/watch/hooks/real_calls.hpp"
 #include "firehose/watch/hooks/watched_call.hpp"
 
+#include <cstdlib>
+
 using hydrant::hooks::handed_out;
 using hydrant::hooks::note_reuse;
 using hydrant::hooks::own_mapping;
@@ -39,11 +41,17 @@ void hook_free(void* memory) {
   releasing(own_mapping(memory), [&] { real.free(memory); });
 }
 HYDRANT_EXPORT_HOOK(free);
-// Programs linked long ago call free() by this name.
-HYDRANT_EXPORT_HOOK_AS(cfree, free);
-// C23's functions release what free() does; it ignores their further arguments, which are hints.
-HYDRANT_EXPORT_HOOK_AS(free_sized, free);
-HYDRANT_EXPORT_HOOK_AS(free_aligned_sized, free);
+
+// These release what free() does, so they call the program's: it may be that of an allocator before the hooks
+// which has no such functions. C23's further arguments are hints. Programs linked long ago call cfree().
+void hook_cfree(void* memory) { free(memory); }
+HYDRANT_EXPORT_HOOK(cfree);
+
+void hook_free_sized(void* memory, size_t) { free(memory); }
+HYDRANT_EXPORT_HOOK(free_sized);
+
+void hook_free_aligned_sized(void* memory, size_t, size_t) { free(memory); }
+HYDRANT_EXPORT_HOOK(free_aligned_sized);
 
 void* hook_memalign(size_t alignment, size_t size) {
   return handed_out(releasing([&] { return real.memalign(alignment, size); }));

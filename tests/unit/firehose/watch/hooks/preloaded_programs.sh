@@ -36,6 +36,18 @@ compare() {
   echo "$name: compared ${#preloads[@]} times"
 }
 
+# Functions that the other allocator may lack.
+compare blocks /usr/bin/python3 -c '
+import ctypes
+libc = ctypes.CDLL(None)
+size = ctypes.c_size_t
+for name in ("malloc", "reallocarray"): getattr(libc, name).restype = ctypes.c_void_p
+release = libc.free_sized if hasattr(libc, "free_sized") else libc.free
+for n in range(1, 60):
+    release(ctypes.c_void_p(libc.malloc(size(n * 1000))), size(n * 1000))
+    libc.free(ctypes.c_void_p(libc.reallocarray(None, size(n), size(2 << 20))))
+print("released")'
+
 # A folder of many files that do not change during the test.
 mkdir -p "$folder/listed/names"
 (cd "$folder/listed/names" && touch name-{1..1000} "$(printf 'n%.0s' {1..200})" && chmod 755 name-1*)
