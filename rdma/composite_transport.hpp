@@ -34,8 +34,8 @@ class CompositeTransport final : public Transport, private Sleeping {
   // The far transport reaches pinned memory only.
   MemoryAccess& memory() noexcept override { return near_->memory(); }
   Sleeping& sleeping() noexcept override { return *this; }
-  // The far transport reaches the ranks of this node, too, through the adapter; peer_capabilities() of those
-  // ranks does not include kPinned.
+  // The far transport reaches the ranks of this node, too, through the adapter. Only HYDRANT_PATH=nic and
+  // atomics use it: peer_capabilities() of these ranks does not include kPinned.
   PinnedOperations* pinned() noexcept override { return far_->pinned(); }
 
   uint32_t capabilities() const noexcept override {

@@ -147,7 +147,7 @@ void InjectedTransport::fail_pair(Pair& pair) noexcept {
   expect(0);
 }
 
-// Calls completions outside the lock: the callee may begin the next operation.
+// Calls completions outside the lock, which the registrar takes: the callee may release pins.
 uint32_t InjectedTransport::complete() noexcept {
   struct Finished {
     Completion* completion;

@@ -5,7 +5,10 @@
 
 namespace hydrant {
 
-// A polling thread calls `done` once; `done` may neither send nor poll.
+// The network calls `done` once, with a status that the operation lists: in any poll(), also one of replies
+// alone, in flush(), or when a thread begins to sleep. `done` may release pins and call Sleeping::wake(), but
+// no other function of the network, and does not wait. The network then holds no lock that its registrars
+// take.
 struct Completion {
   void (*done)(Completion& completion, Status status) noexcept = nullptr;
 };

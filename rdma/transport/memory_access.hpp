@@ -31,17 +31,19 @@ class MemoryAccess {
   // Reserves this rank's block. Errors: kResource; kUnsupported: there are none.
   virtual Status reserve_collective_block(uint32_t block) noexcept;
   // Declares that [peer_addr, peer_addr+bytes) of `peer` is mapped here at `local` for the rest of the job.
-  // Errors: kResource.
+  // Called only with Transport::kMapped. Errors: kResource.
   virtual Status add_segment(Rank peer, uintptr_t peer_addr, size_t bytes, void* local) noexcept;
   // Address at which [addr, addr+bytes) of `peer` is mapped in this process; null if it is not mapped.
   virtual void* mapped(Rank peer, uintptr_t addr, size_t bytes) const noexcept;
-  // Copies into the memory of `peer`. The copy is complete before any message committed later is delivered.
-  // Errors: kUnsupported: this memory is not accessible without the owner's cooperation.
+  // Copies into the memory of `peer`. The copy is complete before any message committed later is delivered:
+  // on every network, while that of put() is with Transport::kPutsBeforeMessages.
+  // Errors: kUnsupported: this memory is not accessible without the owner's cooperation; kBroken.
   virtual Status write(Rank peer, uintptr_t dest, const void* source, size_t bytes) noexcept;
 
-  // Copies `bytes`, at least one, from `local` to [remote, remote+bytes) of `peer`, or back. kOk means
-  // complete if the transport completes at once. Otherwise the operation is under way, and `local` and
-  // `completion` belong to the transport until it calls `completion` with kOk or one of these errors.
+  // Copies `bytes`, at least one, from `local` to [remote, remote+bytes) of `peer`, or back. With
+  // Transport::kCompletesAtOnce kOk means complete, and `completion` is ignored and may be null. Otherwise it
+  // means under way: `local` and `completion`, which is not null, belong to the transport until it calls
+  // `completion` with kOk, kUnsupported or kBroken.
   // Errors: kNotReady: too many operations are under way; poll. kUnsupported: this memory is not mapped, or
   // is not accessible without the owner's cooperation; some of the bytes may have been copied. kBroken: the
   // peer is disconnected.

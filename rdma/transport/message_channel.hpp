@@ -55,11 +55,12 @@ class MessageChannel {
   }
 
   // ---- sending: to peers that Transport::messages() has this channel for ----
-  // Room for `bytes` (head and inline payload) to `peer`.
+  // Room for `bytes` (head and inline payload) to `peer`. After kOk a commit must follow.
   // Errors: kNotReady: no credit; poll, then try again. kResource: first contact, no memory for a ring.
+  // kBroken: the peer is disconnected. kBadArg: more than inline_bytes(), or no peer of this channel.
   virtual Status reserve(Rank peer, Lane lane, uint32_t bytes, Outgoing* room) noexcept = 0;
-  // Sends the message. With a cell, its first `bytes` bytes are the payload, and the cell returns to the
-  // channel.
+  // Sends the message, and cannot fail: a message to a disconnected peer is dropped. With a cell, its first
+  // `bytes` bytes are the payload, and the cell returns to the channel.
   virtual void commit(Outgoing& room, uint32_t tag) noexcept = 0;
   virtual void commit_with_cell(Outgoing& room, uint32_t tag, const Cell& cell,
                                 uint32_t bytes) noexcept;
@@ -67,8 +68,8 @@ class MessageChannel {
   // one call, for the most frequent messages. Errors: as reserve().
   virtual Status post(Rank peer, Lane lane, uint32_t tag, const void* head,
                       uint32_t bytes) noexcept;
-  // Takes a cell of at least `bytes`, at most cell_bytes(), for a message to `peer` in `lane`. Errors:
-  // kNotReady; kUnsupported: there are no cells.
+  // Takes a cell of at least `bytes`, at most cell_bytes(), for a message to `peer` in `lane`. Its holder may
+  // poll and send before it commits or drops the cell. Errors: kNotReady; kUnsupported: there are no cells.
   virtual Status take_cell(Rank peer, Lane lane, uint32_t bytes, Cell* cell) noexcept;
   virtual void drop_cell(Rank peer, Lane lane, const Cell& cell) noexcept;
 

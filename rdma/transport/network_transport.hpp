@@ -14,9 +14,9 @@ class Notices {
   // Clears notice_fd(). Any thread may call it, also in the single-threaded mode.
   virtual void take_notices() noexcept = 0;
   // Called before a thread sleeps: requests notifications for events from now on, and does work that must not
-  // wait for a poll. False: there are events to poll now.
+  // wait for a poll. False: there are events to poll now. A network without notifications returns true.
   virtual bool arm_events() noexcept = 0;
-  // After arm_events(): a time at which a thread has to poll, without a notification; in now_ns().
+  // After arm_events(): a time in the clock of now_ns() at which a thread has to poll without a notification.
   virtual uint64_t next_poll_ns() const noexcept { return UINT64_MAX; }
 
  protected:

@@ -18,22 +18,23 @@ namespace hydrant {
 
 class PinnedOperations {
  public:
-  // A registrar that pins memory for these operations, to be owned by a pin cache; null on failure, with a
-  // text. The transport must outlive it.
+  // A registrar that pins memory for these operations; null on failure, with a text. There may be several:
+  // the keys of each are valid in all operations. The transport must outlive them.
   virtual std::unique_ptr<Registrar> make_registrar() noexcept = 0;
   // An end of an operation: memory, and the key of the registration that it lies in.
   struct Pinned {
     uintptr_t addr = 0;
     const std::byte* key =
-        nullptr;  // from make_registrar(); a peer's key is imported by that registrar
+        nullptr;  // from a registrar of make_registrar(), which imports a peer's key
   };
   // Puts of up to this many bytes need no local key: the data has left its source when the call returns.
   virtual uint32_t keyless_bytes() const noexcept = 0;
-  // Copies `bytes`, of any number, from `local` to `remote` in the memory of `peer`, or back. kOk: the
-  // operation is under way, and `local` and `completion` belong to the network until it calls `completion`.
-  // The keys are read before the call returns. kRefused, from the call or in the completion: a key does not,
-  // or no longer, permit the access.
-  // Errors: kNotReady: too many operations are under way; poll. kBroken: the peer is disconnected.
+  // Copies `bytes`, at least one, from `local` to `remote` in the memory of `peer`, or back. kOk: the
+  // operation is under way, and `local` and `completion` belong to the network until it calls `completion`
+  // with kOk, kRefused, kUnsupported or kBroken. The keys are read before the call returns.
+  // Errors: kNotReady: too many operations are under way; poll. kRefused: a key does not, or no longer,
+  // permit the access. kUnsupported: the memory is unmapped. kBroken: the peer is disconnected. kBadArg: no
+  // key.
   virtual Status put(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
                      Completion* completion) noexcept = 0;
   virtual Status get(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,

@@ -22,8 +22,8 @@ class Sleeping {
   };
   virtual void sleep(uint64_t deadline_ns, const WakeCondition& check) noexcept;
   void sleep(uint64_t deadline_ns) noexcept { sleep(deadline_ns, {}); }
-  // The parts of sleep(), for a thread that waits outside this class while another thread sleeps for it. The
-  // base class's naps: sleep_announced() returns at intervals of 1 ms.
+  // The three steps of sleep(), so that one thread announces and another sleeps in its place (event
+  // descriptors). The base class's naps: sleep_announced() returns at intervals of 1 ms.
   struct Announcement {
     uint64_t deadline_ns = UINT64_MAX;  // the announcing thread has to poll at this time
     uint32_t word = 0;                  // private to the transport
@@ -31,12 +31,12 @@ class Sleeping {
   // Announces a sleep as sleep() does. False: there are events to poll now, and nothing is announced. True:
   // the caller checks its own condition, and end_sleep() must follow.
   virtual bool announce_sleep(Announcement* announcement) noexcept;
-  // Sleeps until an event of sleep() has happened since the announcement, or now_ns() reaches the deadline;
-  // returns true for the former. May return early. Any thread, also in the single-threaded mode.
+  // Sleeps until an event of sleep() has happened since the announcement (true), or until now_ns() reaches
+  // the deadline; may return early (false). Any thread, also in the single-threaded mode.
   virtual bool sleep_announced(const Announcement& announcement, uint64_t deadline_ns) noexcept;
   // Any thread, also in the single-threaded mode.
   virtual void end_sleep() noexcept;
-  // Yields the processor to other threads, and publishes this to the peers.
+  // Yields the processor; meanwhile is_reply_imminent() of peers is false.
   virtual void yield() noexcept;
   // True if the last communication partner seems to run on another processor, so that a reply is imminent. A
   // cheap hint.

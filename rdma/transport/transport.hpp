@@ -73,9 +73,11 @@ class Transport {
     kAtomicWithProcessors = 64,  // ... and is atomic with respect to processors, too
   };
   virtual uint32_t capabilities() const noexcept { return 0; }
-  // Capabilities with one peer. In a composite transport capabilities() is the union over all peers.
+  // Capabilities with one peer, and for this rank those with the ranks of its node. At most two values may
+  // occur, near and far (rma_path.hpp). In a composite transport capabilities() is the union over all peers.
   virtual uint32_t peer_capabilities(Rank /*peer*/) const noexcept { return capabilities(); }
-  // The most operations that may be under way at once; 0 if operations complete at once.
+  // The most operations that one thread may have under way. The room for them belongs to the process: with
+  // several threads it is used up earlier (kNotReady). 0: no limit, or operations complete at once.
   virtual uint32_t depth() const noexcept { return 0; }
 
   // Named counters (literals) of internal events, for diagnosis. Returns the number of counters; writes as
@@ -87,11 +89,12 @@ class Transport {
   virtual size_t list_counts(std::span<Count> /*rows*/) const noexcept { return 0; }
 
   // ---- progress ----
-  // Delivers at most `budget` messages of the reply lane and, unless `replies_only`, of the request lane to
-  // `receiver`; returns the number delivered.
+  // Delivers at most `budget` messages, of both lanes together, to `receiver`; replies first, and no requests
+  // if `replies_only`. Also ends operations, and sends what is overdue. Returns the number of events:
+  // messages and ended operations, perhaps more than `budget`.
   virtual uint32_t poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept = 0;
   // Called before this process ends: returns once all committed messages no longer depend on this process, or
-  // at the deadline. Never waits for a lock beyond the deadline.
+  // at the deadline. Never waits for a lock beyond the deadline. Delivers no messages; operations may end.
   virtual void flush(uint64_t /*deadline_ns*/) noexcept {}
   // `callback` is called once for each peer that the network reports as failed, by the thread that detects
   // it, perhaps inside a call of this class. It may call only disconnect() and Sleeping::wake(). Set it

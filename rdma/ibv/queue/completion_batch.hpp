@@ -1,5 +1,5 @@
 // Collects operations that end while a lock is held. Their completions are called after the lock is released,
-// because a completion may call the transport.
+// because a completion may release pins, and so call a registrar.
 //
 // Invariant: at most kCapacity entries; notify() empties the batch before it calls the first completion.
 #pragma once
