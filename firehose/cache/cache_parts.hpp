@@ -1,5 +1,6 @@
 // The parts of a domain, in the order in which they are built on each other, and the wiring between them.
-// No code but construction: the steps of an operation are in domain_*.cpp, which call the parts.
+// No code but construction: the steps of an operation are in domain_*.cpp, span_pins.cpp and
+// deferred_pins.cpp, which call the parts.
 #pragma once
 
 #include "firehose/cache/budget/evictor.hpp"

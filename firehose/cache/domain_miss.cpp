@@ -108,9 +108,9 @@ const RegionSlot* MissPath::hold_shared(const PinRequest& request) noexcept {
   return slot;
 }
 
-// Makes a checked hit: the acquisition of this memory is not reported. The caller owned its memory before
-// this call. So a release of earlier memory at these addresses had begun by then: it is under way, or was
-// read and passed to the caches.
+// Makes a checked hit, of memory whose acquisition is not reported. The caller has acquired the memory before
+// this call, so a release of what was at these addresses earlier had begun by then. Either it is still under
+// way, and the query of the monitor finds it, or the caches know of it.
 bool MissPath::find_checked(PinRequest& request, const RegionSlot** out) noexcept {
   ThreadDomain& thread = *request.thread;
   const uintptr_t first = request.range.addr;
@@ -179,8 +179,8 @@ MissPath::Step MissPath::prepare(PinRequest& request, Plan* plan, UnsettledRange
   if ((may_register || request.must_query) && parts_.checks.must_query()) {
     (void)parts_.watch.wait_until_quiet(request);
   } else if (may_register) {
-    // A refusal ends with its memory. The caller's release has returned when its report was read, which
-    // may be before the report was entered here.
+    // A known refusal holds until its memory is released. A release returns to the caller once the monitor
+    // has read its report, which may be before the report has reached this cache: wait for that.
     parts_.watch.settle();
   }
   {
@@ -335,7 +335,8 @@ Status MissPath::claim(const CacheLock& lock, PinRequest& request, uint64_t kern
   return Status::kOk;
 }
 
-// False: not at the price of this plan; the request alone is to be tried.
+// Decides whether the registration is kept (plan->once: it is not). False: the planned range is longer than
+// the request and would not be kept; the caller plans the request alone.
 bool MissPath::admit(const CacheLock& lock, const PinRequest& request, uint64_t kernel_pending,
                      Plan* plan) noexcept {
   // A peer gets no memory that is used once where a recall has to unpin it before it is released.

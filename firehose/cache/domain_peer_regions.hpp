@@ -1,4 +1,4 @@
-// Registrations that a peer makes for this process: begun here, and ended with its reply. The budget is the
+// Regions of a peer's memory: begun here, registered by the peer, and ended by its reply. The budget is the
 // peer's lease. All else, hits included, is as for memory of this process.
 //
 // Invariant: each registration that begin() began is ended once.
@@ -38,8 +38,8 @@ class PeerRegions {
   PeerRegions(CacheParts& parts, MissPath& miss, Releases& releases) noexcept
       : parts_(parts), miss_(miss), releases_(releases) {}
 
-  // kOk: *out is held. kNotReady with pin->is_open(): the caller sends the request to the peer, and calls
-  // end() once. kNotReady otherwise: pin->joins() gives the cause.
+  // kOk: *out is held. kNotReady with pin->is_open(), which means begun: the caller sends the request to the
+  // peer, and calls end() once. kNotReady otherwise: not now; pin->joins() gives the cause.
   Status begin(MemoryRange range, Access need, PeerPin* pin, const RegionSlot** out) noexcept;
   // `status` is the peer's reply. kOk: *out is held. kNotReady also if the peer recalled it meanwhile.
   Status end(PeerPin& pin, Status status, const PeerGrant& grant, const RegionSlot** out) noexcept;

@@ -82,8 +82,9 @@ bool Releases::invalidate_some(MemoryRange range, bool first, bool* unpinning) n
     const CachePhase lock(parts_);
     const auto& infos = parts_.store.infos(lock);
     if (first) parts_.invalidator.note_forgotten(lock, range);
-    // With a registrar that must unpin first, memory stays until no registration is pending, so a pending one
-    // is valid. Poisoning it would make each of the client's calls spoil the attempt that it waits for.
+    // For a registrar that must unpin before the release, the client keeps the memory until no registration
+    // is pending there, so a pending one is valid. Poisoning it would spoil the attempt that the client waits
+    // for.
     if (!parts_.traits.unpin_before_release) parts_.pending.poison(lock, range);
     RegionQueue closed;
     bool kept = false;

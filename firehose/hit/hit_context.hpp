@@ -52,7 +52,8 @@ inline std::atomic<uint64_t>& hits_before(HoldCount* counts) noexcept {
   return *static_cast<std::atomic<uint64_t>*>(static_cast<void*>(counts - kHitsBefore));
 }
 
-// initial-exec: two instructions to reach it, also from the shared library. Named for hit_path.cpp.
+// initial-exec: two instructions to reach it, also from the shared library. The label is for the
+// assembly in hit_path.cpp.
 extern thread_local constinit HitContext t_hit_context asm("hydrant_thread_window")
     __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
