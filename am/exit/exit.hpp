@@ -24,7 +24,8 @@ bool is_forked_child() noexcept;
 [[noreturn]] void exit_job(int code) noexcept;
 
 // True if the shutdown grace period has expired. During that period a rank continues, because it may
-// already have received everything it waits for, and may have output to print.
+// already have received everything it waits for, and may have output to print. Ranks that do not call this
+// get signals from the launcher later (rdma/exit/job_termination.hpp).
 bool has_exit_grace_expired() noexcept;
 
 // Ends the job because a transport found `rank` dead, as if the launcher had reported the death. No

@@ -34,9 +34,9 @@ void sleep_announced(bool needed, const WaitCondition& condition = {}) noexcept;
 // As sleep_announced(true), with a deadline. True: it has ended before, because of an event. Other threads
 // wake it after handlers.
 bool sleep_announced_until(uint64_t deadline_ns) noexcept;
-// From the first call on, every poll with events wakes sleepers, also those that announce a sleep only
-// later: they do not sleep then. Such polls are counted, too, for threads that do not sleep. No effect in
-// programs of one thread.
+// From the first call on, every poll with events wakes this process's threads. One that announces a sleep
+// after such a poll skips it once. polls_with_events() counts these polls. No effect in programs of one
+// thread.
 void wake_for_handled_messages() noexcept;
 // The polls with events of all threads since then, modulo 2^32. A thread that finds another number than
 // before sees what their handlers have done.
