@@ -22,7 +22,7 @@ class BarrierEngine {
   BarrierEngine(const BarrierEngine&) = delete;
   BarrierEngine& operator=(const BarrierEngine&) = delete;
 
-  // "SHM", "AMDISSEM" or "AMCENTRAL".
+  // "SHM", "RDMADISSEM", "AMDISSEM" or "AMCENTRAL".
   virtual const char* name() const noexcept = 0;
 
   // Announces this rank's arrival with the name `mine`. `no_names`: all ranks promise to pass no name,

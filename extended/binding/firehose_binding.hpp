@@ -1,9 +1,9 @@
 // Connects the pin cache with the network: domains, and endpoints of remote pins over Active Messages.
 //
-//   pinned   uses the transport's registrar; created at job start, if the transport moves data between pinned
-//            memory (rma_pinned.cpp)
-//   mapped   uses the node's registrar, which maps memory files of ranks on this node (rma_mapped.cpp);
-//            created on first use
+//   the_firehose  uses the transport's registrar; created at job start, if the transport moves data between
+//                 pinned memory (rma_pinned.cpp)
+//   the_mappings  uses the node's registrar, which maps memory files of ranks on this node (rma_mapped.cpp);
+//                 created on first use
 #pragma once
 
 #include <hydrant/remote_pin.h>

@@ -1,5 +1,5 @@
-// Implements the C functions of events.h. Tests never run handlers; waits poll (wait.cpp). Events are
-// completed by their is_done() functions.
+// Implements the C functions of events.h. gex_Event_Test*() runs no handlers; gex_Event_Wait*() polls
+// (wait.cpp). Events are completed by their is_done() functions.
 #include <hydrant/gasnet/events.h>
 
 #include "am/call/in_call.hpp"

@@ -11,7 +11,8 @@
 
 namespace hydrant {
 
-// Null: take the other way. A thread that has asked for a peer completion knows no peers until its put.
+// Null: take the other way. While a peer completion is armed (peer_completion.cpp) the thread's rows are
+// hidden, so that its next put comes to start_vis().
 [[gnu::always_inline]] inline const KnownPeer* known_peer(gex_TM_t tm, gex_Rank_t rank) noexcept {
   if (tm != &hydrant_world || rank >= hydrant_known_peers.count) return nullptr;
   return hydrant_known_peers.first + rank;

@@ -59,7 +59,7 @@ uint32_t collective_choices() noexcept {
   return static_cast<uint32_t>(all);
 }
 
-// Members get large data from the root's own memory.
+// Members get large data from the root's own memory. A team within a node chooses in node_team.cpp.
 Algorithm choose_broadcast(Member me, size_t bytes) noexcept {
   const Algorithm automatic = bytes <= eager_bytes() ? Algorithm::kBroadcastTree
                               : bytes < kPartsBytes || groups_of(me) < kPartsGroups

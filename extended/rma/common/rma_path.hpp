@@ -48,7 +48,7 @@ struct PathChoices {
   bool self = true;  // this and the following: the path is allowed
   bool mapped = false;
   bool cma = false;
-  bool quick_cma = false;  // ... and the fast path put_by_cma() needs no further checks
+  bool quick_cma = false;  // `cma`, and no debug client: put_by_cma() may skip the checks
   bool pinned = false;
   bool hits = false;        // ... and blocking calls may use the fast path of hits
   bool maps_files = false;  // for ranks of this node (rma_mapped.hpp)
@@ -62,9 +62,9 @@ struct PathChoices {
   uint64_t depth = 1;      // limit of a thread's pieces under way
   uint64_t nbi_depth = 1;  // the same for implicit (NBI) operations
 };
-// Settings for this peer. There are at most two kinds of peers, because a mixed transport has two parts.
+// Settings for this peer. There are at most two kinds of peers (Transport::peer_capabilities()).
 const PathChoices& paths(Rank peer) noexcept;
-// Settings that do not depend on the peer: those below `inlined`.
+// Settings that are equal for both kinds: `am_long`, `inlined` and all below.
 const PathChoices& paths() noexcept;
 void choose_paths() noexcept;
 
