@@ -391,7 +391,8 @@ Status transfer_in_packets(RmaThread& thread, const VisTransfer& what, const Pos
   if (status == Status::kNotReady && has_begun(what, progress.dest.position()))
     return finish_in_polls(thread, what, progress.dest.position(), progress.source.position(),
                            counter);
-  if (status == Status::kUnsupported && has_started) return Status::kBroken;
+  // The rest cannot go in pieces: packets have begun it. The text says why.
+  if (status == Status::kUnsupported && has_started) return Status::kResource;
   return status;
 }
 
