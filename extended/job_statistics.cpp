@@ -213,7 +213,7 @@ void for_each_collective(Row row) noexcept {
 // Vector, indexed and strided operations by path; only those that were used.
 template <typename Row>
 void for_each_vis_path(Row row) noexcept {
-  for (size_t path = 0; path < kVisPaths; ++path) {
+  for (size_t path = 0; path < RmaThread::kVisPaths; ++path) {
     uint64_t sums[2][2] = {};
     ThreadLocalPool<RmaThread>::for_each([&](const RmaThread& thread) {
       for (size_t i = 0; i < 2; ++i) {

@@ -31,9 +31,13 @@ struct VisChoices {
 };
 constinit VisChoices choices;
 
+// The index of a path in counts and names.
+size_t index_of(VisPath path) noexcept {
+  return static_cast<size_t>(path == VisPath::kKernel ? VisPath::kPieces : path);
+}
+
 void count_vis(RmaThread& thread, const VisTransfer& what, VisPath path) noexcept {
-  PathCounts& counts =
-      thread.vis_counts[static_cast<size_t>(what.direction)][static_cast<size_t>(path)];
+  PathCounts& counts = thread.vis_counts[static_cast<size_t>(what.direction)][index_of(path)];
   counts.ops += 1;
   counts.bytes += what.bytes;
   if (is_tracing()) [[unlikely]]
@@ -156,8 +160,8 @@ Status transfer_in_pieces(RmaThread& thread, const VisTransfer& what, VisPath pa
 }  // namespace
 
 const char* vis_path_name(VisPath path) noexcept {
-  constexpr const char* kNames[kVisPaths] = {"copied", "pieces", "packets"};
-  return kNames[static_cast<size_t>(path)];
+  constexpr const char* kNames[RmaThread::kVisPaths] = {"copied", "pieces", "packets"};
+  return kNames[index_of(path)];
 }
 
 Status start_vis(const VisTransfer& what, CompletionCounter& counter) noexcept {

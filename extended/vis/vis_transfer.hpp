@@ -14,7 +14,7 @@
 namespace hydrant {
 
 enum class VisPath : uint8_t { kCopied, kPieces, kPackets, kKernel };
-inline constexpr size_t kVisPaths = 3;  // in statistics, where kKernel counts as kPieces
+// "pieces" for kKernel, as in the counts (RmaThread::vis_counts).
 const char* vis_path_name(VisPath path) noexcept;
 
 struct VisTransfer {

@@ -88,7 +88,8 @@ class RmaThread {
 
   uint64_t launched = 0;  // written by the owning thread
   // Vector, indexed and strided operations by direction and path (vis_transfer.hpp).
-  PathCounts vis_counts[2][3] = {};
+  static constexpr size_t kVisPaths = 3;  // VisPath, but kKernel counts as kPieces
+  PathCounts vis_counts[2][kVisPaths] = {};
   CrossThreadFreeList<PostedPiece> posted;
   CrossThreadFreeList<PinnedPiece> pinned;
 
