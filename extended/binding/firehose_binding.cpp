@@ -95,7 +95,7 @@ void on_reply(gex_Token_t token, void* message, size_t bytes) {
   deliver(the_firehose, token, message, bytes, nullptr);
 }
 void on_mapped_message(gex_Token_t token, void* message, size_t bytes) {
-  (void)are_mappings_enabled(true);
+  (void)make_mappings();
   deliver(the_mappings, token, message, bytes, token);
 }
 void on_mapped_reply(gex_Token_t token, void* message, size_t bytes) {
@@ -174,11 +174,13 @@ void start_firehose(hydrant_remote_fn serve) noexcept {
   job().careful = true;
 }
 
+bool have_mappings() noexcept { return mappings_state.load(std::memory_order_acquire) > 0; }
+
 // Mappings need no settle_exports(): no memory is pinned, and an arena keeps every address at the same
 // place of its file. Only memory that an arena returns to the kernel is recalled.
-bool are_mappings_enabled(bool make) noexcept {
+bool make_mappings() noexcept {
   const int state = mappings_state.load(std::memory_order_acquire);
-  if (state != 0 || !make) return state > 0;
+  if (state != 0) return state > 0;
   if (!mappings_gate.is_open(false)) return false;
   const MutexLock lock(mappings_mu);
   if (mappings_state.load(std::memory_order_relaxed) != 0)

@@ -29,9 +29,10 @@ extern constinit Firehose the_mappings;
 inline bool is_firehose_enabled() noexcept { return the_firehose.end != 0; }
 inline const Firehose& firehose() noexcept { return the_firehose; }
 
-// True if mappings are available. `make` creates them if necessary. False if this machine cannot map
-// them, or if they were not created.
-bool are_mappings_enabled(bool make) noexcept;
+// Creates the_mappings if necessary. False if this machine cannot map, or not now.
+bool make_mappings() noexcept;
+// True if make_mappings() has succeeded.
+bool have_mappings() noexcept;
 
 // Called once per process, after rank, size and transport are set. `serve` does the target's part of a move.
 // Without pinned operations it has no effect. After a failure, which is logged, puts and gets use messages.

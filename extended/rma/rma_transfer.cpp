@@ -107,7 +107,7 @@ bool may_use_kernel(gex_TM_t tm, gex_Rank_t rank, uintptr_t remote, const void* 
   const auto here = reinterpret_cast<uintptr_t>(local);
   return known != 0 && known != UINTPTR_MAX && paths(rank).quick_cma && here != 0 && remote != 0 &&
          here + bytes - 1 >= here && remote + bytes - 1 >= remote && !is_device_memory(local) &&
-         !are_mappings_enabled(false);
+         !have_mappings();
 }
 
 // The address here of memory of a rank of the node that is mapped, beyond its attached segment; null: take

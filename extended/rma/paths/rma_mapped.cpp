@@ -21,7 +21,7 @@ constexpr uint32_t kRequestAt = 4;
 }  // namespace
 
 bool copy_mapped(RmaThread& thread, const Transfer& what) noexcept {
-  if (!are_mappings_enabled(false)) return false;
+  if (!have_mappings()) return false;
   const uint32_t access = what.is_put() ? HYDRANT_REMOTE_WRITE : HYDRANT_REMOTE_READ;
   const hydrant_pin_t pin =
       hydrant_try_remote_pin(the_mappings.end, what.peer, what.remote, what.bytes, access);
@@ -42,7 +42,7 @@ bool copy_mapped(RmaThread& thread, const Transfer& what) noexcept {
 
 hydrant_remote_t end_of_mappings(Rank peer) noexcept {
   if (!paths(peer).maps_files || !neighbourhood().contains(peer)) return 0;
-  return are_mappings_enabled(true) ? the_mappings.end : 0;
+  return make_mappings() ? the_mappings.end : 0;
 }
 
 void note_unmapped(RmaThread& thread, Rank peer, uintptr_t remote, size_t bytes) noexcept {

@@ -25,11 +25,11 @@ TEST_F(Mappings, AShortagePasses) {
     while ((code = hydrant_domain_create(&options, &domain)) == GASNET_OK)
       domains.push_back(domain);
     EXPECT_EQ(code, GASNET_ERR_RESOURCE) << hydrant_error_text();
-    EXPECT_FALSE(are_mappings_enabled(true));
+    EXPECT_FALSE(make_mappings());
     for (const hydrant_domain_t each : domains)
       EXPECT_EQ(hydrant_domain_destroy(each, HYDRANT_FINI_UNPIN), GASNET_OK);
-    EXPECT_FALSE(are_mappings_enabled(false)) << "nothing was made";
-    EXPECT_TRUE(testing::wait_until([] { return are_mappings_enabled(true); }));
+    EXPECT_FALSE(have_mappings()) << "nothing was made";
+    EXPECT_TRUE(testing::wait_until([] { return make_mappings(); }));
   });
 }
 
