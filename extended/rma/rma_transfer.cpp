@@ -10,18 +10,14 @@
 #include "am/segment/segment_check.hpp"
 #include "extended/binding/device_memory.hpp"
 #include "extended/binding/firehose_binding.hpp"
-#include "extended/binding/segment_pins.hpp"
 #include "extended/event/wait.hpp"
 #include "extended/rma/common/copy.hpp"
 #include "extended/rma/common/rma_thread.hpp"
-#include "extended/rma/long_payload.hpp"
-#include "extended/rma/paths/bounce_pool.hpp"
 #include "extended/rma/paths/rma_mapped.hpp"
 #include "extended/rma/paths/rma_messages.hpp"
 #include "extended/rma/paths/rma_posted.hpp"
 #include "extended/rma/pinned/rma_pinned.hpp"
 #include "extended/rma/rma.hpp"
-#include "rdma/config/job_knobs.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -241,20 +237,6 @@ Status check_transfer(gex_TM_t tm, gex_Rank_t rank, Transfer& what) noexcept {
   if (is_device_memory(what.local)) [[unlikely]]
     return fail(Status::kBadArg, "%p is memory of a device (GPU); only host memory can be %s",
                 static_cast<void*>(what.local), what.is_put() ? "put" : "the target of a get");
-  return Status::kOk;
-}
-
-Status start_rma() noexcept {
-  start_pinned_transfers();
-  if (is_firehose_enabled()) {
-    job().hooks.put_long = put_long_payload;
-    job().hooks.segment_memory_begins = vouch_segment;
-    job().hooks.segment_memory_ends = forget_segment;
-    if (knob_number(JobKnob::kAmLongPrealloc) != 0) (void)bounce_buffer_bytes();
-  }
-  choose_paths();
-  add_rma_handlers();
-  add_firehose_handlers();
   return Status::kOk;
 }
 
