@@ -25,7 +25,6 @@
 #include "firehose/base/machine/stay_loaded.hpp"
 #include "firehose/base/thread.hpp"
 #include "rdma/config/job_knobs.hpp"
-#include "rdma/injection.hpp"
 #include "rdma/make_transport.hpp"
 #include "rdma/open_bootstrap.hpp"
 
@@ -63,8 +62,8 @@ Status wire_up(int* argc, char*** argv, bool one_node) noexcept {
   if (const Status status = start_exit_watch(); status != Status::kOk) return status;
   const auto ranks_here = static_cast<uint32_t>(topology.node_ranks.size());
   Status status = choose_max_segment(ranks_here);
+  Injection injection;
   if (status == Status::kOk) {
-    Injection injection;
     status = read_injection(&injection);
     // Neighbours map each other's segments, so hidden memory or HYDRANT_TRANSPORT=ibv means no neighbours.
     const bool is_hidden = injection.hides_memory() || knob_choice(JobKnob::kTransport) == "ibv";
@@ -78,7 +77,7 @@ Status wire_up(int* argc, char*** argv, bool one_node) noexcept {
   if (status == Status::kOk) {
     std::unique_ptr<Transport> transport;
     status = make_transport(*the_job.bootstrap, the_job.bootstrap_mu, the_job.single_threaded,
-                            &transport);
+                            injection, &transport);
     if (status == Status::kOk) status = the_job.use(std::move(transport));
   }
   if (the_job.transport != nullptr) the_job.transport->set_peer_failed_callback(on_peer_failed);

@@ -6,7 +6,6 @@
 #include "rdma/composite_transport.hpp"
 #include "rdma/config/job_knobs.hpp"
 #include "rdma/ibv/make_verbs_transport.hpp"
-#include "rdma/injection.hpp"
 #include "rdma/shm/make_node_transport.hpp"
 
 #include <new>
@@ -39,10 +38,8 @@ Status make_far_transport(Bootstrap& bootstrap, Mutex& bootstrap_mu, bool single
 }  // namespace
 
 Status make_transport(Bootstrap& bootstrap, Mutex& bootstrap_mu, bool single_threaded,
-                      std::unique_ptr<Transport>* transport) noexcept {
+                      const Injection& injection, std::unique_ptr<Transport>* transport) noexcept {
   transport->reset();
-  Injection injection;
-  if (const Status status = read_injection(&injection); status != Status::kOk) return status;
   const JobTopology& topology = bootstrap.topology();
   if (topology.size == 1) return Status::kOk;
   const std::string_view choice = knob_choice(JobKnob::kTransport);

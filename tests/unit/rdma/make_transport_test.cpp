@@ -51,7 +51,9 @@ class MakeTransport : public ::testing::Test {
     return made;
   }
   Status make(CountingBootstrap& bootstrap) {
-    const Status status = make_transport(bootstrap, mu_, true, &transport_);
+    Injection injection;
+    EXPECT_EQ(read_injection(&injection), Status::kOk);
+    const Status status = make_transport(bootstrap, mu_, true, injection, &transport_);
     EXPECT_EQ(transport_, nullptr);
     return status;
   }
