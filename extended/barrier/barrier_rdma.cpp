@@ -1,5 +1,5 @@
 // Implements the barrier across nodes by RDMA, a state machine on the node's shared state. named_barrier.cpp
-// and team_barrier.cpp drive it; barrier_shared_memory.cpp sends its words.
+// and team_barrier.cpp drive it; barrier_rdma_memory.cpp sends its words.
 #include "extended/barrier/barrier_rdma.hpp"
 
 #include "extended/barrier/barrier_shm.hpp"
@@ -20,7 +20,7 @@ RdmaBarrier::RdmaBarrier(Config config)
 void RdmaBarrier::start(BarrierName mine, bool /*no_names*/) noexcept {
   const uint32_t epoch = epoch_.load(std::memory_order_relaxed) + 1;
   epoch_.store(epoch, std::memory_order_relaxed);
-  BarrierSharedState::Slot& slot = arrival(epoch & 1, config_.index);
+  BarrierRdmaState::Slot& slot = arrival(epoch & 1, config_.index);
   slot.processor.store(processor_word(), std::memory_order_relaxed);
   slot.word.store(barrier_word::make(epoch, mine), std::memory_order_seq_cst);
   (void)advance(true);
@@ -51,7 +51,7 @@ uint32_t RdmaBarrier::make_progress() noexcept {
 // A hint, read without the lock. Tests only the next missing rank: a waiting rank then reads one cache
 // line, which changes only when that rank arrives.
 bool RdmaBarrier::can_advance() const noexcept {
-  const BarrierSharedState& shared = *config_.shared;
+  const BarrierRdmaState& shared = *config_.shared;
   const uint32_t epoch = shared.progress_state.finished.load(std::memory_order_relaxed) + 1;
   const uint32_t step = shared.progress_state.step.load(std::memory_order_relaxed);
   if (step == 0) {
@@ -85,7 +85,7 @@ uint32_t RdmaBarrier::advance(bool has_just_arrived) noexcept {
 }
 
 uint32_t RdmaBarrier::advance_locked(bool* published) noexcept {
-  BarrierSharedState::ProgressState& state = config_.shared->progress_state;
+  BarrierRdmaState::ProgressState& state = config_.shared->progress_state;
   const uint32_t epoch = state.finished.load(std::memory_order_relaxed) + 1;
   uint32_t steps = 0;
   if (state.step.load(std::memory_order_relaxed) == 0 && !gather(epoch, &steps)) return steps;
@@ -97,7 +97,7 @@ uint32_t RdmaBarrier::advance_locked(bool* published) noexcept {
 
 // Returns true once all ranks of the node have arrived.
 bool RdmaBarrier::gather(uint32_t epoch, uint32_t* steps) noexcept {
-  BarrierSharedState::ProgressState& state = config_.shared->progress_state;
+  BarrierRdmaState::ProgressState& state = config_.shared->progress_state;
   uint32_t next = state.next.load(std::memory_order_relaxed);
   const uint32_t before = next;
   BarrierName joined = name_in(state.joined.load(std::memory_order_relaxed));
@@ -117,7 +117,7 @@ bool RdmaBarrier::gather(uint32_t epoch, uint32_t* steps) noexcept {
 
 // Returns true once the last round is over.
 bool RdmaBarrier::exchange_words(uint32_t epoch, uint32_t* steps) noexcept {
-  BarrierSharedState::ProgressState& state = config_.shared->progress_state;
+  BarrierRdmaState::ProgressState& state = config_.shared->progress_state;
   uint32_t step = state.step.load(std::memory_order_relaxed);
   uint64_t joined = state.joined.load(std::memory_order_relaxed);
   for (; step <= rounds_; ++*steps) {
@@ -144,7 +144,7 @@ bool RdmaBarrier::exchange_words(uint32_t epoch, uint32_t* steps) noexcept {
 // Moves the machine to the next epoch before it publishes the result. Otherwise ranks that see the
 // result and start the next barrier would find the old state.
 void RdmaBarrier::publish(uint32_t epoch) noexcept {
-  BarrierSharedState::ProgressState& state = config_.shared->progress_state;
+  BarrierRdmaState::ProgressState& state = config_.shared->progress_state;
   const uint64_t joined = state.joined.load(std::memory_order_relaxed);
   state.joined.store(0, std::memory_order_relaxed);
   state.next.store(0, std::memory_order_relaxed);
@@ -170,7 +170,7 @@ bool RdmaBarrier::ready() const noexcept {
 }
 
 WaitTarget RdmaBarrier::wait_target() const noexcept {
-  BarrierSharedState& shared = *config_.shared;
+  BarrierRdmaState& shared = *config_.shared;
   const uint32_t epoch = epoch_.load(std::memory_order_relaxed);
   uint64_t word = 0;
   if (has_result(epoch, &word)) return WaitTarget::kOtherProcessors;

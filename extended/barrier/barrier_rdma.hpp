@@ -19,7 +19,7 @@
 //    a repeated write without executing it again (C9-105 of the InfiniBand specification).
 //  * One writer per epoch and round: the rank that posts a word holds the lock, and records the post before
 //    it unlocks.
-//  * A word is never read partially: see barrier_shared_state.hpp.
+//  * A word is never read partially: see barrier_rdma_state.hpp.
 //  * Stores before start() are visible after finish(). Each hand-over is a release read by an acquire
 //    (arrival, lock, result), and an adapter preserves the order of a post and the stores before it.
 //  * No arrival is lost. A rank that finds the lock taken leaves, so the holder checks again after it
@@ -46,7 +46,7 @@
 #pragma once
 
 #include "extended/barrier/barrier_engine.hpp"
-#include "extended/barrier/barrier_shared_state.hpp"
+#include "extended/barrier/barrier_rdma_state.hpp"
 #include "firehose/base/status.hpp"
 #include "rdma/transport/sleeping.hpp"
 
@@ -72,11 +72,10 @@ class RdmaBarrier final : public BarrierEngine {
  public:
   struct Config {
     uint32_t nodes = 1;
-    std::vector<Rank> ranks = {0};  // ranks of this node
-    uint32_t index = 0;             // index of this rank in `ranks`
-    std::vector<Rank> sources;      // by round: the first rank of the node that sends the word
-    BarrierSharedState* shared =
-        nullptr;  // zeroed, or with the state of an engine of the same epoch
+    std::vector<Rank> ranks = {0};       // ranks of this node
+    uint32_t index = 0;                  // index of this rank in `ranks`
+    std::vector<Rank> sources;           // by round: the first rank of the node that sends the word
+    BarrierRdmaState* shared = nullptr;  // zeroed, or with the state of an engine of the same epoch
     BarrierWordWriter* writer = nullptr;  // null is allowed if nodes is 1
     Sleeping* sleeping = nullptr;         // wakes sleeping ranks; null: no rank sleeps
     uint32_t epoch = 0;                   // last epoch that this rank has finished
@@ -108,7 +107,7 @@ class RdmaBarrier final : public BarrierEngine {
   using Word = std::atomic<uint64_t>;
 
   uint32_t ranks_here() const noexcept { return static_cast<uint32_t>(config_.ranks.size()); }
-  BarrierSharedState::Slot& arrival(uint32_t parity, uint32_t index) const noexcept {
+  BarrierRdmaState::Slot& arrival(uint32_t parity, uint32_t index) const noexcept {
     return config_.shared->arrival(parity, index, ranks_here());
   }
   bool has_result(uint32_t epoch, uint64_t* word) const noexcept;

@@ -8,7 +8,7 @@
 #include "am/message/send.hpp"
 #include "extended/barrier/barrier_messages.hpp"
 #include "extended/barrier/barrier_rdma.hpp"
-#include "extended/barrier/barrier_shared_memory.hpp"
+#include "extended/barrier/barrier_rdma_memory.hpp"
 #include "extended/message/handlers.hpp"
 #include "extended/message/send_failures.hpp"
 #include "firehose/base/log.hpp"
@@ -85,7 +85,7 @@ void on_named_barrier(gex_Token_t token, int32_t bits, int32_t id) {
 }
 
 // Null unless the algorithm is RDMADISSEM.
-constinit BarrierSharedMemory* shared_memory = nullptr;
+constinit BarrierRdmaMemory* rdma_memory = nullptr;
 
 // ---- choice ----
 
@@ -119,8 +119,7 @@ Kind choose_kind() {
   if (wanted != Kind::kRdma && (wanted != Kind::kShm || is_shared)) return wanted;
   const bool is_named = wanted == Kind::kRdma;
   if (!is_named && *knob_text(JobKnob::kInject) != '\0') return Kind::kDissemination;
-  const std::string obstacle =
-      is_shared ? "all ranks share memory" : BarrierSharedMemory::obstacle();
+  const std::string obstacle = is_shared ? "all ranks share memory" : BarrierRdmaMemory::obstacle();
   if (obstacle.empty()) return Kind::kRdma;
   log_info("barriers: AMDISSEM in place of RDMADISSEM: %s", obstacle.c_str());
   return Kind::kDissemination;
@@ -146,7 +145,7 @@ std::unique_ptr<BarrierEngine> make_engine(Kind kind, uint32_t which) {
                                                            .lines = lines_of_all(which),
                                                            .sleeping = the_job.sleeping});
   }
-  if (kind == Kind::kRdma) return std::make_unique<RdmaBarrier>(shared_memory->config(which));
+  if (kind == Kind::kRdma) return std::make_unique<RdmaBarrier>(rdma_memory->config(which));
   std::unique_ptr<MessageBarrier> engine;
   if (kind == Kind::kDissemination) {
     engine = std::make_unique<DisseminationBarrier>(rank, size, senders[which]);
@@ -198,7 +197,7 @@ Status start_barriers(uint32_t collective_choices) noexcept {
   my_choice = {.kind = kind,
                .radix = kind == Kind::kShm ? radix_of_job() : 0,
                .strict = strict ? 1u : 0u,
-               .nodes = kind == Kind::kRdma ? BarrierSharedMemory::nodes() : 0,
+               .nodes = kind == Kind::kRdma ? BarrierRdmaMemory::nodes() : 0,
                .collectives = collective_choices,
                .hosts = static_cast<uint32_t>(the_job.topology().leaders.size())};
   // Published before the first collective step, so that a rank with different settings detects it.
@@ -207,9 +206,9 @@ Status start_barriers(uint32_t collective_choices) noexcept {
     if (put != Status::kOk) return put;
   }
   if (kind == Kind::kRdma) {
-    shared_memory = new (std::nothrow) BarrierSharedMemory();
-    if (shared_memory == nullptr) return fail(Status::kResource, "no memory for barriers");
-    if (const Status made = shared_memory->make(); made != Status::kOk) return made;
+    rdma_memory = new (std::nothrow) BarrierRdmaMemory();
+    if (rdma_memory == nullptr) return fail(Status::kResource, "no memory for barriers");
+    if (const Status made = rdma_memory->make(); made != Status::kOk) return made;
   }
   the_barriers = new (std::nothrow)
       Barriers{.named = NamedBarrier(make_engine(kind, 0), the_job.progress, strict),
@@ -266,7 +265,7 @@ Status agree_with_first() noexcept {
 
 Status verify_barrier_settings() noexcept {
   const Status agreed = agree_with_first();
-  return agreed == Status::kOk && shared_memory != nullptr ? shared_memory->connect() : agreed;
+  return agreed == Status::kOk && rdma_memory != nullptr ? rdma_memory->connect() : agreed;
 }
 
 }  // namespace hydrant

@@ -1,4 +1,4 @@
-// Decides when a refused message ends the job. Called by barriers.cpp and barrier_shared_memory.cpp.
+// Decides when a refused message ends the job. Called by barriers.cpp and barrier_rdma_memory.cpp.
 #include "extended/message/send_failures.hpp"
 
 #include "firehose/base/log.hpp"

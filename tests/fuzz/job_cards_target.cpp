@@ -5,7 +5,7 @@
 #include "am/segment/segment_check.hpp"
 #include "am/segment/segment_size.hpp"
 #include "am/segment/segments.hpp"
-#include "extended/barrier/barrier_shared_memory.hpp"
+#include "extended/barrier/barrier_rdma_memory.hpp"
 #include "extended/barrier/barriers.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/thread.hpp"
@@ -240,18 +240,18 @@ Status expected_status(const std::optional<Value>& card) {
   return blob > kMaxBlob ? Status::kBroken : blob == 0 ? Status::kBadArg : Status::kOk;
 }
 
-void check_target(BarrierSharedMemory& shared_memory, uint32_t round, const Value& card) {
+void check_target(BarrierRdmaMemory& rdma_memory, uint32_t round, const Value& card) {
   const auto blob_bytes = part_of<uint64_t>(card, 16);
   const Value& blob = transport->records.keys[round];
   HYDRANT_FUZZ_CHECK(blob.size() == blob_bytes &&
                      std::memcmp(blob.data(), card.data() + 24, blob.size()) == 0);
-  for (uint32_t which = 0; which < BarrierSharedMemory::kBarriers; ++which) {
+  for (uint32_t which = 0; which < BarrierRdmaMemory::kBarriers; ++which) {
     const uint32_t parity = which ^ round;
-    HYDRANT_FUZZ_CHECK(shared_memory.config(which).writer->post(parity, round, 7) == Status::kOk);
+    HYDRANT_FUZZ_CHECK(rdma_memory.config(which).writer->post(parity, round, 7) == Status::kOk);
     const test::BarrierMemoryRecords::Word& word = transport->records.words.back();
     HYDRANT_FUZZ_CHECK(word.peer == 1u << round && word.key == round && word.word == 7);
     HYDRANT_FUZZ_CHECK(word.at == part_of<uint64_t>(card, 8 * which) +
-                                      BarrierSharedState::word_offset(parity, round));
+                                      BarrierRdmaState::word_offset(parity, round));
   }
 }
 
@@ -268,13 +268,13 @@ void check_boards(Input& input) {
     if (expected == Status::kOk) ++imported;
   }
   {
-    BarrierSharedMemory shared_memory;
-    HYDRANT_FUZZ_CHECK(shared_memory.make() == Status::kOk);
-    const Status status = shared_memory.connect();
+    BarrierRdmaMemory rdma_memory;
+    HYDRANT_FUZZ_CHECK(rdma_memory.make() == Status::kOk);
+    const Status status = rdma_memory.connect();
     HYDRANT_FUZZ_CHECK(status == expected && transport->records.keys.size() == imported);
     if (status != Status::kOk) check_refusal(status);
     for (uint32_t round = 0; status == Status::kOk && round < 2; ++round)
-      check_target(shared_memory, round, *cards[round]);
+      check_target(rdma_memory, round, *cards[round]);
   }
   HYDRANT_FUZZ_CHECK(transport->records.pinned.empty() && transport->records.dropped == imported);
 }

@@ -3,10 +3,10 @@
 // The first word has the number and the signature of the operation, each other word seven bytes of data.
 // Every byte of a written word has its top bit set, and a free line is zero. So a partially written word is
 // recognised, whatever the order of its bytes, and the adapter only has to write each byte once
-// (barrier_shared_state.hpp). The receiver clears what it has read.
+// (barrier_rdma_state.hpp). The receiver clears what it has read.
 #pragma once
 
-#include "extended/barrier/barrier_shared_state.hpp"
+#include "extended/barrier/barrier_rdma_state.hpp"
 
 #include <algorithm>
 #include <atomic>

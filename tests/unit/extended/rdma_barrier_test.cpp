@@ -346,7 +346,7 @@ class Explorer {
     return all;
   }
 
-  size_t state_bytes() const { return BarrierSharedState::bytes(per_node_); }
+  size_t state_bytes() const { return BarrierRdmaState::bytes(per_node_); }
   State keep(BarrierJob& job, std::vector<uint32_t> started, std::vector<uint32_t> finished) const {
     State state{{}, job.network.queues(), {}, std::move(started), std::move(finished)};
     for (uint32_t node = 0; node < job.network.nodes(); ++node) {
@@ -360,8 +360,7 @@ class Explorer {
     }
     // Replace an address by its offset from the shared state of its node.
     for (size_t i = 0; i < state.queues.size(); ++i) {
-      BarrierSharedState& shared =
-          job.network.shared(static_cast<uint32_t>(i % job.network.nodes()));
+      BarrierRdmaState& shared = job.network.shared(static_cast<uint32_t>(i % job.network.nodes()));
       std::string offsets;
       for (auto& sent : state.queues[i]) {
         sent.first = static_cast<uint32_t>(sent.word % 8);
@@ -384,8 +383,7 @@ class Explorer {
                   state_bytes());
     job.network.queues() = from.queues;
     for (size_t i = 0; i < from.queues.size(); ++i) {
-      BarrierSharedState& shared =
-          job.network.shared(static_cast<uint32_t>(i % job.network.nodes()));
+      BarrierRdmaState& shared = job.network.shared(static_cast<uint32_t>(i % job.network.nodes()));
       for (auto& sent : job.network.queues()[i])
         sent.place = &shared.words[0][0] + reinterpret_cast<uintptr_t>(sent.place);
     }

@@ -29,7 +29,7 @@ class RdmaNetwork {
 
   uint32_t nodes() const { return nodes_; }
   uint32_t node_of(Rank rank) const { return rank / per_node_; }
-  BarrierSharedState& shared(uint32_t node) { return *states_[node]; }
+  BarrierRdmaState& shared(uint32_t node) { return *states_[node]; }
 
   RdmaBarrier::Config config_of(Rank rank, uint32_t epoch = 0) {
     const uint32_t node = node_of(rank);
@@ -82,9 +82,9 @@ class RdmaNetwork {
     Rank rank;
   };
   struct Free {
-    void operator()(BarrierSharedState* shared) const noexcept { std::free(shared); }
+    void operator()(BarrierRdmaState* shared) const noexcept { std::free(shared); }
   };
-  using State = std::unique_ptr<BarrierSharedState, Free>;
+  using State = std::unique_ptr<BarrierRdmaState, Free>;
 
   // Returns true if the word is complete.
   static bool write(Sent& sent, uint32_t bytes) {
@@ -102,10 +102,10 @@ class RdmaNetwork {
   }
 
   static State make_state(uint32_t ranks) {
-    const size_t bytes = BarrierSharedState::bytes(ranks);
+    const size_t bytes = BarrierRdmaState::bytes(ranks);
     void* memory = std::aligned_alloc(64, bytes);
     std::memset(memory, 0, bytes);
-    return State(static_cast<BarrierSharedState*>(memory));
+    return State(static_cast<BarrierRdmaState*>(memory));
   }
 
   Status post(Rank from, uint32_t parity, uint32_t round, uint64_t word) noexcept {

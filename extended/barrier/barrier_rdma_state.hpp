@@ -52,7 +52,7 @@ constexpr BarrierName name_in(uint64_t word) noexcept {
 
 }  // namespace barrier_word
 
-struct BarrierSharedState {
+struct BarrierRdmaState {
   static constexpr uint32_t kRounds = 32;
 
   // Progress of the node. The holder of `busy` writes it; other ranks read it as a hint.
@@ -83,12 +83,11 @@ struct BarrierSharedState {
   static constexpr size_t bytes(uint32_t ranks) noexcept;
 };
 
-constexpr size_t BarrierSharedState::word_offset(uint32_t parity, uint32_t round) noexcept {
-  return offsetof(BarrierSharedState, words) +
-         (size_t{parity} * kRounds + round) * sizeof(uint64_t);
+constexpr size_t BarrierRdmaState::word_offset(uint32_t parity, uint32_t round) noexcept {
+  return offsetof(BarrierRdmaState, words) + (size_t{parity} * kRounds + round) * sizeof(uint64_t);
 }
-constexpr size_t BarrierSharedState::bytes(uint32_t ranks) noexcept {
-  return sizeof(BarrierSharedState) + size_t{2} * ranks * sizeof(Slot);
+constexpr size_t BarrierRdmaState::bytes(uint32_t ranks) noexcept {
+  return sizeof(BarrierRdmaState) + size_t{2} * ranks * sizeof(Slot);
 }
 static_assert(sizeof(std::atomic<uint64_t>) == 8 && std::atomic<uint64_t>::is_always_lock_free);
 

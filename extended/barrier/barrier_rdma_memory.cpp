@@ -1,7 +1,7 @@
 // Allocates, registers and connects the shared states of RdmaBarrier, and writes words to other nodes' shared
 // states through PinnedOperations::put(). Called by barriers.cpp at job start; WordWriter::post() is called
 // by barrier_rdma.cpp.
-#include "extended/barrier/barrier_shared_memory.hpp"
+#include "extended/barrier/barrier_rdma_memory.hpp"
 
 #include "am/job/job.hpp"
 #include "firehose/base/errno_text.hpp"
@@ -32,7 +32,7 @@ constexpr const char* kPurpose = "barriers (GASNET_BARRIER=AMDISSEM needs none)"
 // Published in the store: the addresses of a node's shared states, and the exported key.
 struct BarrierMemoryAddress {
   static constexpr size_t kMaxBlob = 512;
-  uint64_t states[BarrierSharedMemory::kBarriers] = {};
+  uint64_t states[BarrierRdmaMemory::kBarriers] = {};
   uint64_t blob_bytes = 0;
   std::byte blob[kMaxBlob] = {};
 };
@@ -85,9 +85,9 @@ constinit Completion completion = {.done = note_failure};
 
 }  // namespace
 
-uint32_t BarrierSharedMemory::nodes() { return Grouping::of_job().nodes; }
+uint32_t BarrierRdmaMemory::nodes() { return Grouping::of_job().nodes; }
 
-std::string BarrierSharedMemory::obstacle() {
+std::string BarrierRdmaMemory::obstacle() {
   const Job& the_job = job();
   const Transport* transport = the_job.transport.get();
   const JobTopology& topology = the_job.topology();
@@ -107,7 +107,7 @@ std::string BarrierSharedMemory::obstacle() {
   return "";
 }
 
-BarrierSharedMemory::~BarrierSharedMemory() {
+BarrierRdmaMemory::~BarrierRdmaMemory() {
   for (const Target& target : targets_) {
     if (!target.key.empty()) registrar_->drop_import(target.key.data());
   }
@@ -116,11 +116,11 @@ BarrierSharedMemory::~BarrierSharedMemory() {
   if (memory_ != nullptr && !release_guarded(memory_)) (void)munmap(memory_, bytes_);
 }
 
-size_t BarrierSharedMemory::state_offset(uint32_t which) const noexcept {
-  return which * BarrierSharedState::bytes(ranks_here_);
+size_t BarrierRdmaMemory::state_offset(uint32_t which) const noexcept {
+  return which * BarrierRdmaState::bytes(ranks_here_);
 }
 
-Status BarrierSharedMemory::map_memory(size_t bytes) noexcept {
+Status BarrierRdmaMemory::map_memory(size_t bytes) noexcept {
   int fd = -1;
   // Shared: a fork must not copy registered pages.
   int flags = MAP_SHARED | MAP_FIXED | MAP_ANONYMOUS;
@@ -151,7 +151,7 @@ Status BarrierSharedMemory::map_memory(size_t bytes) noexcept {
   return status;
 }
 
-Status BarrierSharedMemory::register_memory(size_t bytes) noexcept {
+Status BarrierRdmaMemory::register_memory(size_t bytes) noexcept {
   const RegistrarTraits& traits = registrar_->traits();
   const MemoryRange range{reinterpret_cast<uintptr_t>(memory_), bytes};
   if (!traits.exports || traits.export_bytes > BarrierMemoryAddress::kMaxBlob ||
@@ -179,7 +179,7 @@ Status BarrierSharedMemory::register_memory(size_t bytes) noexcept {
   return job().bootstrap->put(kKey, std::as_bytes(std::span(&address, 1)));
 }
 
-Status BarrierSharedMemory::make() noexcept {
+Status BarrierRdmaMemory::make() noexcept {
   const Grouping grouping = Grouping::of_job();
   ranks_here_ = static_cast<uint32_t>(grouping.ranks.size());
   for (uint32_t which = 0; which < kBarriers; ++which) {
@@ -197,7 +197,7 @@ Status BarrierSharedMemory::make() noexcept {
   return grouping.index == 0 ? register_memory(bytes) : Status::kOk;
 }
 
-Status BarrierSharedMemory::connect() noexcept {
+Status BarrierRdmaMemory::connect() noexcept {
   const Grouping grouping = Grouping::of_job();
   Status status = Status::kOk;
   for (uint32_t round = 0; round < RdmaBarrier::rounds_of(grouping.nodes); ++round) {
@@ -230,14 +230,14 @@ Status BarrierSharedMemory::connect() noexcept {
   return status;
 }
 
-RdmaBarrier::Config BarrierSharedMemory::config(uint32_t which) {
+RdmaBarrier::Config BarrierRdmaMemory::config(uint32_t which) {
   const Grouping grouping = Grouping::of_job();
   void* shared = memory_ + state_offset(which);
   RdmaBarrier::Config config{.nodes = grouping.nodes,
                              .ranks = grouping.ranks,
                              .index = grouping.index,
                              .sources = {},
-                             .shared = static_cast<BarrierSharedState*>(shared),
+                             .shared = static_cast<BarrierRdmaState*>(shared),
                              .writer = &writers_[which],
                              .sleeping = job().sleeping};
   for (uint32_t round = 0; round < RdmaBarrier::rounds_of(grouping.nodes); ++round)
@@ -245,10 +245,10 @@ RdmaBarrier::Config BarrierSharedMemory::config(uint32_t which) {
   return config;
 }
 
-Status BarrierSharedMemory::WordWriter::post(uint32_t parity, uint32_t round,
-                                             uint64_t word) noexcept {
+Status BarrierRdmaMemory::WordWriter::post(uint32_t parity, uint32_t round,
+                                           uint64_t word) noexcept {
   const Target& target = owner->targets_[round];
-  const uint64_t addr = target.states[which] + BarrierSharedState::word_offset(parity, round);
+  const uint64_t addr = target.states[which] + BarrierRdmaState::word_offset(parity, round);
   const Status status = job().pinned->put(
       target.rank, {.addr = addr, .key = target.key.data()},
       {.addr = reinterpret_cast<uintptr_t>(&word), .key = nullptr}, sizeof word, &completion);

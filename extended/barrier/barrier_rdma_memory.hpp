@@ -27,16 +27,16 @@
 
 namespace hydrant {
 
-class BarrierSharedMemory {
+class BarrierRdmaMemory {
  public:
   // Two barriers: GASNet-1's and the teams'.
   static constexpr uint32_t kBarriers = 2;
 
-  BarrierSharedMemory() = default;
+  BarrierRdmaMemory() = default;
   // Unpins and unmaps the shared states; no rank may write to them any more.
-  ~BarrierSharedMemory();
-  BarrierSharedMemory(const BarrierSharedMemory&) = delete;
-  BarrierSharedMemory& operator=(const BarrierSharedMemory&) = delete;
+  ~BarrierRdmaMemory();
+  BarrierRdmaMemory(const BarrierRdmaMemory&) = delete;
+  BarrierRdmaMemory& operator=(const BarrierRdmaMemory&) = delete;
 
   // Why this job cannot use shared states, or "". The same on all ranks if their adapters are alike.
   static std::string obstacle();
@@ -56,7 +56,7 @@ class BarrierSharedMemory {
   class WordWriter final : public BarrierWordWriter {
    public:
     Status post(uint32_t parity, uint32_t round, uint64_t word) noexcept override;
-    BarrierSharedMemory* owner = nullptr;
+    BarrierRdmaMemory* owner = nullptr;
     uint32_t which = 0;
     SendFailures failures{on_peer_failed};
   };

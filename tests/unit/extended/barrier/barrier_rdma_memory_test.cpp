@@ -1,5 +1,5 @@
 // The memory of the shared states of barriers, and the endpoint addresses by which nodes find each other's.
-#include "extended/barrier/barrier_shared_memory.hpp"
+#include "extended/barrier/barrier_rdma_memory.hpp"
 
 #include "am/job/job.hpp"
 #include "tests/support/guards.hpp"
@@ -18,7 +18,7 @@ using Value = FakeBootstrap::Value;
 
 constexpr const char* kAddressKey = "barrier-board";
 
-class BarrierSharedMemoryTest : public ::testing::Test {
+class BarrierRdmaMemoryTest : public ::testing::Test {
  protected:
   void SetUp() override {
     auto bootstrap = std::make_unique<FakeBootstrap>();
@@ -27,10 +27,10 @@ class BarrierSharedMemoryTest : public ::testing::Test {
     transport = network.get();
     job().bootstrap = std::move(bootstrap);
     ASSERT_EQ(job().use(std::move(network)), Status::kOk);
-    shared_memory = std::make_unique<BarrierSharedMemory>();
+    rdma_memory = std::make_unique<BarrierRdmaMemory>();
   }
   void TearDown() override {
-    shared_memory.reset();
+    rdma_memory.reset();
     EXPECT_TRUE(transport->records.pinned.empty());
     EXPECT_EQ(transport->records.dropped, transport->records.keys.size());
     EXPECT_EQ(job().use(nullptr), Status::kOk);
@@ -48,79 +48,79 @@ class BarrierSharedMemoryTest : public ::testing::Test {
     store->stands.leaders = {0, 1};
   }
   void expect_guarded_boards() {
-    ASSERT_EQ(shared_memory->make(), Status::kOk) << last_error_text();
+    ASSERT_EQ(rdma_memory->make(), Status::kOk) << last_error_text();
     ASSERT_EQ(transport->records.pinned.size(), 1u);
     const MemoryRange pinned = transport->records.pinned[0];
-    const auto first = reinterpret_cast<uintptr_t>(shared_memory->config(0).shared);
+    const auto first = reinterpret_cast<uintptr_t>(rdma_memory->config(0).shared);
     Guarded at;
     ASSERT_TRUE(find_guarded(first, &at));
     EXPECT_STREQ(at.label.what, "shared memory of barriers");
     EXPECT_EQ(pinned, (MemoryRange{at.start, at.bytes}));
-    for (uint32_t which = 0; which < BarrierSharedMemory::kBarriers; ++which) {
-      const MemoryRange shared{reinterpret_cast<uintptr_t>(shared_memory->config(which).shared),
-                               BarrierSharedState::bytes(1)};
+    for (uint32_t which = 0; which < BarrierRdmaMemory::kBarriers; ++which) {
+      const MemoryRange shared{reinterpret_cast<uintptr_t>(rdma_memory->config(which).shared),
+                               BarrierRdmaState::bytes(1)};
       EXPECT_TRUE(pinned.covers(shared)) << which;
     }
     testing::expect_guards(at);
-    shared_memory.reset();
+    rdma_memory.reset();
     EXPECT_FALSE(find_guarded(first, &at));
   }
   void set_entry(Rank rank, const Value& entry) { store->set(rank, kAddressKey, entry); }
 
   FakeBootstrap* store = nullptr;
   test::BarrierMemoryTransport* transport = nullptr;
-  std::unique_ptr<BarrierSharedMemory> shared_memory;
+  std::unique_ptr<BarrierRdmaMemory> rdma_memory;
 };
 
-TEST_F(BarrierSharedMemoryTest, MemoryOfOneRankHasGuards) {
+TEST_F(BarrierRdmaMemoryTest, MemoryOfOneRankHasGuards) {
   be_flat();
   expect_guarded_boards();
 }
 
-TEST_F(BarrierSharedMemoryTest, MemoryOfANodeHasGuards) {
+TEST_F(BarrierRdmaMemoryTest, MemoryOfANodeHasGuards) {
   be_alone_on_a_node();
   expect_guarded_boards();
 }
 
-TEST_F(BarrierSharedMemoryTest, WordsAreWrittenToThePublishedAddresses) {
+TEST_F(BarrierRdmaMemoryTest, WordsAreWrittenToThePublishedAddresses) {
   be_flat();
-  ASSERT_EQ(shared_memory->make(), Status::kOk) << last_error_text();
+  ASSERT_EQ(rdma_memory->make(), Status::kOk) << last_error_text();
   const Value blob = {std::byte{1}, std::byte{2}, std::byte{3}};
   set_entry(1, test::address_entry(0x10000, 0x20000, blob.size(), blob));
   set_entry(2, test::address_entry(0x30000, 0x40000, 1, blob));
-  ASSERT_EQ(shared_memory->connect(), Status::kOk) << last_error_text();
+  ASSERT_EQ(rdma_memory->connect(), Status::kOk) << last_error_text();
   const test::BarrierMemoryRecords& records = transport->records;
   ASSERT_EQ(records.keys.size(), 2u);
   EXPECT_EQ(records.keys[0], blob);
   EXPECT_EQ(records.keys[1], Value{std::byte{1}});
-  EXPECT_EQ(shared_memory->config(1).writer->post(1, 0, 77), Status::kOk);
-  EXPECT_EQ(shared_memory->config(0).writer->post(0, 1, 78), Status::kOk);
+  EXPECT_EQ(rdma_memory->config(1).writer->post(1, 0, 77), Status::kOk);
+  EXPECT_EQ(rdma_memory->config(0).writer->post(0, 1, 78), Status::kOk);
   ASSERT_EQ(records.words.size(), 2u);
   EXPECT_EQ(records.words[0].peer, 1u);
-  EXPECT_EQ(records.words[0].at, 0x20000 + BarrierSharedState::word_offset(1, 0));
+  EXPECT_EQ(records.words[0].at, 0x20000 + BarrierRdmaState::word_offset(1, 0));
   EXPECT_EQ(records.words[0].key, 0u);
   EXPECT_EQ(records.words[0].word, 77u);
   EXPECT_EQ(records.words[1].peer, 2u);
-  EXPECT_EQ(records.words[1].at, 0x30000 + BarrierSharedState::word_offset(0, 1));
+  EXPECT_EQ(records.words[1].at, 0x30000 + BarrierRdmaState::word_offset(0, 1));
   EXPECT_EQ(records.words[1].key, 1u);
 }
 
-TEST_F(BarrierSharedMemoryTest, MalformedAddressesAreRejected) {
+TEST_F(BarrierRdmaMemoryTest, MalformedAddressesAreRejected) {
   be_alone_on_a_node();
-  ASSERT_EQ(shared_memory->make(), Status::kOk) << last_error_text();
-  EXPECT_EQ(shared_memory->connect(), Status::kNotReady);
+  ASSERT_EQ(rdma_memory->make(), Status::kOk) << last_error_text();
+  EXPECT_EQ(rdma_memory->connect(), Status::kNotReady);
   const Value good = test::address_entry(0x10000, 0x20000, 1, {});
   for (const size_t bytes : {size_t{0}, size_t{8}, good.size() - 1}) {
     set_entry(1, Value(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(bytes)));
-    EXPECT_EQ(shared_memory->connect(), Status::kBroken) << bytes;
+    EXPECT_EQ(rdma_memory->connect(), Status::kBroken) << bytes;
     EXPECT_NE(std::string(last_error_text()).find("unexpected size"), std::string::npos);
   }
   for (const uint64_t blob_bytes : {uint64_t{513}, UINT64_MAX}) {
     set_entry(1, test::address_entry(0x10000, 0x20000, blob_bytes, {}));
-    EXPECT_EQ(shared_memory->connect(), Status::kBroken) << blob_bytes;
+    EXPECT_EQ(rdma_memory->connect(), Status::kBroken) << blob_bytes;
   }
   set_entry(1, test::address_entry(0x10000, 0x20000, 0, {}));
-  EXPECT_EQ(shared_memory->connect(), Status::kBadArg) << "the registrar refuses the key";
+  EXPECT_EQ(rdma_memory->connect(), Status::kBadArg) << "the registrar refuses the key";
 }
 
 }  // namespace
