@@ -4,7 +4,8 @@
 Builds Hydrant in the suites trixie and forky (scripts/chroot), compiles the programs of bench/gasnet there
 against Hydrant and against the suites' GASNet and MPIs, and runs all of a race in turn. Prints each table,
 and writes build/report/peers.md (all tables, versions, rows that lose) and peers.json (all samples). If a
-suite cannot be prepared its columns are absent, the report has the reason, and the exit status is 1.
+suite cannot be prepared its columns are absent, the report has the reason, and the exit status is 1. If no
+race can be run, no report is written.
 """
 import argparse
 import collections
@@ -31,6 +32,7 @@ MPIS = "libopenmpi-dev openmpi-bin libmpich-dev mpich"
 REPETITIONS = 5
 SECONDS = 120        # limit for one run of a program
 BUILD_SECONDS = 2400  # limit for one suite's preparation
+NOT_STARTED = 125    # status of scripts/chroot whose last line says what to do
 
 # All that an installation has.
 LIBRARY_TARGETS = ["firehose/all", "rdma/all", "am/all", "extended/all", "hydrant_shared", "hydrant_static",
@@ -43,8 +45,8 @@ PROGRAMS = {"messages": ("am_compare", ["4000"], 1), "puts": ("rma_compare", ["2
 CONTROLS = {"bare", "loop", "bound"}  # rows with such a word call no library: they show the noise
 LOSES = 1.01                          # ratio from which a row counts as lost
 
-# Packages whose versions the report names.
-VERSIONS = {"g++": "g++", "libucx0": "UCX", "openmpi-bin": "Open MPI", "mpich": "MPICH",
+# Packages whose versions the report names; g++ is a metapackage, whose version may be behind.
+VERSIONS = {"libucx0": "UCX", "openmpi-bin": "Open MPI", "mpich": "MPICH",
             "libgasnet-dev": "GASNet", "libfabric1": "libfabric"}
 ABSENT = """Not in any race: libfabric, whose cache has no public interface, and of whose providers none that
 uses it runs without an adapter; GASNet's firehose, which has no interface outside a conduit."""
@@ -78,7 +80,8 @@ class Suite:
             with open(self.log, encoding="utf-8", errors="replace") as log:
                 log.seek(begin)
                 lines = [line.strip() for line in log if line.strip()]
-            raise Failed(f"{lines[-1] if lines else f'status {status}'} (all of it: {self.log})")
+            rest = "" if status == NOT_STARTED else f" (all of it: {self.log})"
+            raise Failed(f"{lines[-1] if lines else f'status {status}'}{rest}")
 
     def output(self, script):
         done = subprocess.run(self.words("sh", "-c", script), capture_output=True, text=True, timeout=60,
@@ -127,13 +130,13 @@ class Suite:
     def versions(self):
         names = " ".join(VERSIONS)
         text = self.output(f"dpkg-query -W -f '${{Package}} ${{Version}} ${{db:Status-Status}}\\n' {names} "
-                           "2>/dev/null; getconf GNU_LIBC_VERSION")
+                           "2>/dev/null; echo g++ $(g++ -dumpfullversion); getconf GNU_LIBC_VERSION")
         found = []
         for line in text.splitlines():
             words = line.split()
             if len(words) == 3 and words[2] == "installed":
                 found.append(f"{VERSIONS[words[0]]} {words[1].split(':')[-1]}")
-            elif words and words[0] == "glibc":
+            elif words and words[0] in ("g++", "glibc"):
                 found.append(line)
         return ", ".join(found)
 
@@ -153,7 +156,8 @@ class Peers:
         self.failures = []
         self.started = time.monotonic()
 
-    def run(self):
+    def prepare(self):
+        """Leaves those suites and races that can take part."""
         self._say("Preparing the suites: a few minutes the first time")
         for suite in self.suites.values():
             begin = time.monotonic()
@@ -165,14 +169,18 @@ class Peers:
                 self.failures.append(f"{suite.name}: {error}")
                 self._say(f"{suite.name}: takes no part: {error}")
         self.suites = {name: suite for name, suite in self.suites.items() if suite.missing is None}
+        self.races = [race for race in self.races
+                      if "forky" in self.suites or (race == "hits" and self.suites)]
         answers = {suite.output("chrt -f 10 echo yes") for suite in self.suites.values()}
         if answers == {"yes"}:
             self.ahead = ["chrt", "-f", "10"]
+
+    def run(self):
         for race in self.races:
             begin = time.monotonic()
             if race == "hits":
                 self._race_hits()
-            elif "forky" in self.suites:
+            else:
                 self._race_jobs(race)
             self._say(f"{race}: {time.monotonic() - begin:.0f} s")
 
@@ -316,6 +324,10 @@ def main():
     options = parser.parse_args()
     os.makedirs(options.report, exist_ok=True)
     peers = Peers(options.races, options.report)
+    peers.prepare()
+    if not peers.races:
+        print("No race can be run, so no report was written.", file=sys.stderr)
+        return 1
     peers.run()
     peers.write()
     return 1 if peers.failures else 0
