@@ -12,8 +12,9 @@ import tempfile
 import unittest
 
 BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
-sys.path.insert(0, str(BENCH / "gasnet"))
+sys.path[:0] = [str(BENCH), str(BENCH / "gasnet")]
 import compare  # noqa: E402
+import peers  # noqa: E402
 
 # Stands in for scripts/chroot. Preparations do nothing; programs print one row each, or write JSON.
 CHROOT = r"""#!/bin/bash
@@ -110,6 +111,14 @@ class Peers(unittest.TestCase):
         self.assertIn("collectives: MPICH, trixie printed nothing: ", report)
         self.assertIn("no launcher", text)
         self.assertIn("| none |", report)
+
+    def test_run_refuses_what_names_no_race_and_knows_each_race(self):
+        for races, text in {"": "needs races", "hits puts": "needs races", "hits,": "needs races",
+                            "--report=/tmp": "needs races", ",".join(peers.RACES): "has one size"}.items():
+            done = subprocess.run([BENCH.parent / "run", f"--peers={races}", "--quick"], capture_output=True,
+                                  text=True, timeout=60, check=False)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+            self.assertIn(text, done.stderr)
 
     def test_an_unknown_race_is_refused(self):
         done = subprocess.run([sys.executable, "-B", BENCH / "peers.py", "hits,speed"], capture_output=True,
