@@ -433,8 +433,12 @@ class Chroot(Tree):
     def test_system_that_cannot_be_made(self):
         status, output, errors = self.run_chroot("forky", "true", MAKES="nothing")
         self.assertEqual((status, output), (125, ""))
-        self.assertIn("mmdebstrap forky: E: no network; the whole log is", errors)
+        self.assertIn("mmdebstrap forky: E: no network; check that Debian has this suite", errors)
         self.assertEqual(self.folders(), [])
+        root = self.chroots / "forky"
+        text = f"scripts/chroot: there is no system {root}; ls {self.chroots} shows which there are\n"
+        self.assertEqual(self.run_chroot("--delete", "forky"), (125, "", text))
+        self.assertEqual(list(self.chroots.iterdir()), [])
         self.program("apt-get", "#!/bin/sh\n")
         status, output, errors = self.run_chroot("forky", "true")
         self.assertEqual(status, 125)
@@ -492,8 +496,10 @@ class Chroot(Tree):
                                *self.command("--delete", "forky")],
                               env=self.environment, capture_output=True, text=True, check=False)
         self.assertTrue((kept / "file").exists(), done)
+        self.assertEqual(done.returncode, 0, done)
+        self.assertEqual(self.run_chroot("forky", "true")[0], 0)
         self.assertEqual(self.run_chroot("--delete", "forky"), (0, "", ""))
-        self.assertEqual(self.folders(), [])
+        self.assertEqual(list(self.chroots.iterdir()), [])
         self.assertTrue((kept / "file").exists())
 
 
