@@ -86,13 +86,15 @@ const MemoryChange* RawReleases::find(const Look& look, const MemoryChange* chan
 
 void RawReleases::report(const MemoryChange& change) noexcept {
   static RateLimit once(RateLimit::kOnce);
-  log_warning(once,
-              "memory [%#" PRIxPTR
-              ", +%zu) was %s by a system call that the hooks library does not "
-              "see (syscall(), or a runtime without libc): from now on each use of cached memory "
-              "asks the kernel (0.3 us). Call the C library's functions, or set "
-              "FIREHOSE_HITS=checked to have it so from the beginning",
-              change.range.addr, change.range.len, text_of(change.kind));
+  log_warning(
+      once,
+      "memory [%#" PRIxPTR
+      ", +%zu) was %s by a system call that the hooks library does not "
+      "see (syscall(), a runtime without libc, or libc_malloc_debug.so): from now on each use "
+      "of cached memory asks the kernel (0.3 us). Call the C library's functions, start "
+      "the program without the other malloc, or set FIREHOSE_HITS=checked to have it so "
+      "from the beginning",
+      change.range.addr, change.range.len, text_of(change.kind));
 }
 
 }  // namespace hydrant
