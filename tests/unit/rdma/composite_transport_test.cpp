@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cerrno>
 #include <string>
 #include <sys/eventfd.h>
@@ -34,7 +35,7 @@ class FakeNetwork final : public NetworkTransport,
     std::atomic<uint32_t> prepared{0};
     bool has_duty = false;  // arm_events() returns false
     std::vector<Rank> put_to, got_from;
-    bool has_message = true;
+    std::atomic<bool> has_message = true;
     bool word_comes_early = false;  // right after arm_events()
     bool is_flushed = false;
     int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
