@@ -27,8 +27,8 @@ struct ManyFlags {
   bool source_may_change = false;
   bool immediate = false;
 };
-// As transfer() for each operation; runs of hits are one list for the adapter. `*started`: how many at the
-// front have been started.
+// Starts each operation like transfer(); the adapter gets runs of hits as one list. Counts in `*started` how
+// many at the front have been started.
 Status start_each(RmaThread& thread, std::span<const hydrant_rma_op_t> ops, Direction direction,
                   ManyFlags flags, CompletionCounter& counter, size_t* started) noexcept;
 

@@ -46,7 +46,7 @@ class NodeRings final : public MessageChannel {
   Status take_cell(Rank peer, Lane lane, uint32_t bytes, Cell* cell) noexcept override;
   void drop_cell(Rank peer, Lane lane, const Cell& cell) noexcept override;
 
-  // As those of Transport.
+  // ShmTransport's functions of these names call these two.
   uint32_t poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept;
   void disconnect(Rank peer) noexcept;
 

@@ -54,7 +54,7 @@ class PinnedOperations {
   class PersistentRequest {
    public:
     virtual ~PersistentRequest() = default;
-    // As put() or get(), with the current keys of the two ends.
+    // Starts the operation with the current keys of its ends. Errors, completion: those of put() and get().
     virtual Status start(const std::byte* remote_key, const std::byte* local_key,
                          Completion* completion) noexcept = 0;
   };
