@@ -71,7 +71,8 @@ struct Job {
   uint32_t segment_mode = 0;  // 0 FAST, 1 LARGE, 2 EVERYTHING
 
   std::unique_ptr<Bootstrap> bootstrap;
-  // Serialises calls of the bootstrap once several client threads may make them.
+  // Serialises calls of the bootstrap once several client threads may make them. Handlers do not wait for it
+  // while is_store_busy() (am/segment/segments.hpp).
   Mutex bootstrap_mu;
   // Null when the job has one rank. Set by use(), as its parts are.
   std::unique_ptr<Transport> transport;

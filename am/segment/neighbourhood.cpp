@@ -4,6 +4,7 @@
 #include "am/segment/neighbourhood.hpp"
 
 #include "am/job/job.hpp"
+#include "am/segment/segments.hpp"
 #include "firehose/base/thread.hpp"
 
 #include <algorithm>
@@ -28,6 +29,11 @@ bool Neighbourhood::contains(Rank rank) const noexcept {
 }
 
 Status find_location(Rank rank, RankLocation* found) noexcept {
+  if (is_store_busy())
+    return fail(Status::kNotReady,
+                "the host of rank %u cannot be looked up by a handler that runs inside "
+                "gex_Segment_Attach(): ask before or after it",
+                rank);
   RankLocation location;
   size_t bytes = 0;
   const MutexLock lock(job().bootstrap_mu);

@@ -6,9 +6,11 @@
 #include <hydrant/gasnet/barrier.h>
 #include <hydrant/gasnet/coll1.h>
 
+#include "am/call/thread_state.hpp"
 #include "am/job/endpoints.hpp"
 #include "am/job/job.hpp"
 #include "am/job/resolve.hpp"
+#include "am/progress/waiting.hpp"
 #include "am/segment/memory_faults.hpp"
 #include "am/segment/neighbourhood.hpp"
 #include "am/segment/segment_memory.hpp"
@@ -22,6 +24,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdio>
 #include <gasnet_config.h>
 #include <memory>
@@ -45,12 +48,14 @@ struct SegmentRequest {
   uint64_t minheapoffset = 0;
 };
 
-// Cache of other ranks' segments. Guarded by Job::bootstrap_mu.
+// Cache of other ranks' segments. Handlers look here while a fence holds Job::bootstrap_mu, which is taken
+// after this mutex.
 struct Known {
-  std::string key;  // of the attached segments' entries in the store; empty before the attach
+  Mutex mu;
+  // The key of the attached segments in the store; empty before the attach.
+  std::string key HYDRANT_GUARDED_BY(mu);
   // By endpoint, then by rank; empty until a segment of such an endpoint is known.
-  std::array<std::vector<SegmentAddress>, GASNET_MAXEPS> addresses;
-  uint32_t attaches = 0;  // calls of attach_segments()
+  std::array<std::vector<SegmentAddress>, GASNET_MAXEPS> addresses HYDRANT_GUARDED_BY(mu);
 };
 Known& known() noexcept {
   static Known all;
@@ -68,10 +73,12 @@ struct ValueKey {
 
 template <typename Value>
 Status put_value(const char* key, const Value& value) noexcept {
+  const MutexLock lock(job().bootstrap_mu);
   return job().bootstrap->put(key, std::as_bytes(std::span(&value, 1)));
 }
 template <typename Value>
 Status get_value(Rank rank, const char* key, Value* value) noexcept {
+  const MutexLock lock(job().bootstrap_mu);
   size_t bytes = 0;
   const Status status = job().bootstrap->get(rank, key, std::as_writable_bytes(std::span(value, 1)),
                                              &bytes, now_ns() + kAttachNs);
@@ -79,6 +86,20 @@ Status get_value(Rank rank, const char* key, Value* value) noexcept {
     return fail(Status::kBroken,
                 "the entry '%s' of rank %u in the job's store has an unexpected size of %zu bytes",
                 key, rank, bytes);
+  return status;
+}
+
+constinit std::atomic<bool> g_polls_in_fence{false};
+
+// The fence after the barrier of an attach. A rank that is still in that barrier may need a message that this
+// rank's network has kept, or room for its reply to this rank. No rank needs its requests to be served: their
+// handlers might wait for room in a rank that polls no more.
+Status fence_after_barrier() noexcept {
+  const MutexLock lock(job().bootstrap_mu);
+  g_polls_in_fence.store(true, std::memory_order_relaxed);
+  const Status status = job().bootstrap->fence_and_poll(now_ns() + kAttachNs,
+                                                        []() noexcept { (void)poll_replies(); });
+  g_polls_in_fence.store(false, std::memory_order_relaxed);
   return status;
 }
 
@@ -127,9 +148,11 @@ Status map_node(Status laid_out, uint32_t round, std::vector<SegmentSlice>* slic
   int fd = made;
   // share_fd() holds a fence of the whole job, so a rank that is alone on its node calls it too, and so
   // does a rank that has failed.
-  if (topology.size > 1)
+  if (topology.size > 1) {
+    const MutexLock lock(job().bootstrap_mu);
     status = share_fd(*job().bootstrap, kFirstSegmentsFd + round, status, made, &fd,
                       now_ns() + kAttachNs);
+  }
   if (status == Status::kOk) status = map_slices(fd, topology.rank, slices);
   if (status == Status::kOk) {
     const SegmentSlice& own = (*slices)[topology.node_rank];
@@ -171,7 +194,10 @@ Status exchange_addresses(const std::vector<SegmentSlice>& slices, const Segment
   Job& the_job = job();
   const ValueKey key("segment-place", round);
   Status status = put_value(key.text, mine);
-  if (status == Status::kOk) status = the_job.bootstrap->fence(now_ns() + kAttachNs);
+  if (status == Status::kOk) {
+    const MutexLock lock(the_job.bootstrap_mu);
+    status = the_job.bootstrap->fence(now_ns() + kAttachNs);
+  }
   // This rank has no memory; the caller reports the reason.
   if (mine.size == 0 || status != Status::kOk) return status;
   std::vector<SegmentAddress> addresses;
@@ -183,8 +209,10 @@ Status exchange_addresses(const std::vector<SegmentSlice>& slices, const Segment
     status = the_job.memory->add_segment(slice.rank, address.addr, address.size, slice.here);
   }
   if (status != Status::kOk) return status;
-  known().addresses[0] = std::move(addresses);
-  known().key = key.text;
+  Known& here = known();
+  const MutexLock lock(here.mu);
+  here.addresses[0] = std::move(addresses);
+  here.key = key.text;
   return status;
 }
 
@@ -202,17 +230,21 @@ SegmentLimit own_limit() noexcept {
 // The smallest maximum of the job, and whether GASNET_MAX_SEGSIZE alone decides that of every rank. The first
 // call queries the store.
 SegmentLimit limit_of_job() noexcept {
-  Job& the_job = job();
+  constinit static Mutex mutex;
   static SegmentLimit smallest;
-  const MutexLock lock(the_job.bootstrap_mu);
-  if (smallest.bytes != 0) return smallest;
+  {
+    const MutexLock lock(mutex);
+    if (smallest.bytes != 0) return smallest;
+  }
   SegmentLimit found = own_limit();
-  for (Rank rank = 0; rank < the_job.size(); ++rank) {
+  if (is_store_busy()) return found;
+  for (Rank rank = 0; rank < job().size(); ++rank) {
     SegmentLimit limit;
     if (get_value(rank, kLimitKey, &limit) != Status::kOk) continue;
     found.bytes = std::min(found.bytes, limit.bytes);
     found.is_asked_for &= limit.is_asked_for;
   }
+  const MutexLock lock(mutex);
   smallest = found;
   return smallest;
 }
@@ -235,24 +267,28 @@ Status check_size(uintptr_t size) noexcept {
 
 }  // namespace
 
+bool is_store_busy() noexcept {
+  return handler_depth != 0 && g_polls_in_fence.load(std::memory_order_relaxed);
+}
+
 Status attach_segments(uintptr_t size, uintptr_t minheapoffset) noexcept {
   Job& the_job = job();
-  // This barrier polls and so delivers pending messages of other ranks; the store's fence does not poll.
+  // This barrier polls and so delivers pending messages of other ranks; the fences deliver no requests.
   gex_Coll_BarrierBlocking(&hydrant_world, 0);
   catch_memory_faults();
   if (the_job.segment_mode == kSegmentEverything) {
     the_job.state.store(JobState::kAttached, std::memory_order_release);
     return Status::kOk;
   }
-  const MutexLock lock(the_job.bootstrap_mu);
-  const uint32_t round = known().attaches++;
+  constinit static std::atomic<uint32_t> attaches{0};
+  const uint32_t round = attaches.fetch_add(1, std::memory_order_relaxed);
   const Status size_status = check_size(size);
   // A rank with an invalid size publishes 0, so that the other ranks do not wait for its memory.
   const SegmentRequest request = {.size = size_status == Status::kOk ? size : 0,
                                   .minheapoffset = minheapoffset};
   const ValueKey request_key("segment-wish", round);
   Status status = put_value(request_key.text, request);
-  if (status == Status::kOk) status = the_job.bootstrap->fence(now_ns() + kAttachNs);
+  if (status == Status::kOk) status = fence_after_barrier();
   if (status != Status::kOk) return status;
   // From here on a rank that fails still takes part in all fences, because the other ranks wait in them.
   std::vector<SegmentSlice> slices;
@@ -324,8 +360,9 @@ void learn_segment(Rank rank, const PublishedSegment& entry) noexcept {
           static_cast<unsigned long long>(address.addr),
           static_cast<unsigned long long>(address.size), entry.endpoint);
   map_segment(rank, address.addr, address.size, entry.key);
-  const MutexLock lock(job().bootstrap_mu);
-  std::vector<SegmentAddress>& of_ranks = known().addresses[entry.endpoint];
+  Known& here = known();
+  const MutexLock lock(here.mu);
+  std::vector<SegmentAddress>& of_ranks = here.addresses[entry.endpoint];
   if (of_ranks.empty()) of_ranks.resize(job().size());
   of_ranks[rank] = address;
 }
@@ -381,8 +418,8 @@ Status find_segment(Rank rank, SegmentAddress* address, bool may_ask, uint32_t e
     *address = {.addr = bound.addr, .size = bound.len};
     return Status::kOk;
   }
-  const MutexLock lock(the_job.bootstrap_mu);
   Known& here = known();
+  const MutexLock lock(here.mu);
   std::vector<SegmentAddress>& of_ranks = here.addresses[endpoint];
   if (of_ranks.empty()) return Status::kOk;  // no segment was published
   SegmentAddress& found = of_ranks[rank];
@@ -401,17 +438,18 @@ bool is_in_segment_of(Rank rank, uintptr_t addr, size_t bytes) noexcept {
   SegmentAddress primordial;
   if (find_segment(rank, &primordial) != Status::kOk) return false;
   if (primordial.holds(addr, bytes)) return true;
-  const MutexLock lock(job().bootstrap_mu);
-  for (const std::vector<SegmentAddress>& of_ranks : known().addresses) {
+  Known& here = known();
+  const MutexLock lock(here.mu);
+  for (const std::vector<SegmentAddress>& of_ranks : here.addresses) {
     if (!of_ranks.empty() && of_ranks[rank].holds(addr, bytes)) return true;
   }
   return false;
 }
 
 bool segments_are_known() noexcept {
-  const MutexLock lock(job().bootstrap_mu);
-  const auto& all = known().addresses;
-  return std::any_of(all.begin(), all.end(),
+  Known& here = known();
+  const MutexLock lock(here.mu);
+  return std::any_of(here.addresses.begin(), here.addresses.end(),
                      [](const std::vector<SegmentAddress>& of_ranks) { return !of_ranks.empty(); });
 }
 

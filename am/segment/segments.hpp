@@ -30,7 +30,11 @@ void publish_segments(gex_TM_t tm, std::span<const gex_EP_t> endpoints) noexcept
 // Publishes the maximum size of this rank's segment in the job's store; after this process has mapped its own
 // memory, and before the last fence of the job's start.
 Status publish_max_segment() noexcept;
-// The smallest maximum of all ranks: the same on every rank. The first call queries the store.
+// True in a handler while attach_segments() polls in a fence. The handler may run in such a poll, so it must
+// not wait for the job's store.
+bool is_store_busy() noexcept;
+// The smallest maximum of all ranks: the same on every rank, but this rank's own while is_store_busy(). The
+// first call queries the store.
 uintptr_t max_global_segment() noexcept;
 // The maximum that this rank may attach: the same on every rank, because each samples available memory and
 // limits at a different time, unless GASNET_MAX_SEGSIZE alone decides on all of them.

@@ -61,7 +61,10 @@ class Pmi2Bootstrap final : public Bootstrap {
   const char* name() const noexcept override { return "pmi2"; }
   const JobTopology& topology() const noexcept override { return topology_; }
   Status put(std::string_view key, std::span<const std::byte> entry) noexcept override;
-  Status fence(uint64_t deadline_ns) noexcept override;
+  Status fence(uint64_t deadline_ns) noexcept override {
+    return fence_and_poll(deadline_ns, nullptr);
+  }
+  Status fence_and_poll(uint64_t deadline_ns, PollFn poll) noexcept override;
   Status get(Rank rank, std::string_view key, std::span<std::byte> entry, size_t* bytes,
              uint64_t deadline_ns) noexcept override;
   void leave(int code, ExitReason how, uint64_t deadline_ns) noexcept override;
@@ -75,8 +78,8 @@ class Pmi2Bootstrap final : public Bootstrap {
   };
   // Runs call(answer) in the library's thread; *answer is null on failure. Errors: kBroken, naming `what`.
   template <class Call>
-  Status ask(const char* what, uint64_t deadline_ns, std::shared_ptr<Answer>* answer,
-             Call call) noexcept;
+  Status ask(const char* what, uint64_t deadline_ns, std::shared_ptr<Answer>* answer, Call call,
+             PollFn poll = nullptr) noexcept;
   Status get_piece(Rank rank, std::string_view key, uint32_t piece, uint64_t deadline_ns,
                    std::string* text) noexcept;
 
@@ -89,10 +92,10 @@ constexpr uint64_t kPatienceNs = 30'000'000'000;
 
 template <class Call>
 Status Pmi2Bootstrap::ask(const char* what, uint64_t deadline_ns, std::shared_ptr<Answer>* answer,
-                          Call call) noexcept {
+                          Call call, PollFn poll) noexcept {
   answer->reset();
   auto made = std::make_shared<Answer>();
-  if (!caller_.call([made, call] { made->error = call(*made); }, deadline_ns)) {
+  if (!caller_.call([made, call] { made->error = call(*made); }, deadline_ns, poll)) {
     return fail(
         Status::kBroken,
         "%s did not end in time: the launcher (PMI-2) does not answer, or not all "
@@ -160,16 +163,16 @@ Status Pmi2Bootstrap::put(std::string_view key, std::span<const std::byte> entry
 // MPICH's server replies to a fence at once, and delays a get() of an unknown key until all ranks have
 // arrived. Slurm's server waits in the fence itself. A get() of a key that no rank puts makes this a barrier
 // with both.
-Status Pmi2Bootstrap::fence(uint64_t deadline_ns) noexcept {
+Status Pmi2Bootstrap::fence_and_poll(uint64_t deadline_ns, PollFn poll) noexcept {
   std::shared_ptr<Answer> got;
-  const Status status =
-      ask("PMI2_KVS_Fence", deadline_ns, &got, [library = library_](Answer& answer) {
-        const int error = library.fence();
-        if (error != kSuccess) return error;
-        library.get(nullptr, kNoHint, "hydrant/none", answer.value.data(),
-                    static_cast<int>(answer.value.size()), &answer.numbers[0]);
-        return kSuccess;
-      });
+  const auto call = [library = library_](Answer& answer) {
+    const int error = library.fence();
+    if (error != kSuccess) return error;
+    library.get(nullptr, kNoHint, "hydrant/none", answer.value.data(),
+                static_cast<int>(answer.value.size()), &answer.numbers[0]);
+    return kSuccess;
+  };
+  const Status status = ask("PMI2_KVS_Fence", deadline_ns, &got, call, poll);
   if (got == nullptr || got->error == kSuccess) return status;
   return fail(Status::kBroken, "PMI2_KVS_Fence returned %d", got->error);
 }

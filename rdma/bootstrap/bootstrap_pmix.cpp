@@ -96,7 +96,10 @@ class PmixBootstrap final : public Bootstrap {
   const char* name() const noexcept override { return "pmix"; }
   const JobTopology& topology() const noexcept override { return topology_; }
   Status put(std::string_view key, std::span<const std::byte> entry) noexcept override;
-  Status fence(uint64_t deadline_ns) noexcept override;
+  Status fence(uint64_t deadline_ns) noexcept override {
+    return fence_and_poll(deadline_ns, nullptr);
+  }
+  Status fence_and_poll(uint64_t deadline_ns, PollFn poll) noexcept override;
   Status get(Rank rank, std::string_view key, std::span<std::byte> entry, size_t* bytes,
              uint64_t deadline_ns) noexcept override;
   int forwarded_exit_fd() const noexcept override { return exits_ != nullptr ? exits_->fd() : -1; }
@@ -114,8 +117,8 @@ class PmixBootstrap final : public Bootstrap {
     std::vector<uint32_t> nodes;
   };
   template <class Call>
-  Status ask(const char* what, uint64_t deadline_ns, std::shared_ptr<Answer>* answer,
-             Call call) noexcept;
+  Status ask(const char* what, uint64_t deadline_ns, std::shared_ptr<Answer>* answer, Call call,
+             PollFn poll = nullptr) noexcept;
   // Requests a value of `rank`; *answer holds it.
   Status get_value(pmix_rank_t rank, const char* key, uint64_t deadline_ns,
                    std::shared_ptr<Answer>* answer) noexcept;
@@ -135,10 +138,10 @@ class PmixBootstrap final : public Bootstrap {
 
 template <class Call>
 Status PmixBootstrap::ask(const char* what, uint64_t deadline_ns, std::shared_ptr<Answer>* answer,
-                          Call call) noexcept {
+                          Call call, PollFn poll) noexcept {
   answer->reset();
   auto made = std::make_shared<Answer>();
-  if (!caller_.call([made, call] { made->error = call(*made); }, deadline_ns)) {
+  if (!caller_.call([made, call] { made->error = call(*made); }, deadline_ns, poll)) {
     return fail(
         Status::kBroken,
         "%s did not end in time: the launcher (PMIx) does not answer, or not all "
@@ -341,13 +344,14 @@ Status PmixBootstrap::put(std::string_view key, std::span<const std::byte> entry
   return status;
 }
 
-Status PmixBootstrap::fence(uint64_t deadline_ns) noexcept {
+Status PmixBootstrap::fence_and_poll(uint64_t deadline_ns, PollFn poll) noexcept {
   std::shared_ptr<Answer> got;
   // Entries stay where they were put until a rank requests them, because PMIX_COLLECT_DATA is not set.
-  const Status status = ask("PMIx_Fence", deadline_ns, &got, [library = library_](Answer&) {
+  const auto call = [library = library_](Answer&) {
     const pmix_status_t error = library.commit();
     return error == PMIX_SUCCESS ? library.fence(nullptr, 0, nullptr, 0) : error;
-  });
+  };
+  const Status status = ask("PMIx_Fence", deadline_ns, &got, call, poll);
   if (got == nullptr || got->error == PMIX_SUCCESS) return status;
   return fail(Status::kBroken, "PMIx_Fence: %s", library_.error_string(got->error));
 }

@@ -102,7 +102,8 @@ Status SupervisedBootstrap::send(const launch::Request& request, std::span<const
 }
 
 Status SupervisedBootstrap::call(launch::Request& request, std::span<const std::byte> entry,
-                                 std::span<std::byte> entry_out, size_t* bytes) noexcept {
+                                 std::span<std::byte> entry_out, size_t* bytes,
+                                 PollFn poll) noexcept {
   request.id = next_id_++;
   request.value_bytes = static_cast<uint32_t>(entry.size());
   const uint64_t deadline = add_without_wrap(request.deadline_ns, kSlackNs);
@@ -114,7 +115,9 @@ Status SupervisedBootstrap::call(launch::Request& request, std::span<const std::
     const auto received = launch::receive_message(calls_.get(), &room, &message);
     if (received == launch::Received::kEnd) return gone();
     if (received == launch::Received::kNothing) {
-      if (!launch::wait_readable(calls_.get(), deadline)) return silent();
+      if (poll != nullptr) poll();
+      const uint64_t until = poll != nullptr ? std::min(deadline, now_ns() + kPollNs) : deadline;
+      if (!launch::wait_readable(calls_.get(), until) && until == deadline) return silent();
       continue;
     }
     launch::Reply reply;
@@ -152,9 +155,9 @@ Status SupervisedBootstrap::put(std::string_view key, std::span<const std::byte>
   return call(request, entry, {}, nullptr);
 }
 
-Status SupervisedBootstrap::fence(uint64_t deadline_ns) noexcept {
+Status SupervisedBootstrap::fence_and_poll(uint64_t deadline_ns, PollFn poll) noexcept {
   launch::Request request{.kind = launch::RequestKind::kFence, .deadline_ns = deadline_ns};
-  return call(request, {}, {}, nullptr);
+  return call(request, {}, {}, nullptr, poll);
 }
 
 Status SupervisedBootstrap::get(Rank rank, std::string_view key, std::span<std::byte> entry,

@@ -26,7 +26,10 @@ class SupervisedBootstrap final : public Bootstrap {
   const char* name() const noexcept override { return name_; }
   const JobTopology& topology() const noexcept override { return topology_; }
   Status put(std::string_view key, std::span<const std::byte> entry) noexcept override;
-  Status fence(uint64_t deadline_ns) noexcept override;
+  Status fence(uint64_t deadline_ns) noexcept override {
+    return fence_and_poll(deadline_ns, nullptr);
+  }
+  Status fence_and_poll(uint64_t deadline_ns, PollFn poll) noexcept override;
   Status get(Rank rank, std::string_view key, std::span<std::byte> entry, size_t* bytes,
              uint64_t deadline_ns) noexcept override;
   int event_fd() const noexcept override { return events_.get(); }
@@ -36,10 +39,10 @@ class SupervisedBootstrap final : public Bootstrap {
 
  private:
   SupervisedBootstrap(const char* name, const JobTopology& topology, int calls, int events);
-  // Sends a request and waits for the reply. If `bytes` is not null, the bytes that follow a kOk are stored
-  // in `entry_out`.
+  // Sends a request and waits for the reply, with polls if `poll` is not null. If `bytes` is not null, the
+  // bytes that follow a kOk are stored in `entry_out`.
   Status call(launch::Request& request, std::span<const std::byte> entry,
-              std::span<std::byte> entry_out, size_t* bytes) noexcept;
+              std::span<std::byte> entry_out, size_t* bytes, PollFn poll = nullptr) noexcept;
   Status send(const launch::Request& request, std::span<const std::byte> entry,
               uint64_t deadline_ns) noexcept;
   Status lost() const noexcept;

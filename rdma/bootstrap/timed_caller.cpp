@@ -4,6 +4,7 @@
 
 #include "firehose/base/uncancelled.hpp"
 
+#include <algorithm>
 #include <csignal>
 #include <utility>
 
@@ -65,7 +66,8 @@ void* TimedCaller::serve(void* argument) {
   }
 }
 
-bool TimedCaller::call(std::function<void()> work, uint64_t deadline_ns) noexcept {
+bool TimedCaller::call(std::function<void()> work, uint64_t deadline_ns,
+                       Bootstrap::PollFn poll) noexcept {
   if (shared_ == nullptr) return false;
   Shared& shared = *shared_;
   const MutexLock lock(shared.mutex);
@@ -78,7 +80,13 @@ bool TimedCaller::call(std::function<void()> work, uint64_t deadline_ns) noexcep
   shared.work = std::move(work);
   shared.changed.notify_all();
   while (shared.work) {
-    if (!shared.changed.wait_until(shared.mutex, deadline_ns) && now_ns() >= deadline_ns) break;
+    const uint64_t until_ns =
+        poll != nullptr ? std::min(deadline_ns, now_ns() + Bootstrap::kPollNs) : deadline_ns;
+    if (!shared.changed.wait_until(shared.mutex, until_ns) && now_ns() >= deadline_ns) break;
+    if (poll == nullptr || !shared.work) continue;
+    shared.mutex.unlock();
+    poll();
+    shared.mutex.lock();
   }
   shared.taken = false;
   shared.abandoned = static_cast<bool>(shared.work);

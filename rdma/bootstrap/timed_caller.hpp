@@ -4,6 +4,7 @@
 #pragma once
 
 #include "firehose/base/thread.hpp"
+#include "rdma/bootstrap/bootstrap.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -24,7 +25,9 @@ class TimedCaller {
 
   // Runs `work` after earlier calls of other threads; false if it has not ended at the deadline, or if the
   // thread was abandoned. `work` may still run after that: it has to own the data that it uses. Any thread.
-  bool call(std::function<void()> work, uint64_t deadline_ns) noexcept;
+  // If `poll` is not null, the calling thread calls it about once per millisecond while `work` runs.
+  bool call(std::function<void()> work, uint64_t deadline_ns,
+            Bootstrap::PollFn poll = nullptr) noexcept;
 
  private:
   struct Shared {

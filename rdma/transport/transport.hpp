@@ -90,8 +90,8 @@ class Transport {
 
   // ---- progress ----
   // Delivers at most `budget` messages, of both lanes together, to `receiver`; replies first, and no requests
-  // if `replies_only`. Also ends operations, and sends what is overdue. Returns the number of events:
-  // messages and ended operations, perhaps more than `budget`.
+  // if `replies_only`. Also ends operations, and sends what is overdue in any lane. Returns the number of
+  // events: messages and ended operations, perhaps more than `budget`.
   virtual uint32_t poll(Receiver& receiver, uint32_t budget, bool replies_only) noexcept = 0;
   // Called before this process ends: returns once all committed messages no longer depend on this process, or
   // at the deadline. Never waits for a lock beyond the deadline. Delivers no messages; operations may end.

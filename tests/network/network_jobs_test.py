@@ -15,15 +15,16 @@ BUILD = pathlib.Path(sys.argv.pop()).resolve()
 
 
 class Networks(unittest.TestCase):
-    def run_client(self, client, ranks, *arguments):
+    def run_client(self, client, ranks, *arguments, **extra):
+        variables = {"HYDRANT_INJECT": "datagrams", "HYDRANT_SEGMENT_CHECK": "n",
+                     "HYDRANT_LOG": "info", **extra}
         return run_job(str(BUILD / "tests/integration" / client), ranks, *arguments,
-                       HYDRANT_INJECT="datagrams", LD_LIBRARY_PATH=str(BUILD / "tests/network"),
-                       HYDRANT_SEGMENT_CHECK="n", HYDRANT_LOG="info")
+                       LD_LIBRARY_PATH=str(BUILD / "tests/network"), **variables)
 
-    def hold(self, *jobs):
+    def hold(self, *jobs, **extra):
         for client, ranks, *arguments in jobs:
             with self.subTest(client=client, ranks=ranks, arguments=arguments):
-                status, text = self.run_client(client, ranks, *arguments)
+                status, text = self.run_client(client, ranks, *arguments, **extra)
                 good = "all held\n" in text or text.count(" done\n") == ranks
                 self.assertEqual((status, good), (0, True), text)
                 self.assertIn("transport datagrams", text)
@@ -54,6 +55,12 @@ class Networks(unittest.TestCase):
                   ("am/core_client_seq", 3, "sizes"),
                   ("barrier/barrier_client", 4, "rules"),
                   ("barrier/barrier_client", 9, "events"))
+
+    def test_kept_messages_leave_while_a_rank_waits_to_attach(self):
+        # Rank 0 passes this barrier by sending to all others, and polls no more before it attaches.
+        self.hold(("am/core_client_seq", 3, "flood"),
+                  ("barrier/barrier_client", 3, "messages"),
+                  HYDRANT_INJECT="datagrams,kept", GASNET_BARRIER="AMCENTRAL")
 
     def test_a_rank_that_is_killed_ends_the_job(self):
         status, text = self.run_client("am/core_client_seq", 3, "exit", "killed")

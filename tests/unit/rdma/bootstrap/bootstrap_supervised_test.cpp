@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <csignal>
 #include <functional>
 #include <string>
@@ -119,6 +120,22 @@ TEST_F(SupervisedBootstrapTest, ReplyToAnEarlierCallIsSkipped) {
               answer(id, Status::kOk);
             }),
             Status::kOk);
+}
+
+TEST_F(SupervisedBootstrapTest, FencePollsUntilAllRanksHaveCome) {
+  static std::atomic<int> polls;
+  polls = 0;
+  open();
+  std::thread supervisor([&] {
+    const uint32_t id = receive().id;
+    for (const uint64_t end = soon(); polls < 3 && now_ns() < end;) std::this_thread::yield();
+    answer(id, Status::kOk);
+  });
+  EXPECT_EQ(bootstrap_->fence_and_poll(soon(), []() noexcept { ++polls; }), Status::kOk);
+  supervisor.join();
+  EXPECT_GE(polls, 3);
+  // With a deadline the supervisor's silence ends the fence, polls or not.
+  EXPECT_EQ(bootstrap_->fence_and_poll(now_ns(), []() noexcept { ++polls; }), Status::kBroken);
 }
 
 TEST_F(SupervisedBootstrapTest, MalformedRepliesAreErrors) {

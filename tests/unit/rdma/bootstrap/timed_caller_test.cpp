@@ -21,6 +21,19 @@ TEST(TimedCaller, RunsCallsInOrder) {
   EXPECT_EQ(value, 5);
 }
 
+TEST(TimedCaller, CallerPollsWhileTheWorkRuns) {
+  static std::atomic<int> polls;
+  polls = 0;
+  TimedCaller caller;
+  ASSERT_TRUE(caller.start("test"));
+  EXPECT_TRUE(caller.call(
+      [] {
+        while (polls < 3) std::this_thread::yield();
+      },
+      in_ms(20'000), []() noexcept { ++polls; }));
+  EXPECT_GE(polls, 3);
+}
+
 TEST(TimedCaller, CallBeyondItsDeadlineIsAbandoned) {
   auto release = std::make_shared<std::atomic<bool>>(false);
   TimedCaller caller;
