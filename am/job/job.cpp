@@ -19,6 +19,24 @@ namespace hydrant {
 
 constinit JobHolder job_holder;
 
+namespace {
+
+// Whether the library's own messages fit.
+Status check_limits(const Transport& network, const MessageChannel& channel, Rank rank) noexcept {
+  constexpr uint32_t kHead = MessageChannel::kMaxHeadBytes;
+  constexpr uint32_t kPayload = MessageChannel::kMinPayloadBytes;
+  const uint32_t room = channel.inline_bytes();
+  const uint32_t cell = channel.cell_bytes();
+  if (cell != 0 ? room >= kHead && cell >= kPayload : room >= kHead + kPayload) return Status::kOk;
+  return fail(Status::kUnsupported,
+              "the network '%s' has messages of %u bytes to rank %u, and cells of %u (0: none); "
+              "%u with cells of %u are needed, or %u without cells: choose another network by "
+              "HYDRANT_TRANSPORT or HYDRANT_INJECT",
+              network.name(), room, rank, cell, kHead, kPayload, kHead + kPayload);
+}
+
+}  // namespace
+
 Status Job::use(std::unique_ptr<Transport> network) noexcept {
   transport = std::move(network);
   memory = transport != nullptr ? &transport->memory() : &MemoryAccess::none();
@@ -31,6 +49,9 @@ Status Job::use(std::unique_ptr<Transport> network) noexcept {
   if (channels == nullptr) return fail(Status::kResource, "no memory for a table of ranks");
   for (Rank rank = 0; rank < size(); ++rank) {
     channels[rank] = &transport->messages(rank);
+    if (const Status status = check_limits(*transport, *channels[rank], rank);
+        status != Status::kOk)
+      return status;
     payload_bytes = std::min(payload_bytes, channels[rank]->payload_bytes());
   }
   return Status::kOk;

@@ -92,7 +92,7 @@ struct Job {
   HandlerTable handlers;
   std::unique_ptr<std::string> client_name;
 
-  // Errors: kResource.
+  // Errors: kResource; kUnsupported: the network's messages are too short.
   Status use(std::unique_ptr<Transport> network) noexcept;
   Rank rank() const noexcept { return hydrant_job_info.rank; }
   Rank size() const noexcept { return hydrant_job_info.size; }

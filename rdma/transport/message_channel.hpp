@@ -41,12 +41,14 @@ class MessageChannel {
  public:
   static constexpr uint32_t kTagBits = 24;
   static constexpr uint32_t kMaxHeadBytes = 120;
+  static constexpr uint32_t kMinPayloadBytes =
+      512;  // of the longest payload, as messages for pins need
 
-  // ---- limits: constant for the transport's life ----
-  // The most bytes of head and payload together that reserve() has room for: at least kMaxHeadBytes, and 512
-  // more without cells.
+  // ---- limits: constant for the transport's life; Job::use() checks them ----
+  // The most bytes of head and payload together that reserve() has room for: at least kMaxHeadBytes, and
+  // kMinPayloadBytes more without cells.
   virtual uint32_t inline_bytes() const noexcept = 0;
-  // Size of the largest cell; 0: there are none, and all payloads are sent inline.
+  // Size of the largest cell, at least kMinPayloadBytes; 0: there are none, and all payloads are sent inline.
   virtual uint32_t cell_bytes() const noexcept { return 0; }
   // The longest payload of a message.
   uint32_t payload_bytes() const noexcept {

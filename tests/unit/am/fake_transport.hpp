@@ -28,6 +28,7 @@ class FakeTransport : public Transport,
                       public Sleeping {
  public:
   static constexpr uint32_t kInline = 240;
+  static constexpr uint32_t kInlineWithoutCells = kMaxHeadBytes + kMinPayloadBytes;
   static constexpr uint32_t kCell = 4096;
 
   // ---- settings of a test ----
@@ -54,12 +55,14 @@ class FakeTransport : public Transport,
 
   const char* name() const noexcept override { return "fake"; }
   MessageChannel& messages(Rank) noexcept override { return *this; }
-  uint32_t inline_bytes() const noexcept override { return kInline; }
+  uint32_t inline_bytes() const noexcept override {
+    return has_cells ? kInline : kInlineWithoutCells;
+  }
   uint32_t cell_bytes() const noexcept override { return has_cells ? kCell : 0; }
 
   Status reserve(Rank peer, Lane lane, uint32_t bytes, Outgoing* room) noexcept override {
     if (disconnected.count(peer) != 0) return fail(Status::kBroken, "rank %u is gone", peer);
-    if (bytes > kInline) return fail(Status::kBadArg, "%u bytes", bytes);
+    if (bytes > inline_bytes()) return fail(Status::kBadArg, "%u bytes", bytes);
     if (out_of_memory) return fail(Status::kResource, "no memory for a ring");
     if (lets_through > 0) {
       --lets_through;
@@ -156,7 +159,7 @@ class FakeTransport : public Transport,
 
  private:
   SentMessage reserved_;
-  alignas(16) std::byte room_[8 + kInline] = {};
+  alignas(16) std::byte room_[8 + kInlineWithoutCells] = {};
   std::byte* head_ = room_ + 8;
 };
 

@@ -4,6 +4,8 @@
 
 #include "tests/unit/am/job_fixture.hpp"
 
+#include <gmock/gmock.h>
+
 namespace hydrant::test {
 namespace {
 
@@ -111,7 +113,7 @@ TEST_F(Send, WithoutCellsAllPayloadsAreSentInline) {
   transport->has_cells = false;
   ASSERT_EQ(job().use(std::move(job().transport)), Status::kOk);
   const auto medium = pattern(max_medium());
-  EXPECT_EQ(medium.size(), FakeTransport::kInline - MessageChannel::kMaxHeadBytes);
+  EXPECT_EQ(medium.size(), MessageChannel::kMinPayloadBytes);
   EXPECT_EQ(
       gex_AM_RequestMedium1(team(), 1, kMedium1, medium.data(), medium.size(), GEX_EVENT_NOW, 0, 1),
       GASNET_OK);
@@ -126,6 +128,30 @@ TEST_F(Send, WithoutCellsAllPayloadsAreSentInline) {
   ASSERT_EQ(calls.size(), 2u);
   EXPECT_EQ(calls[0].payload, medium);
   EXPECT_EQ(calls[1].payload, data);
+}
+
+// A network whose longest message is a setting of the test.
+class LimitedTransport final : public FakeTransport {
+ public:
+  uint32_t most = 0;
+  uint32_t inline_bytes() const noexcept override { return most; }
+};
+
+TEST_F(Send, NetworkWithShorterMessagesThanTheLibraryNeedsIsRefused) {
+  auto owned = std::make_unique<LimitedTransport>();
+  LimitedTransport* limited = owned.get();
+  transport = limited;
+  EXPECT_EQ(job().use(std::move(owned)), Status::kUnsupported);
+  for (const bool has_cells : {false, true}) {
+    const uint32_t least =
+        has_cells ? MessageChannel::kMaxHeadBytes : FakeTransport::kInlineWithoutCells;
+    limited->has_cells = has_cells;
+    limited->most = least - 1;
+    EXPECT_EQ(job().use(std::move(job().transport)), Status::kUnsupported);
+    EXPECT_THAT(last_error_text(), ::testing::HasSubstr("the network 'fake' has messages of"));
+    limited->most = least;
+    EXPECT_EQ(job().use(std::move(job().transport)), Status::kOk);
+  }
 }
 
 TEST_F(Send, LongToUnreachableMemoryIsSentInOrderedPieces) {
