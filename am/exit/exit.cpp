@@ -348,7 +348,7 @@ void on_peer_failed(Rank rank, const char* why) noexcept {
   if (the_job.ending.load(std::memory_order_acquire) ||
       the_job.exiting.load(std::memory_order_acquire))
     return;
-  log_error("rank %u ends the job: %s", the_job.rank(), why);
+  log_error("rank %u has lost rank %u and ends the job: %s", the_job.rank(), rank, why);
   end_listener().on_death(rank, 0);
   // Signals programs that compute, or poll without waiting in the library: they do not check `ending`.
   if (exit_watch != nullptr)

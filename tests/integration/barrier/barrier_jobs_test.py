@@ -121,7 +121,8 @@ class BarrierJobs(unittest.TestCase):
                                    GASNET_BARRIER=name)
                 self.assertNotIn("did not end", text)
                 self.assertNotEqual(status, 0, text)
-                self.assertRegex(text, r"rank [01] ends the job: rank [01] has other settings than this one"
+                self.assertRegex(text, r"rank [01] has lost rank [01] and ends the job: rank [01] has other"
+                                       r" settings than this one"
                                        r".* \(HYDRANT_AM_EAGER and HYDRANT_IBV_CREDITS have to be")
 
     @unittest.skipUnless(over.OVER == "ibv", "about ranks that talk by different transports")

@@ -28,7 +28,7 @@ int main(int argc, char** argv) {
       // At once: the machine reboots, and QEMU exits instead.
       std::ofstream("/proc/sysrq-trigger") << 'b' << std::flush;
     } else {
-      hydrant::on_peer_failed(0, "a test says that rank 0 is gone");
+      hydrant::on_peer_failed(0, "a test says so");
     }
   }
   for (volatile bool never = false;;) {

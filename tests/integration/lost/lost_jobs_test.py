@@ -20,7 +20,7 @@ class Lost(unittest.TestCase):
                 status, text = run_job(CLIENT, 3, what)
                 self.assertNotIn("it did not end", text)
                 self.assertEqual(status, 1, text)
-                self.assertIn("rank 1 ends the job: a test says that rank 0 is gone", text)
+                self.assertIn("rank 1 has lost rank 0 and ends the job: a test says so", text)
 
 
 if __name__ == "__main__":
