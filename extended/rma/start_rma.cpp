@@ -21,7 +21,7 @@ Status start_rma() noexcept {
     job().hooks.segment_memory_ends = forget_segment;
     if (knob_number(JobKnob::kAmLongPrealloc) != 0) (void)bounce_buffer_bytes();
   }
-  choose_paths();
+  if (const Status status = choose_paths(); status != Status::kOk) return status;
   add_rma_handlers();
   add_firehose_handlers();
   return Status::kOk;

@@ -74,7 +74,8 @@ class Transport {
   };
   virtual uint32_t capabilities() const noexcept { return 0; }
   // Capabilities with one peer, and for this rank those with the ranks of its node. At most two values may
-  // occur, near and far (rma_path.hpp). In a composite transport capabilities() is the union over all peers.
+  // occur, near and far: choose_paths() refuses a third. In a composite transport capabilities() is the union
+  // over all peers.
   virtual uint32_t peer_capabilities(Rank /*peer*/) const noexcept { return capabilities(); }
   // The most operations that one thread may have under way. The room for them belongs to the process: with
   // several threads it is used up earlier (kNotReady). 0: no limit, or operations complete at once.

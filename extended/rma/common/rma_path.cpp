@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <memory>
 #include <string_view>
 
 namespace hydrant {
@@ -100,23 +101,35 @@ void choose_paths(PathChoices& paths, uint32_t capabilities) noexcept {
   paths.direct = paths.bounce = one_sided && !at_once;
 }
 
-// Null if all ranks have the capabilities `first`; else 0 for each rank that has them, and 1 for those with
-// *second. There are at most two kinds: near and far.
-const uint8_t* find_kinds(const Transport& transport, uint32_t first, uint32_t* second) noexcept {
-  uint8_t* kinds = nullptr;
+// Sets `kind_of`: null if all ranks have the capabilities `first`; else 0 for each rank that has them, and 1
+// for those with *second. There are at most two kinds: near and far.
+Status find_kinds(const Transport& transport, uint32_t first, uint32_t* second) noexcept {
+  delete[] kind_of;
+  kind_of = nullptr;
+  std::unique_ptr<uint8_t[]> kinds;
   for (Rank rank = 0; rank < job().size(); ++rank) {
     const uint32_t capabilities = transport.peer_capabilities(rank);
     if (capabilities == first) continue;
-    if (kinds == nullptr) kinds = new uint8_t[job().size()]();
+    if (kinds == nullptr) {
+      kinds = std::make_unique<uint8_t[]>(job().size());
+      *second = capabilities;
+    }
+    if (capabilities != *second)
+      return fail(
+          Status::kUnsupported,
+          "the network '%s' has a third kind of peer: capabilities %#x with rank %u, and %#x and "
+          "%#x with others. Puts and gets choose between two kinds: "
+          "Transport::peer_capabilities() may return two values",
+          transport.name(), capabilities, rank, first, *second);
     kinds[rank] = 1;
-    *second = capabilities;
   }
-  return kinds;
+  kind_of = kinds.release();
+  return Status::kOk;
 }
 
 }  // namespace
 
-void choose_paths() noexcept {
+Status choose_paths() noexcept {
   PathChoices paths;
   // Inline copies would skip checks: those of debug clients, of device pointers, and, with firehoses,
   // of released memory that peers still access (settle_exports()); the trace; the counts of HYDRANT_STATS;
@@ -141,8 +154,8 @@ void choose_paths() noexcept {
   uint32_t capabilities[2] = {};
   if (transport != nullptr) {
     capabilities[0] = transport->peer_capabilities(job().rank());
-    delete[] kind_of;
-    kind_of = find_kinds(*transport, capabilities[0], &capabilities[1]);
+    const Status status = find_kinds(*transport, capabilities[0], &capabilities[1]);
+    if (status != Status::kOk) return status;
   }
   for (const uint32_t kind : {0U, 1U}) {
     the_paths[kind] = paths;
@@ -155,6 +168,7 @@ void choose_paths() noexcept {
   hide_segments();
   // All memory of this process is mapped, except address 0.
   if (the_paths[0].inlined) show_segment(job().rank(), {1, UINTPTR_MAX}, 0);
+  return Status::kOk;
 }
 
 bool pinned_puts_come_first(Rank peer) noexcept {

@@ -66,7 +66,8 @@ struct PathChoices {
 const PathChoices& paths(Rank peer) noexcept;
 // Settings that are equal for both kinds: `am_long`, `inlined` and all below.
 const PathChoices& paths() noexcept;
-void choose_paths() noexcept;
+// Errors: kUnsupported: the transport has a third kind of peers.
+Status choose_paths() noexcept;
 
 // True if puts between pinned memory of this rank and `peer` arrive before messages that are sent
 // later. False if the two use different transports.

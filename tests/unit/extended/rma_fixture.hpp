@@ -53,7 +53,7 @@ class RmaFixture : public JobFixture {
     knobs_.emplace_back("HYDRANT_USE_LONG_GETS", "n");
     knobs_.emplace_back("HYDRANT_USE_LONG_PUTS", "n");
     for (const auto& [name, value] : knobs_) setenv(name, value, 1);
-    choose_paths();
+    EXPECT_EQ(choose_paths(), Status::kOk) << last_error_text();
   }
 
   // A thread's state follows the decision table at its start.
