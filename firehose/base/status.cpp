@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <pthread.h>
 #include <utility>
 
@@ -14,16 +15,37 @@ namespace {
 
 constexpr size_t kTextBytes = 512;
 
-// The last error text: `literal` if not null, else `text`.
+// The last error text: `literal` if not null, else `text`, which has kTextBytes.
 struct ErrorText {
   const char* literal;
-  char text[kTextBytes];
+  char* text;  // null in those that all threads share
 
   const char* shown() const noexcept { return literal != nullptr ? literal : text; }
+  bool is_shared() const noexcept { return text == nullptr; }
 };
 
-// Shown in place of a text for which there was no memory.
-constinit ErrorText g_no_memory{"no memory was left for the text of this error", {}};
+// Shown in place of a text for which there was no memory. The last one is for all other codes.
+struct MissingText {
+  Status status;
+  ErrorText text;
+};
+constinit MissingText g_no_memory[] = {
+    {Status::kNotInit, {"no memory was left for the text of this GASNET_ERR_NOT_INIT", nullptr}},
+    {Status::kBadArg, {"no memory was left for the text of this GASNET_ERR_BAD_ARG", nullptr}},
+    {Status::kNotReady, {"no memory was left for the text of this GASNET_ERR_NOT_READY", nullptr}},
+    {Status::kRefused, {"no memory was left for the text of this HYDRANT_ERR_REFUSED", nullptr}},
+    {Status::kBroken, {"no memory was left for the text of this HYDRANT_ERR_BROKEN", nullptr}},
+    {Status::kUnsupported,
+     {"no memory was left for the text of this HYDRANT_ERR_UNSUPPORTED", nullptr}},
+    {Status::kResource, {"no memory was left for the text of this GASNET_ERR_RESOURCE", nullptr}},
+};
+
+ErrorText* text_without_memory(Status status) noexcept {
+  for (MissingText& missing : g_no_memory) {
+    if (missing.status == status) return &missing.text;
+  }
+  return &std::end(g_no_memory)[-1].text;
+}
 
 // A pthread key leads to the text, not thread_local storage: libfirehose may use at most 64 bytes of static
 // TLS (it must be loadable with dlopen), and the hit path uses those. Allocated at a thread's first failure,
@@ -33,27 +55,33 @@ pthread_once_t g_text_once = PTHREAD_ONCE_INIT;
 bool g_text_usable = false;
 
 void free_text(void* text) {
-  if (text != &g_no_memory) std::free(text);
+  if (!static_cast<ErrorText*>(text)->is_shared()) std::free(text);
 }
 void create_key() { g_text_usable = pthread_key_create(&g_text_key, &free_text) == 0; }
 
-ErrorText* thread_text(bool create) noexcept {
+// Null if the thread has none; it may be a shared one.
+ErrorText* thread_text() noexcept {
   pthread_once(&g_text_once, &create_key);
-  if (!g_text_usable) return nullptr;
-  auto* text = static_cast<ErrorText*>(pthread_getspecific(g_text_key));
-  if (!create || (text != nullptr && text != &g_no_memory)) return text;
-  text = static_cast<ErrorText*>(std::calloc(1, sizeof(ErrorText)));
-  if (pthread_setspecific(g_text_key, text != nullptr ? text : &g_no_memory) != 0) {
+  return g_text_usable ? static_cast<ErrorText*>(pthread_getspecific(g_text_key)) : nullptr;
+}
+
+// The thread's own text, for a failure with this status. Null without memory: then a shared one is shown.
+ErrorText* text_for(Status status) noexcept {
+  ErrorText* text = thread_text();
+  if (!g_text_usable || (text != nullptr && !text->is_shared())) return text;
+  text = static_cast<ErrorText*>(std::calloc(1, sizeof(ErrorText) + kTextBytes));
+  if (text != nullptr) text->text = reinterpret_cast<char*>(text + 1);
+  if (pthread_setspecific(g_text_key, text != nullptr ? text : text_without_memory(status)) != 0) {
     std::free(text);
     text = nullptr;
   }
   return text;
 }
 
-// The thread's own text, for changes; null if it has none. Forgets g_no_memory, which all threads share.
+// The thread's own text, for changes; null if it has none. Forgets a shared one.
 ErrorText* own_text() noexcept {
-  ErrorText* text = thread_text(false);
-  if (text != &g_no_memory) return text;
+  ErrorText* text = thread_text();
+  if (text == nullptr || !text->is_shared()) return text;
   pthread_setspecific(g_text_key, nullptr);
   return nullptr;
 }
@@ -61,7 +89,7 @@ ErrorText* own_text() noexcept {
 }  // namespace
 
 Status fail(Status status, const char* format, ...) noexcept {
-  ErrorText* error = thread_text(true);
+  ErrorText* error = text_for(status);
   if (error == nullptr) return status;
   va_list args;
   va_start(args, format);
@@ -75,13 +103,13 @@ Status fail(Status status, const char* format, ...) noexcept {
 }
 
 Status fail_with_literal(Status status, const char* literal) noexcept {
-  ErrorText* error = thread_text(true);
+  ErrorText* error = text_for(status);
   if (error != nullptr) error->literal = literal;
   return status;
 }
 
 Status add_context(Status status, const char* format, ...) noexcept {
-  ErrorText* error = thread_text(true);
+  ErrorText* error = text_for(status);
   if (error == nullptr) return status;
   if (error->literal != nullptr) {
     std::snprintf(error->text, kTextBytes, "%s", std::exchange(error->literal, nullptr));
@@ -99,10 +127,10 @@ Status add_context(Status status, const char* format, ...) noexcept {
   return status;
 }
 
-void reserve_error_text() noexcept { (void)thread_text(true); }
+void reserve_error_text() noexcept { (void)text_for(Status::kResource); }
 
 const char* last_error_text() noexcept {
-  const ErrorText* error = thread_text(false);
+  const ErrorText* error = thread_text();
   return error != nullptr ? error->shown() : "";
 }
 

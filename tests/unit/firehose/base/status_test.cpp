@@ -138,11 +138,14 @@ TEST(Status, AThreadWithoutMemoryHasATextToo) {
   if (child == 0) {
     std::atomic<int> step{0};
     std::string_view found;
+    std::string_view next;
     std::string_view cleared;
     std::thread other([&] {
       while (step != 1) sched_yield();
       (void)fail(Status::kResource, "number %d", 5);
       found = last_error_text();
+      (void)fail_literal(Status::kRefused, "another");
+      next = last_error_text();
       clear_error_text();
       cleared = last_error_text();
       step = 2;
@@ -150,7 +153,11 @@ TEST(Status, AThreadWithoutMemoryHasATextToo) {
     exhaust_memory();
     step = 1;
     while (step != 2) sched_yield();
-    _exit(found == "no memory was left for the text of this error" && cleared.empty() ? 0 : 1);
+    _exit(found == "no memory was left for the text of this GASNET_ERR_RESOURCE" &&
+                  next == "no memory was left for the text of this HYDRANT_ERR_REFUSED" &&
+                  cleared.empty()
+              ? 0
+              : 1);
   }
   int status = -1;
   ASSERT_EQ(waitpid(child, &status, 0), child);
