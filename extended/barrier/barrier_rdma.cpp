@@ -13,7 +13,12 @@ using barrier_word::is_of;
 using barrier_word::name_in;
 
 RdmaBarrier::RdmaBarrier(Config config)
-    : config_(std::move(config)), rounds_(rounds_of(config_.nodes)), epoch_(config_.epoch) {}
+    : config_(std::move(config)), rounds_(rounds_of(config_.nodes)), epoch_(config_.epoch) {
+  uint32_t rounds = 0;
+  for (uint32_t round = config_.index; round < rounds_; round += ranks_here())
+    rounds |= uint32_t{1} << round;
+  posted_rounds_.store(rounds, std::memory_order_relaxed);
+}
 
 // ---- this rank ----
 
@@ -61,8 +66,31 @@ bool RdmaBarrier::can_advance() const noexcept {
   }
   if (step > rounds_) return false;
   if (shared.progress_state.sent.load(std::memory_order_relaxed) == 0)
-    return !refused_.load(std::memory_order_relaxed);
+    return !refused_.load(std::memory_order_relaxed) && (posts(step - 1) || is_my_turn(step - 1));
   return is_of(shared.words[epoch & 1][step - 1].load(std::memory_order_relaxed), epoch);
+}
+
+// Called by a rank that does not post the round's words, while the word is unsent. Another thread of this
+// rank may store another word and time in between: then the turn begins later.
+bool RdmaBarrier::is_my_turn(uint32_t round) const noexcept {
+  const BarrierRdmaState::ProgressState& state = config_.shared->progress_state;
+  const uint64_t word = uint64_t{state.finished.load(std::memory_order_relaxed)} << 32 |
+                        (state.refusals.load(std::memory_order_relaxed) & 0xff'ffff) << 8 |
+                        (round + 1);
+  const uint64_t now = config_.clock();
+  if (unsent_.load(std::memory_order_acquire) != word) {
+    unsent_since_ns_.store(now, std::memory_order_relaxed);
+    unsent_.store(word, std::memory_order_release);
+  }
+  const uint32_t ranks = ranks_here();
+  const uint32_t places_behind = (config_.index + ranks - round % ranks) % ranks;
+  return now >= unsent_since_ns_.load(std::memory_order_relaxed) + places_behind * config_.turn_ns;
+}
+
+bool RdmaBarrier::take_turn(uint32_t round) noexcept {
+  if (!is_my_turn(round)) return false;
+  posted_rounds_.fetch_or(uint32_t{1} << round, std::memory_order_relaxed);
+  return true;
 }
 
 inline bool RdmaBarrier::try_lock() noexcept {
@@ -73,25 +101,28 @@ inline bool RdmaBarrier::try_lock() noexcept {
 // holds the lock, that rank checks again after unlocking and so sees this arrival.
 uint32_t RdmaBarrier::advance(bool has_just_arrived) noexcept {
   uint32_t steps = 0;
-  bool published = false;
+  auto wakes = Wakes::kNone;
   refused_.store(false, std::memory_order_relaxed);
   while ((has_just_arrived || can_advance()) && try_lock()) {
     has_just_arrived = false;
-    steps += advance_locked(&published);
+    steps += advance_locked(&wakes);
     config_.shared->progress_state.busy.exchange(0, std::memory_order_seq_cst);
   }
-  if (published) wake_others();
+  if (wakes == Wakes::kAll)
+    wake_others();
+  else if (wakes == Wakes::kPoster)
+    wake_poster();
   return steps;
 }
 
-uint32_t RdmaBarrier::advance_locked(bool* published) noexcept {
+uint32_t RdmaBarrier::advance_locked(Wakes* wakes) noexcept {
   BarrierRdmaState::ProgressState& state = config_.shared->progress_state;
   const uint32_t epoch = state.finished.load(std::memory_order_relaxed) + 1;
   uint32_t steps = 0;
   if (state.step.load(std::memory_order_relaxed) == 0 && !gather(epoch, &steps)) return steps;
-  if (!exchange_words(epoch, &steps)) return steps;
+  if (!exchange_words(epoch, &steps, wakes)) return steps;
   publish(epoch);
-  *published = true;
+  *wakes = Wakes::kAll;
   return steps + 1;
 }
 
@@ -116,17 +147,18 @@ bool RdmaBarrier::gather(uint32_t epoch, uint32_t* steps) noexcept {
 }
 
 // Returns true once the last round is over.
-bool RdmaBarrier::exchange_words(uint32_t epoch, uint32_t* steps) noexcept {
+bool RdmaBarrier::exchange_words(uint32_t epoch, uint32_t* steps, Wakes* wakes) noexcept {
   BarrierRdmaState::ProgressState& state = config_.shared->progress_state;
   uint32_t step = state.step.load(std::memory_order_relaxed);
   uint64_t joined = state.joined.load(std::memory_order_relaxed);
   for (; step <= rounds_; ++*steps) {
     if (state.sent.load(std::memory_order_relaxed) == 0) {
-      const Status status = config_.writer->post(epoch & 1, step - 1, joined);
-      if (status != Status::kOk) [[unlikely]] {
-        refused_.store(true, std::memory_order_relaxed);
+      if (!posts(step - 1) && !take_turn(step - 1)) {
+        *wakes = std::max(*wakes, Wakes::kPoster);
         return false;
       }
+      if (post(epoch, step - 1, joined) != Status::kOk) [[unlikely]]
+        return false;
       state.sent.store(1, std::memory_order_relaxed);
       ++*steps;
     }
@@ -139,6 +171,15 @@ bool RdmaBarrier::exchange_words(uint32_t epoch, uint32_t* steps) noexcept {
     state.step.store(++step, std::memory_order_relaxed);
   }
   return true;
+}
+
+Status RdmaBarrier::post(uint32_t epoch, uint32_t round, uint64_t word) noexcept {
+  const Status status = config_.writer->post(epoch & 1, round, word);
+  if (status == Status::kOk) [[likely]]
+    return status;
+  config_.shared->progress_state.refusals.fetch_add(1, std::memory_order_relaxed);
+  refused_.store(true, std::memory_order_relaxed);
+  return status;
 }
 
 // Moves the machine to the next epoch before it publishes the result. Otherwise ranks that see the
@@ -158,6 +199,14 @@ void RdmaBarrier::wake_others() noexcept {
   for (uint32_t index = 0; index < ranks_here(); ++index) {
     if (index != config_.index) config_.sleeping->wake_peer(config_.ranks[index]);
   }
+}
+
+// The poster of the word that this rank has left unsent may sleep.
+void RdmaBarrier::wake_poster() noexcept {
+  const uint32_t step = config_.shared->progress_state.step.load(std::memory_order_relaxed);
+  if (config_.sleeping == nullptr || step == 0) return;
+  const uint32_t poster = (step - 1) % ranks_here();
+  if (poster != config_.index) config_.sleeping->wake_peer(config_.ranks[poster]);
 }
 
 // ---- waiting ----

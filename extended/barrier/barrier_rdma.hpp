@@ -9,6 +9,13 @@
 // one state machine per node, on the shared state. Any rank of the node may drive it, in start(), finish() or
 // make_progress(), under a lock that is only tried.
 //
+// A first contact takes time, and its connection takes memory of both ranks for good. So a node posts the
+// words of round k by one rank, the poster: the rank with the index k modulo the number of ranks. Otherwise
+// every rank of a node would in time be connected to the first rank of every node that it writes to. Another
+// rank posts only when it has seen the same word unsent for its turn: kTurnNs, about the time of a first
+// contact, for each place behind the poster. From then on it posts words of that round at once, because it
+// has the connection. A refused post is a sign of life, which starts the turns anew.
+//
 // Correctness:
 //  * Two parities are enough. Arrivals, words and results are stored per parity of the epoch. A slot of
 //    epoch e is overwritten for e+2 only after some rank has finished e+1. Then all ranks have started e+1,
@@ -31,9 +38,10 @@
 // Progress: ranks of the same node need no polling rank. For each word except a node's last,
 // some rank of the receiving node must poll (wait, try, or a poll between notify and wait), because it
 // sends the next round. So with two nodes, which have one round, no rank has to poll after all have
-// notified. Two exceptions: if the transport refuses a post (full queue, or no connection yet), the
-// next poll of any rank of this node repeats it; and connecting needs a poll of the other node's first
-// rank.
+// notified, if the last arrival of each node is a rank that posts. If it is not, the poster has to poll or,
+// after its turn, any rank of the node. If the transport refuses a post (full queue, or no connection yet),
+// a later poll of the same rank repeats it, or of another after its turn. Connecting needs a poll of the
+// other node's first rank.
 //
 // An adapter's write wakes no thread. One rank of each node, the watcher, waits with short sleeps
 // (WaitTarget::kAdapter) and wakes the others.
@@ -48,6 +56,7 @@
 #include "extended/barrier/barrier_engine.hpp"
 #include "extended/barrier/barrier_rdma_state.hpp"
 #include "firehose/base/status.hpp"
+#include "firehose/base/thread.hpp"
 #include "rdma/transport/sleeping.hpp"
 
 #include <atomic>
@@ -70,6 +79,8 @@ class BarrierWordWriter {
 
 class RdmaBarrier final : public BarrierEngine {
  public:
+  static constexpr uint64_t kTurnNs = 1'000'000;
+
   struct Config {
     uint32_t nodes = 1;
     std::vector<Rank> ranks = {0};       // ranks of this node
@@ -79,6 +90,8 @@ class RdmaBarrier final : public BarrierEngine {
     BarrierWordWriter* writer = nullptr;  // null is allowed if nodes is 1
     Sleeping* sleeping = nullptr;         // wakes sleeping ranks; null: no rank sleeps
     uint32_t epoch = 0;                   // last epoch that this rank has finished
+    uint64_t turn_ns = kTurnNs;
+    uint64_t (*clock)() noexcept = now_ns;
   };
   explicit RdmaBarrier(Config config);
 
@@ -105,6 +118,8 @@ class RdmaBarrier final : public BarrierEngine {
 
  private:
   using Word = std::atomic<uint64_t>;
+  // Ranks of the node to wake after the lock is released.
+  enum class Wakes : uint8_t { kNone, kPoster, kAll };
 
   uint32_t ranks_here() const noexcept { return static_cast<uint32_t>(config_.ranks.size()); }
   BarrierRdmaState::Slot& arrival(uint32_t parity, uint32_t index) const noexcept {
@@ -114,11 +129,19 @@ class RdmaBarrier final : public BarrierEngine {
   bool can_advance() const noexcept;
   bool try_lock() noexcept;
   uint32_t advance(bool has_just_arrived) noexcept;
-  uint32_t advance_locked(bool* published) noexcept;
+  uint32_t advance_locked(Wakes* wakes) noexcept;
   bool gather(uint32_t epoch, uint32_t* steps) noexcept;
-  bool exchange_words(uint32_t epoch, uint32_t* steps) noexcept;
+  bool exchange_words(uint32_t epoch, uint32_t* steps, Wakes* wakes) noexcept;
+  Status post(uint32_t epoch, uint32_t round, uint64_t word) noexcept;
   void publish(uint32_t epoch) noexcept;
   void wake_others() noexcept;
+  void wake_poster() noexcept;
+  // True if this rank posts the words of the round without waiting for its turn.
+  bool posts(uint32_t round) const noexcept {
+    return (posted_rounds_.load(std::memory_order_relaxed) >> round & 1) != 0;
+  }
+  bool is_my_turn(uint32_t round) const noexcept;
+  bool take_turn(uint32_t round) noexcept;
 
   const Config config_;
   const uint32_t rounds_;
@@ -126,6 +149,11 @@ class RdmaBarrier final : public BarrierEngine {
   std::atomic<uint32_t> epoch_;
   // The transport refused this rank's last post; only a retry shows whether it accepts the next one.
   std::atomic<bool> refused_{false};
+  // posts(): a bit for each round. Written under the lock.
+  std::atomic<uint32_t> posted_rounds_{0};
+  // is_my_turn(): the word that this rank has last seen unsent, and since when. The time is stored first.
+  mutable std::atomic<uint64_t> unsent_{0};
+  mutable std::atomic<uint64_t> unsent_since_ns_{0};
 };
 
 }  // namespace hydrant

@@ -2,8 +2,8 @@
 // the shared states of other nodes.
 //
 // The first rank of a node allocates and registers the memory, and publishes its addresses and key in
-// the job's store. Every rank of the node may write to other nodes' shared states over its own connections.
-// The number of target nodes equals the number of rounds.
+// the job's store. The number of target nodes equals the number of rounds. Every rank of the node can write
+// to them over its own connections; which one does is RdmaBarrier's choice.
 //
 // If ranks communicate only by verbs (HYDRANT_TRANSPORT=ibv, or one node whose ranks share no memory),
 // each rank counts as its own node.

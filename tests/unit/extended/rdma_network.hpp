@@ -10,9 +10,15 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <set>
+#include <utility>
 #include <vector>
 
 namespace hydrant::test {
+
+// The clock of all networks: time passes only in elapse_ns().
+inline std::atomic<uint64_t> network_clock_ns{0};
+inline void elapse_ns(uint64_t ns) { network_clock_ns += ns; }
 
 class RdmaNetwork {
  public:
@@ -39,7 +45,10 @@ class RdmaNetwork {
                                .sources = {},
                                .shared = &shared(node),
                                .writer = writers_[rank].get(),
-                               .epoch = epoch};
+                               .sleeping = sleeping,
+                               .epoch = epoch,
+                               .turn_ns = turn_ns,
+                               .clock = []() noexcept { return network_clock_ns.load(); }};
     for (Rank one = node * per_node_; one < std::min(size_, (node + 1) * per_node_); ++one)
       config.ranks.push_back(one);
     for (uint32_t reach = 1; reach < nodes_; reach *= 2)
@@ -60,6 +69,14 @@ class RdmaNetwork {
     return false;
   }
 
+  // For the ranks that are made from now on.
+  uint64_t turn_ns = RdmaBarrier::kTurnNs;
+  Sleeping* sleeping = nullptr;
+  // The nodes to which each rank has posted, or tried to: (rank, node).
+  std::set<std::pair<Rank, uint32_t>> contacts() {
+    const std::lock_guard lock(mu_);
+    return contacts_;
+  }
   std::atomic<bool> is_down{false};  // every post is refused
   std::atomic<uint64_t> posted{0};
 
@@ -112,6 +129,7 @@ class RdmaNetwork {
     const std::lock_guard lock(mu_);
     const uint32_t to = (node_of(from) + (1u << round)) % nodes_;
     auto& queue = queues_[size_t{from} * nodes_ + to];
+    contacts_.insert({from, to});
     if (is_down || queue.size() >= room_) return Status::kNotReady;
     ++posted;
     queue.push_back({.place = &shared(to).words[parity][round],
@@ -128,6 +146,7 @@ class RdmaNetwork {
   std::vector<State> states_;
   std::vector<std::unique_ptr<WordWriter>> writers_;
   std::vector<std::deque<Sent>> queues_;
+  std::set<std::pair<Rank, uint32_t>> contacts_;
 };
 
 }  // namespace hydrant::test
