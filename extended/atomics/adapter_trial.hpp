@@ -1,10 +1,21 @@
 // Tests whether this rank's adapter executes atomic operations as domains need them.
 #pragma once
 
+#include <cstdint>
+
 namespace hydrant {
 
-// True if the adapter changes own memory, and returns the old value in the byte order of the processor. The
-// first call connects the adapter with itself and tries; at most 5 s. Logs why not. Polls.
-bool do_adapter_atomics_work() noexcept;
+enum class AdapterAtomics : uint32_t {
+  kNone,            // it does not execute them as it should
+  kAmongAdapters,   // atomic with each other
+  kWithProcessors,  // ... and with instructions of processors
+};
+
+// The adapter changes an own word, and returns the old value in the byte order of the processor. If the
+// transport says that the adapter is atomic with processors, a thread then adds to the same word, and no
+// addition may be lost. Connects the adapter with itself. At most 5 s; logs what fails. Polls.
+AdapterAtomics try_adapter_atomics() noexcept;
+// The result of this process's trial, which the first call makes.
+AdapterAtomics tried_adapter_atomics() noexcept;
 
 }  // namespace hydrant

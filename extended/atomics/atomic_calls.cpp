@@ -10,6 +10,7 @@
 #include "am/segment/segment_check.hpp"
 #include "extended/atomics/adapter_atomics.hpp"
 #include "extended/atomics/adapter_keys.hpp"
+#include "extended/atomics/adapter_trial.hpp"
 #include "extended/atomics/atomic_counts.hpp"
 #include "extended/atomics/atomic_domain.hpp"
 #include "extended/atomics/atomic_messages.hpp"
@@ -344,10 +345,13 @@ void gex_AD_Create(gex_AD_t* ad_p, gex_TM_t tm, gex_DT_t dt, gex_OP_t ops, gex_F
   std::unique_ptr<AtomicDomain> domain = AtomicDomain::make(tm, dt, ops, flags);
   if (domain == nullptr) fatal("%s: no memory for an atomic domain of %u ranks", kCall, tm->size);
   const char* const obstacle = domain->find_adapter_obstacle();
+  // Without an obstacle the trial has been made.
+  const bool with_processors =
+      obstacle == nullptr && tried_adapter_atomics() == AdapterAtomics::kWithProcessors;
   domain->decide(agree(tm, dt, ops, flags,
                        {.all_mapped = domain->maps_all_members(),
                         .may_use_adapter = obstacle == nullptr,
-                        .with_processors = AtomicDomain::is_adapter_atomic_with_processors()},
+                        .with_processors = with_processors},
                        kCall));
   if ((flags & GEX_FLAG_AD_FAVOR_REMOTE) != 0) log_way(*domain, obstacle);
   *ad_p = live_domains().add(std::move(domain));

@@ -101,13 +101,8 @@ const char* AtomicDomain::find_adapter_obstacle() const noexcept {
     if (!is_mapped && !paths(members.jobrank(member)).pinned)
       return "a member is not reached by operations on pinned memory";
   }
-  return do_adapter_atomics_work() ? nullptr : "a trial of the adapter has failed";
-}
-
-bool AtomicDomain::is_adapter_atomic_with_processors() noexcept {
-  const Transport* const transport = job().transport.get();
-  return transport != nullptr &&
-         (transport->capabilities() & Transport::kAtomicWithProcessors) != 0;
+  return tried_adapter_atomics() != AdapterAtomics::kNone ? nullptr
+                                                          : "a trial of the adapter has failed";
 }
 
 void AtomicDomain::decide(const Agreement& agreed) noexcept {

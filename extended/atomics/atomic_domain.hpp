@@ -2,8 +2,9 @@
 //
 // A domain's way to execute operations is chosen when it is made, by all members together, and is constant.
 // Instructions of processors (atomic_ops.hpp), of this one on mapped memory or of one of the target's in a
-// handler, may meet in one word. An adapter's operations may meet them only if it says so: else a domain uses
-// the adapter for all of its operations, also on this rank's words, or not at all.
+// handler, may meet in one word. An adapter's operations may meet them only if it says so and a trial
+// (adapter_trial.hpp) finds no lost update: else a domain uses the adapter for all of its operations, also on
+// this rank's words, or not at all.
 //
 // Threads: a domain is constant but for the client's pointer.
 #pragma once
@@ -33,7 +34,6 @@ class AtomicDomain {
   // The reason, for a message, why this rank cannot use its adapter for all of the domain's operations; null
   // if it can. May poll.
   const char* find_adapter_obstacle() const noexcept;
-  static bool is_adapter_atomic_with_processors() noexcept;
   // Facts that hold on every member.
   struct Agreement {
     bool all_mapped;       // its processor reaches the segments of all
