@@ -102,9 +102,8 @@ std::string BarrierRdmaMemory::obstacle() {
       return std::string(transport->name()) + " cannot write to pinned memory of rank " +
              std::to_string(rank);
   }
-  if (the_job.pinned == nullptr || the_job.pinned->keyless_bytes() < sizeof(uint64_t))
-    return std::string(transport->name()) + " cannot write eight bytes from unpinned memory";
-  return "";
+  return the_job.pinned != nullptr ? ""
+                                   : std::string(transport->name()) + " writes no pinned memory";
 }
 
 BarrierRdmaMemory::~BarrierRdmaMemory() {
@@ -162,15 +161,23 @@ Status BarrierRdmaMemory::register_memory(size_t bytes) noexcept {
                 traits.name, traits.granule_bytes, traits.export_bytes, bytes,
                 BarrierMemoryAddress::kMaxBlob, kInstead);
   key_.resize(traits.key_bytes);
-  Status status = registrar_->pin(range, Access::kLocalWrite | Access::kRemoteWrite, key_.data());
-  if (status != Status::kOk) key_.clear();
+  const Status status =
+      registrar_->pin(range, Access::kLocalWrite | Access::kRemoteWrite, key_.data());
+  if (status == Status::kOk) return status;
+  key_.clear();
+  const std::string why = last_error_text();
+  return fail(status, "cannot pin the memory for barriers (%zu bytes): %s; %s", bytes, why.c_str(),
+              kInstead);
+}
+
+Status BarrierRdmaMemory::publish_memory(size_t bytes) noexcept {
+  const MemoryRange range{reinterpret_cast<uintptr_t>(memory_), bytes};
   BarrierMemoryAddress address;
   size_t blob_bytes = sizeof address.blob;
-  if (status == Status::kOk)
-    status = registrar_->export_key(range, key_.data(), address.blob, &blob_bytes);
+  const Status status = registrar_->export_key(range, key_.data(), address.blob, &blob_bytes);
   if (status != Status::kOk) {
     const std::string why = last_error_text();
-    return fail(status, "cannot pin the memory for barriers (%zu bytes): %s; %s", bytes,
+    return fail(status, "cannot export the memory for barriers (%zu bytes): %s; %s", bytes,
                 why.c_str(), kInstead);
   }
   address.blob_bytes = blob_bytes;
@@ -194,7 +201,10 @@ Status BarrierRdmaMemory::make() noexcept {
     const std::string why = last_error_text();
     return fail(Status::kUnsupported, "barriers cannot pin memory: %s; %s", why.c_str(), kInstead);
   }
-  return grouping.index == 0 ? register_memory(bytes) : Status::kOk;
+  const bool is_first = grouping.index == 0;
+  reads_words_ = job().pinned->keyless_bytes() < sizeof(uint64_t);
+  if (is_first || reads_words_) status = register_memory(bytes);
+  return status == Status::kOk && is_first ? publish_memory(bytes) : status;
 }
 
 Status BarrierRdmaMemory::connect() noexcept {
@@ -248,10 +258,16 @@ RdmaBarrier::Config BarrierRdmaMemory::config(uint32_t which) {
 Status BarrierRdmaMemory::WordWriter::post(uint32_t parity, uint32_t round,
                                            uint64_t word) noexcept {
   const Target& target = owner->targets_[round];
+  PinnedOperations::Pinned source{.addr = reinterpret_cast<uintptr_t>(&word), .key = nullptr};
+  if (owner->reads_words_) [[unlikely]] {
+    void* const state = owner->memory_ + owner->state_offset(which);
+    std::atomic<uint64_t>& place = static_cast<BarrierRdmaState*>(state)->sources[parity][round];
+    place.store(word, std::memory_order_relaxed);
+    source = {.addr = reinterpret_cast<uintptr_t>(&place), .key = owner->key_.data()};
+  }
   const uint64_t addr = target.states[which] + BarrierRdmaState::word_offset(parity, round);
-  const Status status = job().pinned->put(
-      target.rank, {.addr = addr, .key = target.key.data()},
-      {.addr = reinterpret_cast<uintptr_t>(&word), .key = nullptr}, sizeof word, &completion);
+  const Status status = job().pinned->put(target.rank, {.addr = addr, .key = target.key.data()},
+                                          source, sizeof word, &completion);
   if (status == Status::kOk) [[likely]]
     failures.note_success();
   else

@@ -3,7 +3,8 @@
 //
 // The first rank of a node allocates and registers the memory, and publishes its addresses and key in
 // the job's store. The number of target nodes equals the number of rounds. Every rank of the node can write
-// to them over its own connections; which one does is RdmaBarrier's choice.
+// to them over its own connections; which one does is RdmaBarrier's choice. A rank whose adapter takes no
+// eight bytes with a request registers the memory as well, and lets the adapter read the words there.
 //
 // If ranks communicate only by verbs (HYDRANT_TRANSPORT=ibv, or one node whose ranks share no memory),
 // each rank counts as its own node.
@@ -38,7 +39,7 @@ class BarrierRdmaMemory {
   BarrierRdmaMemory(const BarrierRdmaMemory&) = delete;
   BarrierRdmaMemory& operator=(const BarrierRdmaMemory&) = delete;
 
-  // Why this job cannot use shared states, or "". The same on all ranks if their adapters are alike.
+  // Why this job cannot use shared states, or "". The same on all ranks, whatever their adapters.
   static std::string obstacle();
   // Number of nodes in the barrier.
   static uint32_t nodes();
@@ -69,13 +70,15 @@ class BarrierRdmaMemory {
 
   Status map_memory(size_t bytes) noexcept;
   Status register_memory(size_t bytes) noexcept;
+  Status publish_memory(size_t bytes) noexcept;
   size_t state_offset(uint32_t which) const noexcept;
 
   std::byte* memory_ = nullptr;
   size_t bytes_ = 0;
   uint32_t ranks_here_ = 1;
+  bool reads_words_ = false;  // the adapter reads words that leave in memory_
   std::unique_ptr<Registrar> registrar_;
-  std::vector<std::byte> key_;  // for memory_; set only on the node's first rank
+  std::vector<std::byte> key_;  // for memory_; empty on ranks that need none
   std::vector<Target> targets_;
   WordWriter writers_[kBarriers];
 };

@@ -110,6 +110,7 @@ class IbvTransport final : public NetworkTransport {
   Status open_ports() noexcept;
   Status open_queues() noexcept;
   Status measure_inline() noexcept;
+  bool accepts_inline(uint32_t bytes) noexcept;
   void open_rails() noexcept;
   void log_ports() const noexcept;
 

@@ -41,9 +41,7 @@ bool can_write_mailboxes_of(Rank jobrank) noexcept {
 }
 
 bool wants_mailboxes() noexcept {
-  if (job().pinned == nullptr || knob_choice(JobKnob::kCollNet) != "mailboxes" ||
-      job().pinned->keyless_bytes() < sizeof(MailboxLine))
-    return false;
+  if (job().pinned == nullptr || knob_choice(JobKnob::kCollNet) != "mailboxes") return false;
   // Any rank that shares no memory with this one stands for all.
   Rank far = 0;
   while (far < job().size() &&
@@ -84,6 +82,12 @@ Status MailboxMemory::make(size_t bytes) noexcept {
 }
 
 void MailboxMemory::start() noexcept {
+  // Such a rank could read lines, but not write them: its edges have no mailboxes in either direction.
+  if (job().pinned->keyless_bytes() < sizeof(MailboxLine)) {
+    log_info("small reductions between nodes send messages: %s writes at most %u bytes at once",
+             job().transport->name(), job().pinned->keyless_bytes());
+    return;
+  }
   block_bytes_ = TeamMailboxes::bytes_of(job().size());
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   const size_t bytes = (kBlocks * block_bytes_ + page - 1) / page * page;

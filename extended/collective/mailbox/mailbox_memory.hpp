@@ -19,7 +19,8 @@
 
 namespace hydrant {
 
-// True if teams that span nodes use mailboxes in this job: all ranks have to answer alike.
+// True if teams that span nodes use mailboxes in this job, where their members have some. The same on all
+// ranks, whatever their adapters.
 bool wants_mailboxes() noexcept;
 // True if this rank writes into the memory of `jobrank`, and that rank into this one's.
 bool can_write_mailboxes_of(Rank jobrank) noexcept;
@@ -45,7 +46,8 @@ class MailboxMemory {
  public:
   static constexpr const char* kInstead = "HYDRANT_COLL_NET=messages needs no such memory";
 
-  // Allocates and registers the memory. A rank that cannot do so logs a warning and sends messages.
+  // Allocates and registers the memory. A rank that cannot do so, or whose adapter cannot write lines, sends
+  // messages, and logs why.
   void start() noexcept;
 
   const MailboxAddress& mine() const noexcept { return mine_; }

@@ -23,6 +23,8 @@ struct BarrierMemoryRecords {
     uintptr_t at = 0;
     uint64_t key = 0;
     uint64_t word = 0;
+    uintptr_t from = 0;
+    bool has_local_key = false;
   };
   std::vector<Word> words;
 };
@@ -71,10 +73,11 @@ class BarrierMemoryRegistrar final : public Registrar {
 class BarrierMemoryTransport final : public FakeTransport, public PinnedOperations {
  public:
   BarrierMemoryRecords records;
+  uint32_t max_keyless_bytes = sizeof(uint64_t);
 
   uint32_t capabilities() const noexcept override { return kPinned; }
   PinnedOperations* pinned() noexcept override { return this; }
-  uint32_t keyless_bytes() const noexcept override { return sizeof(uint64_t); }
+  uint32_t keyless_bytes() const noexcept override { return max_keyless_bytes; }
   std::unique_ptr<Registrar> make_registrar() noexcept override {
     return std::make_unique<BarrierMemoryRegistrar>(records);
   }
@@ -82,7 +85,8 @@ class BarrierMemoryTransport final : public FakeTransport, public PinnedOperatio
   using FakeTransport::put;
   Status put(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
              Completion*) noexcept override {
-    BarrierMemoryRecords::Word one{.peer = peer, .at = remote.addr};
+    BarrierMemoryRecords::Word one{
+        .peer = peer, .at = remote.addr, .from = local.addr, .has_local_key = local.key != nullptr};
     std::memcpy(&one.key, remote.key, sizeof one.key);
     std::memcpy(&one.word, reinterpret_cast<const void*>(local.addr),
                 std::min(bytes, sizeof one.word));

@@ -100,9 +100,33 @@ TEST_F(BarrierRdmaMemoryTest, WordsAreWrittenToThePublishedAddresses) {
   EXPECT_EQ(records.words[0].at, 0x20000 + BarrierRdmaState::word_offset(1, 0));
   EXPECT_EQ(records.words[0].key, 0u);
   EXPECT_EQ(records.words[0].word, 77u);
+  EXPECT_FALSE(records.words[0].has_local_key);
   EXPECT_EQ(records.words[1].peer, 2u);
   EXPECT_EQ(records.words[1].at, 0x30000 + BarrierRdmaState::word_offset(0, 1));
   EXPECT_EQ(records.words[1].key, 1u);
+}
+
+// The choice of the barrier must not depend on the adapter: nodes would choose differently.
+TEST_F(BarrierRdmaMemoryTest, AdapterThatTakesNoWordReadsItInRegisteredMemory) {
+  be_flat();
+  transport->max_keyless_bytes = 0;
+  EXPECT_EQ(BarrierRdmaMemory::obstacle(), "");
+  ASSERT_EQ(rdma_memory->make(), Status::kOk) << last_error_text();
+  const Value blob = {std::byte{1}};
+  set_entry(1, test::address_entry(0x10000, 0x20000, 1, blob));
+  set_entry(2, test::address_entry(0x30000, 0x40000, 1, blob));
+  ASSERT_EQ(rdma_memory->connect(), Status::kOk) << last_error_text();
+  ASSERT_EQ(transport->records.pinned.size(), 1u);
+  const MemoryRange pinned = transport->records.pinned[0];
+  BarrierRdmaState* const shared = rdma_memory->config(1).shared;
+  for (const uint32_t parity : {0u, 1u}) {
+    EXPECT_EQ(rdma_memory->config(1).writer->post(parity, 1, 77 + parity), Status::kOk);
+    const test::BarrierMemoryRecords::Word& word = transport->records.words.back();
+    EXPECT_TRUE(word.has_local_key);
+    EXPECT_EQ(word.from, reinterpret_cast<uintptr_t>(&shared->sources[parity][1]));
+    EXPECT_TRUE(pinned.covers({word.from, sizeof(uint64_t)}));
+    EXPECT_EQ(word.word, 77 + parity);
+  }
 }
 
 TEST_F(BarrierRdmaMemoryTest, MalformedAddressesAreRejected) {

@@ -331,6 +331,19 @@ TEST_F(IbvConnection, SmallerDeviceLimitsAreAccepted) {
   EXPECT_EQ(fake_verbs::traffic().inline_sends, 0U);
 }
 
+TEST_F(IbvConnection, InlineSizeIsWhatTheDeviceAcceptsInStepsOfFourBytes) {
+  const struct {
+    uint32_t accepted;
+    uint32_t used;
+  } devices[] = {{3, 0}, {48, 48}, {96, 96}, {101, 100}, {255, 252}, {256, 256}, {512, 256}};
+  for (const auto& device : devices) {
+    fake_verbs::reset();
+    fake_verbs::add_device({.max_inline = device.accepted});
+    IbvWorld world(2);
+    EXPECT_EQ(world[0].transport->pinned()->keyless_bytes(), device.used) << device.accepted;
+  }
+}
+
 TEST_F(IbvConnection, InfiniBandUsesLids) {
   fake_verbs::reset();
   fake_verbs::add_device({.ethernet = false, .lid = 5, .gids = {}});
