@@ -5,6 +5,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -30,7 +31,8 @@ int enter(Call call) {
   World& w = world();
   const auto i = static_cast<size_t>(call);
   ++w.calls[i];
-  return w.failures[i].at == w.calls[i] ? w.failures[i].error : 0;
+  const Failure& failure = w.failures[i];
+  return failure.at == w.calls[i] || failure.at == Failure::kAlways ? failure.error : 0;
 }
 
 FakeContext* fake_of(ibv_context* context) {
@@ -45,12 +47,14 @@ void fill(const Device& facts, ibv_device_attr* attr) {
   *attr = {};
   attr->max_mr_size = facts.max_mr_size;
   attr->max_mr = facts.max_mr;
+  attr->vendor_id = facts.vendor;
   attr->phys_port_cnt = static_cast<uint8_t>(facts.ports);
   attr->max_cqe = facts.max_cqe;
   attr->max_srq_wr = facts.max_srq_wr;
   attr->max_qp_wr = facts.max_qp_wr;
-  attr->max_qp = 1000;
-  attr->max_qp_rd_atom = attr->max_qp_init_rd_atom = 16;
+  attr->max_qp = facts.max_qp;
+  attr->max_ah = facts.max_ah;
+  attr->max_qp_rd_atom = attr->max_qp_init_rd_atom = facts.max_reads;
   attr->atomic_cap = facts.atomics ? IBV_ATOMIC_HCA : IBV_ATOMIC_NONE;
 }
 
@@ -86,6 +90,14 @@ int check_registration(const Device& device, const void* addr, size_t len, unsig
   return 0;
 }
 
+size_t count_registrations(const ibv_device& device) {
+  World& w = world();
+  // A test may have left a registration whose context is closed.
+  return static_cast<size_t>(std::count_if(w.mrs.begin(), w.mrs.end(), [&](const auto& one) {
+    return w.contexts.contains(one.second->context) && one.second->context->device == &device;
+  }));
+}
+
 ibv_mr* register_memory(ibv_pd* pd, void* addr, size_t len, unsigned access,
                         Call call = Call::kRegMr, int error_now = 0) {
   World& w = world();
@@ -95,6 +107,9 @@ ibv_mr* register_memory(ibv_pd* pd, void* addr, size_t len, unsigned access,
   if (!w.pds.contains(pd)) return refuse<ibv_mr>(EBADF);
   const Device& device = fake_of(pd->context)->device->facts;
   if (const int error = check_registration(device, addr, len, access)) return refuse<ibv_mr>(error);
+  const auto most = static_cast<size_t>(device.max_mr);
+  if (w.mrs.size() >= most && count_registrations(*pd->context->device) >= most)
+    return refuse<ibv_mr>(ENOMEM);
   const uint32_t key = w.next_key++;
   auto* mr = new ibv_mr{pd->context, pd, addr, len, key, key, key | 0x80000000U};
   w.mrs[key] = mr;
@@ -125,6 +140,7 @@ void add_device(const Device& device) {
   const std::lock_guard<std::mutex> lock(w.mu);
   auto made = std::make_unique<FakeDevice>();
   made->facts = device;
+  made->verbs.transport_type = device.transport;
   std::strncpy(made->verbs.name, device.name, sizeof made->verbs.name - 1);
   w.devices.push_back(std::move(made));
 }
@@ -134,6 +150,12 @@ void fail_call(Call call, int error, uint64_t nth) {
   const std::lock_guard<std::mutex> lock(w.mu);
   const auto i = static_cast<size_t>(call);
   w.failures[i] = {error, w.calls[i] + nth};
+}
+
+void fail_always(Call call, int error) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  w.failures[static_cast<size_t>(call)] = {error, Failure::kAlways};
 }
 
 void set_fork_status(ibv_fork_status status) {

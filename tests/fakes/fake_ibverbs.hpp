@@ -1,10 +1,10 @@
 // A fake libibverbs: defines the functions that rdma/ibv calls. Linked into the test program, its definitions
-// are found before the library's. It has one process-wide set of simulated devices on one simulated network:
-// queue pairs of this process reach each other.
+// are found before the library's. It has one process-wide set of simulated devices on simulated fabrics:
+// queue pairs of this process reach each other if fabric, address and partition (P_Key) match.
 //
-// It counts live objects, makes the checks of the kernel or a device (rights, keys, states, room in queues,
-// double deregistration), and makes the n-th call of any function fail on request. Posted work is carried out
-// when any thread polls a completion queue, in order per queue pair, and not before.
+// It counts live objects, makes the checks of the kernel or a device (rights, keys, states, limits, room in
+// queues, double deregistration), and makes the n-th call of any function, or each, fail on request. Posted
+// work is carried out when any thread polls a completion queue, in order per queue pair, and not before.
 // Threads: verbs from any; set-up and queries between tests or from one thread.
 #pragma once
 
@@ -45,6 +45,7 @@ enum class Call : uint32_t {
   kPostRecv,
   kCreateAh,
   kDestroyAh,
+  kQueryPkey,
   kEnd,  // not a call
 };
 inline constexpr size_t kCalls = static_cast<size_t>(Call::kEnd);
@@ -52,12 +53,16 @@ inline constexpr size_t kCalls = static_cast<size_t>(Call::kEnd);
 struct Gid {
   ibv_gid gid = {};
   ibv_gid_type type = IBV_GID_TYPE_ROCE_V2;
+  uint32_t interface = 0;  // index of its network interface; 0: the device does not say
 };
 // ::ffff:10.0.0.`last`
 Gid ipv4_gid(uint8_t last);
 
+// A device with its ports. The facts below "ports" are those of all its ports; where ports differ,
+// `further_ports` has those of port 2, port 3 and so on, and its other facts are ignored.
 struct Device {
   const char* name = "fake0";
+  ibv_transport_type transport = IBV_TRANSPORT_IB;
   uint64_t max_mr_size = uint64_t{1} << 40;
   int max_mr = 1000;
   bool atomics = true;
@@ -66,16 +71,27 @@ struct Device {
   uint32_t rc_odp = IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ;  // capabilities if ODP is offered
   bool dmabuf = true;    // the driver registers dma-bufs; any open file counts as one
   bool extended = true;  // false: an old provider, without query_device_ex
+  uint32_t vendor = 0;
   int ports = 1;
   ibv_port_state state = IBV_PORT_ACTIVE;
   bool ethernet = true;
   uint16_t lid = 0;
+  uint16_t sm_lid = 0;  // of the subnet manager
   std::vector<Gid> gids = {ipv4_gid(1)};
+  std::vector<uint16_t> pkeys = {0xffff};
+  uint8_t flags = 0;    // IBV_QPF_GRH_REQUIRED
+  uint8_t speed = 32;   // of a lane, coded: 25 Gbit/s
+  uint8_t width = 2;    // coded: four lanes
+  uint32_t fabric = 0;  // ports reach only those of the same fabric
   uint32_t max_message = 1 << 20;
   int max_cqe = 32767;
   int max_srq_wr = 32767;
   int max_qp_wr = 4096;
   uint32_t max_inline = 512;
+  int max_qp = 1000;
+  int max_ah = 100'000;
+  int max_reads = 16;  // RDMA reads and atomics under way at once by a queue pair, at either end
+  std::vector<Device> further_ports = {};
 };
 
 // Resets all state; no device is present afterwards.
@@ -84,6 +100,8 @@ void add_device(const Device& device);
 
 // The n-th call from now on (1 = the next) fails with this errno; the others pass.
 void fail_call(Call call, int error, uint64_t nth = 1);
+// Every call from now on fails with this errno, as of a device that does not have it; 0: none.
+void fail_always(Call call, int error);
 // The answer of ibv_is_fork_initialized(); reset() sets IBV_FORK_DISABLED.
 void set_fork_status(ibv_fork_status status);
 // Number of calls since reset().
@@ -137,6 +155,7 @@ struct Traffic {
   uint64_t overruns = 0;       // a completion found no room
   uint64_t bad_keys = 0;       // invalid local keys: an error of the sender
   uint64_t too_early = 0;      // messages for a queue pair that was not ready to receive
+  uint64_t unreachable = 0;    // datagrams whose fabric, address or partition is not the receiver's
   uint64_t receives_left = 0;  // buffers in shared receive queues now
   size_t max_completions = 0;
 };

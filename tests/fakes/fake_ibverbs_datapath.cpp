@@ -83,6 +83,8 @@ int post_one(FakeQp& qp, const ibv_send_wr& request) {
     ++w.traffic.inline_sends;
   }
   if ((request.send_flags & IBV_SEND_SIGNALED) != 0) ++w.traffic.signalled;
+  if (qp.verbs.qp_type == IBV_QPT_UD)
+    work.address = reinterpret_cast<const FakeAh*>(request.wr.ud.ah)->address;
   work.position = qp.posted++;
   w.last_posted = {&request, request, request.num_sge > 0 ? *request.sg_list : ibv_sge{}};
   qp.work.push_back(std::move(work));
@@ -107,13 +109,19 @@ int query_port(ibv_context* context, uint8_t number, ibv_port_attr* attributes, 
   if (const int error = enter(Call::kQueryPort)) return error;
   const Device& facts = fake_verbs::fake_of(context)->device->facts;
   if (number == 0 || number > facts.ports) return EINVAL;
+  const Device& port = facts_of(context, number);
   ibv_port_attr read{};
-  read.state = facts.state;
-  read.link_layer = facts.ethernet ? IBV_LINK_LAYER_ETHERNET : IBV_LINK_LAYER_INFINIBAND;
-  read.lid = facts.lid;
+  read.state = port.state;
+  read.link_layer = port.ethernet ? IBV_LINK_LAYER_ETHERNET : IBV_LINK_LAYER_INFINIBAND;
+  read.lid = port.lid;
+  read.sm_lid = port.sm_lid;
+  read.flags = port.flags;
+  read.active_speed = port.speed;
+  read.active_width = port.width;
   read.active_mtu = IBV_MTU_1024;
-  read.max_msg_sz = facts.max_message;
-  read.gid_tbl_len = static_cast<int>(facts.gids.size());
+  read.max_msg_sz = port.max_message;
+  read.gid_tbl_len = static_cast<int>(port.gids.size());
+  read.pkey_tbl_len = static_cast<uint16_t>(port.pkeys.size());
   std::memcpy(attributes, &read, std::min(size, sizeof read));
   return 0;
 }

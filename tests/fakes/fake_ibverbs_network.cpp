@@ -240,13 +240,29 @@ void count_work(const FakeQp& qp, const Work& work) {
   traffic.bytes += length_of(work);
 }
 
+bool is_read(const Work& work) {
+  return work.request.opcode == IBV_WR_RDMA_READ || is_atomic(work.request);
+}
+
+// Whether the initiator has more reads and atomics under way at once than the target's queue pair accepts.
+bool exceeds_reads(const FakeQp& qp, const FakeQp& there) {
+  uint32_t under_way = 0;
+  for (const Work& work : qp.work) {
+    if (!is_read(work) || under_way == qp.reads_out) break;
+    ++under_way;
+  }
+  return under_way > there.reads_in;
+}
+
 void run_connected(FakeQp& qp) {
   World& w = world();
   while (!qp.work.empty() && qp.verbs.state == IBV_QPS_RTS) {
     const auto found = w.qps.find(qp.destination);
     FakeQp* there = found != w.qps.end() ? found->second : nullptr;
+    // The acknowledgement has to get back, too.
     const bool hears = there != nullptr && there->destination == qp.verbs.qp_num &&
-                       (there->verbs.state == IBV_QPS_RTR || there->verbs.state == IBV_QPS_RTS);
+                       (there->verbs.state == IBV_QPS_RTR || there->verbs.state == IBV_QPS_RTS) &&
+                       reaches(qp, qp.address, *there) && reaches(*there, there->address, qp);
     if (!hears) {
       if (there != nullptr && there->verbs.state < IBV_QPS_RTR) ++w.traffic.too_early;
       fail_work_of(qp, IBV_WC_RETRY_EXC_ERR);
@@ -254,6 +270,11 @@ void run_connected(FakeQp& qp) {
     }
     if (w.work_fails_in != 0 && --w.work_fails_in == 0) {
       fail_work_of(qp, w.work_failure);
+      return;
+    }
+    if (exceeds_reads(qp, *there)) {
+      fail_work_of(qp, IBV_WC_REM_INV_REQ_ERR);
+      flush(*there);
       return;
     }
     ibv_wc_status status = IBV_WC_SUCCESS;
@@ -292,15 +313,40 @@ void run_datagrams(FakeQp& qp) {
     const bool allowed = gather(qp, work, &data);
     complete_send(qp, work, allowed ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR);
     const uint32_t to = work.request.wr.ud.remote_qpn;
+    const auto found = w.qps.find(to);
     if (w.datagrams_to_lose != 0 && (w.losing_queue == 0 || w.losing_queue == to)) {
       --w.datagrams_to_lose;
+    } else if (found != w.qps.end() && !reaches(qp, work.address, *found->second)) {
+      ++w.traffic.unreachable;
     } else if (allowed) {
       deliver_datagram(to, work.request.wr.ud.remote_qkey, data);
     }
   }
 }
 
+// Two ports talk if their partitions are one, and one of them at least is a full member.
+bool do_partitions_match(uint16_t one, uint16_t other) {
+  constexpr uint16_t kFull = 0x8000;
+  return ((one ^ other) & ~kFull & 0xffff) == 0 && ((one | other) & kFull) != 0;
+}
+
 }  // namespace
+
+bool reaches(const FakeQp& from, const ibv_ah_attr& address, const FakeQp& to) {
+  const Device& here = facts_of(from.verbs.context, from.port);
+  const Device& there = facts_of(to.verbs.context, to.port);
+  if (here.fabric != there.fabric || here.ethernet != there.ethernet ||
+      !do_partitions_match(from.pkey, to.pkey))
+    return false;
+  const auto is_there = [&](const Gid& gid) {
+    return std::memcmp(gid.gid.raw, address.grh.dgid.raw, sizeof gid.gid.raw) == 0 &&
+           (!here.ethernet || gid.type == here.gids[address.grh.sgid_index].type);
+  };
+  const bool has_gid =
+      address.is_global != 0 && std::any_of(there.gids.begin(), there.gids.end(), is_there);
+  if (here.ethernet) return has_gid;
+  return address.dlid == there.lid && (has_gid || (there.flags & IBV_QPF_GRH_REQUIRED) == 0);
+}
 
 void run() {
   World& w = world();

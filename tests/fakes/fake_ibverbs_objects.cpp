@@ -4,6 +4,7 @@
 #include <infiniband/verbs.h>
 
 #include <algorithm>
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -20,6 +21,11 @@ bool take_signal(int fd) {
   return ::read(fd, &count, sizeof count) == sizeof count;
 }
 
+// Whether the context, which may be closed, is one of the domain's device.
+bool is_on_device_of(const ibv_pd* pd, ibv_context* context) {
+  return world().contexts.contains(context) && context->device == pd->context->device;
+}
+
 // The kernel's answer to this state change.
 int check_change(const FakeQp& qp, const ibv_qp_attr& to, int mask) {
   const ibv_qp_state from = qp.verbs.state;
@@ -30,18 +36,39 @@ int check_change(const FakeQp& qp, const ibv_qp_attr& to, int mask) {
                        (from == IBV_QPS_RTR && to.qp_state == IBV_QPS_RTS);
   if (!is_next) return EINVAL;
   const Device& facts = fake_of(qp.verbs.context)->device->facts;
-  if (to.qp_state == IBV_QPS_INIT && (to.port_num == 0 || to.port_num > facts.ports)) return EINVAL;
-  if (to.qp_state != IBV_QPS_RTR || qp.verbs.qp_type != IBV_QPT_RC) return 0;
+  if (to.qp_state == IBV_QPS_INIT) {
+    if (to.port_num == 0 || to.port_num > facts.ports) return EINVAL;
+    return to.pkey_index < facts_of(qp.verbs.context, to.port_num).pkeys.size() ? 0 : EINVAL;
+  }
+  if (qp.verbs.qp_type != IBV_QPT_RC) return 0;
+  if ((mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0 && to.max_rd_atomic > facts.max_reads) return EINVAL;
+  if (to.qp_state != IBV_QPS_RTR) return 0;
   constexpr int kNeeded = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                           IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-  if ((mask & kNeeded) != kNeeded) return EINVAL;
-  if (facts.ethernet &&
-      (to.ah_attr.is_global == 0 || to.ah_attr.grh.sgid_index >= facts.gids.size()))
-    return EINVAL;
-  return 0;
+  if ((mask & kNeeded) != kNeeded || to.max_dest_rd_atomic > facts.max_reads) return EINVAL;
+  return check_address(qp.verbs.context, to.ah_attr);
 }
 
 }  // namespace
+
+namespace hydrant::fake_verbs {
+
+const Device& facts_of(ibv_context* context, uint32_t port) {
+  const Device& facts = fake_of(context)->device->facts;
+  if (port < 2 || port - 2 >= facts.further_ports.size()) return facts;
+  return facts.further_ports[port - 2];
+}
+
+int check_address(ibv_context* context, const ibv_ah_attr& address) {
+  const Device& facts = fake_of(context)->device->facts;
+  if (address.port_num == 0 || address.port_num > facts.ports) return EINVAL;
+  const Device& port = facts_of(context, address.port_num);
+  const bool needs_grh = port.ethernet || (port.flags & IBV_QPF_GRH_REQUIRED) != 0;
+  if (address.is_global == 0) return needs_grh ? EINVAL : 0;
+  return address.grh.sgid_index < port.gids.size() ? 0 : EINVAL;
+}
+
+}  // namespace hydrant::fake_verbs
 
 extern "C" {
 
@@ -52,9 +79,20 @@ int _ibv_query_gid_ex(ibv_context* context, uint32_t port, uint32_t index, ibv_g
   World& w = world();
   const std::lock_guard<std::mutex> lock(w.mu);
   if (const int error = enter(Call::kQueryGid)) return error;
-  const Device& facts = fake_of(context)->device->facts;
+  const Device& facts = facts_of(context, port);
   if (index >= facts.gids.size()) return EINVAL;
-  *entry = {facts.gids[index].gid, index, port, static_cast<uint32_t>(facts.gids[index].type), 0};
+  const Gid& found = facts.gids[index];
+  *entry = {found.gid, index, port, static_cast<uint32_t>(found.type), found.interface};
+  return 0;
+}
+
+int ibv_query_pkey(ibv_context* context, uint8_t port, int index, __be16* pkey) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  if (enter(Call::kQueryPkey) != 0) return -1;
+  const Device& facts = facts_of(context, port);
+  if (index < 0 || static_cast<size_t>(index) >= facts.pkeys.size()) return -1;
+  *pkey = htons(facts.pkeys[static_cast<size_t>(index)]);
   return 0;
 }
 
@@ -133,6 +171,7 @@ int ibv_resize_cq(ibv_cq* cq, int entries) {
   if (const int error = enter(Call::kResizeCq)) return error;
   if (entries > fake_of(cq->context)->device->facts.max_cqe) return EINVAL;
   reinterpret_cast<FakeCq*>(cq)->capacity = static_cast<size_t>(entries);
+  cq->cqe = entries;
   return 0;
 }
 
@@ -202,6 +241,10 @@ ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attributes) {
   if (cap.max_inline_data > facts.max_inline ||
       cap.max_send_wr > static_cast<uint32_t>(facts.max_qp_wr))
     return refuse<ibv_qp>(EINVAL);
+  const auto pairs = std::count_if(w.qps.begin(), w.qps.end(), [pd](const auto& one) {
+    return is_on_device_of(pd, one.second->verbs.context);
+  });
+  if (pairs >= facts.max_qp) return refuse<ibv_qp>(ENOMEM);
   auto* made = new FakeQp;
   made->cap = cap;
   made->signals_all = attributes->sq_sig_all != 0;
@@ -224,6 +267,12 @@ int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask) {
   if (const int error = enter(Call::kModifyQp)) return error;
   FakeQp& fake = *reinterpret_cast<FakeQp*>(qp);
   if (const int error = check_change(fake, *attributes, mask)) return error;
+  if ((mask & IBV_QP_PORT) != 0) fake.port = attributes->port_num;
+  if ((mask & IBV_QP_PKEY_INDEX) != 0)
+    fake.pkey = facts_of(qp->context, fake.port).pkeys[attributes->pkey_index];
+  if ((mask & IBV_QP_AV) != 0) fake.address = attributes->ah_attr;
+  if ((mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0) fake.reads_out = attributes->max_rd_atomic;
+  if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0) fake.reads_in = attributes->max_dest_rd_atomic;
   if ((mask & IBV_QP_DEST_QPN) != 0) fake.destination = attributes->dest_qp_num;
   if ((mask & IBV_QP_QKEY) != 0) fake.qkey = attributes->qkey;
   if ((mask & IBV_QP_ACCESS_FLAGS) != 0) fake.access = attributes->qp_access_flags;
@@ -245,9 +294,13 @@ ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attributes) {
   World& w = world();
   const std::lock_guard<std::mutex> lock(w.mu);
   if (const int error = enter(Call::kCreateAh)) return refuse<ibv_ah>(error);
-  const Device& facts = fake_of(pd->context)->device->facts;
-  if (facts.ethernet && attributes->is_global == 0) return refuse<ibv_ah>(EINVAL);
+  if (const int error = check_address(pd->context, *attributes)) return refuse<ibv_ah>(error);
+  const auto handles = std::count_if(w.ahs.begin(), w.ahs.end(), [pd](const FakeAh* one) {
+    return is_on_device_of(pd, one->verbs.context);
+  });
+  if (handles >= fake_of(pd->context)->device->facts.max_ah) return refuse<ibv_ah>(ENOMEM);
   auto* made = new FakeAh;
+  made->address = *attributes;
   made->verbs.context = pd->context;
   made->verbs.pd = pd;
   w.ahs.insert(made);

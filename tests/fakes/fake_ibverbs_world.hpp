@@ -31,6 +31,7 @@ struct FakeContext {
 };
 
 struct Failure {
+  static constexpr uint64_t kAlways = UINT64_MAX;
   int error = 0;
   uint64_t at = 0;  // the count of calls at which it fails
 };
@@ -67,6 +68,7 @@ struct FakeSrq {
 
 struct FakeAh {
   ibv_ah verbs{};
+  ibv_ah_attr address{};
 };
 
 inline bool is_atomic(const ibv_send_wr& request) {
@@ -79,6 +81,7 @@ struct Work {
   ibv_send_wr request{};
   std::vector<ibv_sge> pieces;
   std::vector<std::byte> data;  // copied at posting, if inline
+  ibv_ah_attr address{};        // copied at posting, of a datagram
   uint64_t position = 0;
 };
 
@@ -86,7 +89,12 @@ struct FakeQp {
   ibv_qp verbs{};
   ibv_qp_cap cap{};
   bool signals_all = false;
+  uint32_t port = 0;
+  uint16_t pkey = 0;
+  ibv_ah_attr address{};  // of the destination
   uint32_t destination = 0;
+  uint32_t reads_out = 0;  // RDMA reads and atomics under way at once, as their initiator
+  uint32_t reads_in = 0;   // ... and as their target
   uint32_t qkey = 0;
   unsigned access = 0;
   std::deque<Work> work;
@@ -136,6 +144,12 @@ T* refuse(int error) {
 }
 
 FakeContext* fake_of(ibv_context* context);
+// The facts of this port.
+const Device& facts_of(ibv_context* context, uint32_t port);
+// The kernel's answer to this address: 0, or an errno. Requires the lock.
+int check_address(ibv_context* context, const ibv_ah_attr& address);
+// Whether a packet that `from` sends to `address` gets to `to`. Requires the lock.
+bool reaches(const FakeQp& from, const ibv_ah_attr& address, const FakeQp& to);
 // Fills in the operations that are called through the context.
 void fill_operations(verbs_context* context);
 // Carries out all work that can progress. Requires the lock.
