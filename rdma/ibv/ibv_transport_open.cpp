@@ -17,8 +17,6 @@ namespace hydrant {
 namespace {
 
 constexpr uint64_t kMinStallNs = 60'000'000'000;
-// Completion queues start with room for this number of peers.
-constexpr uint32_t kPeersAtFirst = 8;
 // Exact enough for adapters that take 48, 96 or 101 bytes.
 constexpr uint32_t kInlineStep = 4;
 constexpr size_t kMinStripe = 65536;  // long enough that no stripe is empty or sent without a key
@@ -97,12 +95,14 @@ Status IbvTransport::open_ports() noexcept {
 }
 
 Status IbvTransport::open_queues() noexcept {
-  const uint32_t others = std::max(parts_.peers.places(), 2u) - 1;
+  const uint32_t places = std::max(parts_.peers.places(), 2u);
+  const uint32_t others = places - 1;
+  // A rank may connect to itself, too.
   if (const Status status =
           parts_.completions.open({.port = &parts_.port,
                                    .channel = parts_.sleeper.channel(),
                                    .entries_per_peer = parts_.options.completions_per_peer(),
-                                   .peers_at_first = std::min(others, kPeersAtFirst),
+                                   .peers = places,
                                    .threaded = !parts_.options.single_threaded});
       status != Status::kOk)
     return status;
@@ -168,7 +168,7 @@ void IbvTransport::open_rails() noexcept {
   }
   const uint32_t others = std::max(parts_.peers.places(), 2u) - 1;
   parts_.rails.open({parts_.ports.all + 1, parts_.ports.count - 1}, parts_.options.send_depth,
-                    std::min(others, kPeersAtFirst), !parts_.options.single_threaded);
+                    others, !parts_.options.single_threaded);
 }
 
 void IbvTransport::log_ports() const noexcept {

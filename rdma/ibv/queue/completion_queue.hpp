@@ -1,5 +1,6 @@
-// A completion queue that grows with the number of peers. It has room for everything that the counted peers
-// can have under way, so it never overflows.
+// A completion queue that grows with the number of peers, or has its full size from the start where the
+// adapter cannot resize it. It has room for everything that the counted peers can have under way, so it never
+// overflows.
 //
 // Invariant: peers_ * entries_per_peer_ <= capacity_.
 //
@@ -23,7 +24,8 @@ class GrowingCompletionQueue {
     const Port* port = nullptr;  // outlives the queue
     ibv_comp_channel* channel = nullptr;
     uint32_t entries_per_peer = 0;
-    uint32_t peers_at_first = 1;
+    uint32_t peers = 1;           // that may exist in the queue's life
+    uint32_t peers_at_first = 8;  // of them, those that the queue starts with room for
     bool threaded = true;
   };
   // Errors: kResource.
@@ -51,9 +53,17 @@ class GrowingCompletionQueue {
   }
 
  private:
+  CompletionQueue create(uint32_t entries) const noexcept;
+  void create_whole(uint32_t entries) noexcept;
+  int resize(uint32_t entries) noexcept;
+  void adopt(CompletionQueue made, uint32_t entries) noexcept;
+  void note_capacity(uint32_t requested) noexcept;
+
   alignas(64) SpinLock lock_;
   bool threaded_ = true;
+  bool can_grow_ = true;
   const Port* port_ = nullptr;
+  ibv_comp_channel* channel_ = nullptr;
   uint32_t entries_per_peer_ = 0;
   uint32_t peers_ = 0;
   uint32_t capacity_ = 0;

@@ -16,21 +16,20 @@ constexpr uint32_t kMinDepth = 16;
 
 }  // namespace
 
-void Rails::open(std::span<const Port> ports, uint32_t send_depth, uint32_t peers_at_first,
+void Rails::open(std::span<const Port> ports, uint32_t send_depth, uint32_t peers,
                  bool threaded) noexcept {
   count_ = static_cast<uint32_t>(std::min<size_t>(ports.size(), kMax));
   for (uint32_t i = 0; i < count_; ++i) {
     Rail& rail = rails_[i];
     rail.port = ports[i];
-    if (open_one(rail, send_depth, peers_at_first, threaded) == Status::kOk) continue;
+    if (open_one(rail, send_depth, peers, threaded) == Status::kOk) continue;
     log_warning("verbs port %s:%u is left out: %s", rail.port.name, rail.port.number,
                 last_error_text());
     rail.completions.close();
   }
 }
 
-Status Rails::open_one(Rail& rail, uint32_t send_depth, uint32_t peers_at_first,
-                       bool threaded) noexcept {
+Status Rails::open_one(Rail& rail, uint32_t send_depth, uint32_t peers, bool threaded) noexcept {
   const Port& port = rail.port;
   const int async = port.device.context->async_fd;
   if (fcntl(async, F_SETFL, fcntl(async, F_GETFL) | O_NONBLOCK) != 0)
@@ -44,7 +43,7 @@ Status Rails::open_one(Rail& rail, uint32_t send_depth, uint32_t peers_at_first,
   if (const Status status = rail.completions.open({.port = &port,
                                                    .channel = nullptr,
                                                    .entries_per_peer = rail.depth,
-                                                   .peers_at_first = peers_at_first,
+                                                   .peers = peers,
                                                    .threaded = threaded});
       status != Status::kOk)
     return status;

@@ -28,8 +28,8 @@ class Rails {
   static constexpr uint32_t kMax = kMaxRails - 1;
 
   // Opens a rail for each of `ports`, with send queues of at most `send_depth` entries and a completion queue
-  // for `peers_at_first` peers. Logs a rail that cannot be opened.
-  void open(std::span<const Port> ports, uint32_t send_depth, uint32_t peers_at_first,
+  // for at most `peers` peers. Logs a rail that cannot be opened.
+  void open(std::span<const Port> ports, uint32_t send_depth, uint32_t peers,
             bool threaded) noexcept;
   // The queue pairs on the rails must be destroyed before.
   void close() noexcept;
@@ -38,7 +38,7 @@ class Rails {
   const Rail& operator[](uint32_t index) const noexcept { return rails_[index]; }
 
  private:
-  Status open_one(Rail& rail, uint32_t send_depth, uint32_t peers_at_first, bool threaded) noexcept;
+  Status open_one(Rail& rail, uint32_t send_depth, uint32_t peers, bool threaded) noexcept;
 
   Rail rails_[kMax];
   uint32_t count_ = 0;

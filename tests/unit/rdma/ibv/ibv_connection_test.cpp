@@ -272,8 +272,9 @@ TEST_F(IbvConnection, HandshakeOfAProcessThatWasReplacedIsIgnored) {
 
 TEST_F(IbvConnection, ManyPeersMakeTheCompletionQueueGrow) {
   IbvWorld world(12);
+  const uint64_t at_start = fake_verbs::calls(Call::kResizeCq);
   for (Rank rank = 1; rank < 12; ++rank) world.connect(0, rank);
-  EXPECT_GE(fake_verbs::calls(Call::kResizeCq), 1U);
+  EXPECT_GT(fake_verbs::calls(Call::kResizeCq), at_start);
   // All queues at once: flushed requests as well as arrivals must fit.
   for (Rank rank = 1; rank < 12; ++rank) {
     for (uint32_t i = 0; i < 40; ++i) {
@@ -281,6 +282,23 @@ TEST_F(IbvConnection, ManyPeersMakeTheCompletionQueueGrow) {
       (void)world[0].try_send(rank, Lane::kRequest, 1, "abcdefgh");
     }
   }
+}
+
+TEST_F(IbvConnection, AdapterThatCannotResizeACompletionQueueConnectsToAllPeers) {
+  fake_verbs::fail_always(Call::kResizeCq, EOPNOTSUPP);
+  IbvWorld world(21);
+  for (Rank rank = 1; rank < 21; ++rank) world.connect(0, rank);
+  EXPECT_EQ(world[0].transport->counts().connected, 20U);
+}
+
+TEST_F(IbvConnection, AdapterThatCannotResizeACompletionQueueSaysHowManyPeersFit) {
+  fake_verbs::reset();
+  fake_verbs::add_device({.max_cqe = 10 * 136});
+  fake_verbs::fail_always(Call::kResizeCq, EOPNOTSUPP);
+  IbvWorld world(12);
+  for (Rank rank = 1; rank <= 10; ++rank) world.connect(0, rank);
+  EXPECT_EQ(world.send(0, 11, Lane::kRequest, 1, "abcd"), Status::kResource);
+  EXPECT_THAT(last_error_text(), HasSubstr("at most 1360 entries, 10 peers have them all"));
 }
 
 TEST_F(IbvConnection, DeviceLimitsAreReported) {

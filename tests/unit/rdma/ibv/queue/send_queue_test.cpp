@@ -8,12 +8,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <deque>
 #include <random>
 
 namespace hydrant::ibv {
 namespace {
 
+using fake_verbs::Call;
 using ::testing::HasSubstr;
 
 class SendQueueTest : public ::testing::Test {
@@ -120,6 +122,36 @@ TEST_F(SendQueueTest, CompletionQueueGrowsWithThePeersUpToTheDevicesLimit) {
   }
   EXPECT_EQ(completions_.make_room(), Status::kResource);
   EXPECT_THAT(last_error_text(), HasSubstr("at most 100 entries, 2 peers have them all (40 each)"));
+}
+
+TEST_F(SendQueueTest, CompletionQueueThatCannotBeResizedHasRoomForAllPeers) {
+  for (const int error : {EOPNOTSUPP, ENOSYS, EINVAL}) {
+    fake_verbs::fail_always(Call::kResizeCq, error);
+    GrowingCompletionQueue queue;
+    ASSERT_EQ(queue.open({.port = &port_, .entries_per_peer = 40, .peers = 5, .peers_at_first = 1}),
+              Status::kOk);
+    for (int i = 0; i < 5; ++i) {
+      EXPECT_EQ(queue.make_room(), Status::kOk) << last_error_text();
+      queue.count_peer();
+    }
+    EXPECT_EQ(queue.make_room(), Status::kResource);
+    EXPECT_THAT(last_error_text(), HasSubstr("at most 200 entries, 5 peers have them all"));
+  }
+}
+
+TEST_F(SendQueueTest, CompletionQueueThatCannotBeResizedIsAsLargeAsTheDeviceMakesIt) {
+  fake_verbs::fail_always(Call::kResizeCq, EOPNOTSUPP);
+  fake_verbs::fail_call(Call::kCreateCq, ENOMEM, 2);
+  ASSERT_EQ(
+      completions_.open({.port = &port_, .entries_per_peer = 40, .peers = 5, .peers_at_first = 1}),
+      Status::kOk);
+  EXPECT_EQ(completions_.get()->cqe, 100);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(completions_.make_room(), Status::kOk) << last_error_text();
+    completions_.count_peer();
+  }
+  EXPECT_EQ(completions_.make_room(), Status::kResource);
+  EXPECT_THAT(last_error_text(), HasSubstr("at most 100 entries, 2 peers have them all"));
 }
 
 TEST_F(SendQueueTest, OnePeerMustFitIntoTheCompletionQueue) {
