@@ -105,8 +105,11 @@ std::string describe_usable_port(const Json& row) {
             size_text(row.at("bytes_at_start")) + " are registered at the start and " +
             size_text(row.at("bytes_per_peer")) +
             " for each peer, in seven eighths of the limit (ulimit -l)";
+  text += "; " + at;
+  if (!row.at("rate_mbps").is_null())
+    text += "; " + std::to_string(row.at("rate_mbps").get<uint32_t>() / 1000) + " Gbit/s";
   text +=
-      "; " + at + "; MTU " + std::to_string(row.at("mtu_bytes").get<uint32_t>()) + "; " +
+      "; MTU " + std::to_string(row.at("mtu_bytes").get<uint32_t>()) + "; " +
       (row.at("atomics").is_null() ? "no atomics" : "atomics (" + text_of(row, "atomics") + ")") +
       "; a process can connect to " + std::to_string(std::min(peers, peers_by_memlock)) +
       " peers through it, and registers " + size_text(row.at("bytes_at_start")) +

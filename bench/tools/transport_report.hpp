@@ -46,6 +46,7 @@ inline Json describe_port(const ibv::PortReport& report, uint32_t rails,
   if (!report.is_usable) return row;
   const ibv::Needs needs = ibv::needs_of(ibv::chosen_options(), port, std::max(rails, 1U));
   row["link"] = port.is_ethernet ? "ethernet" : "infiniband";
+  row["rate_mbps"] = port.rate_mbps == 0 ? Json() : Json(port.rate_mbps);
   row["gid_index"] = port.gid_index;
   row["gid"] = gid_text(port.gid);
   row["lid"] = port.lid;

@@ -408,8 +408,8 @@ constexpr std::array<KnobInfo, at(JobKnob::kEnd)> kRows = {{
      .effect =
          "Verbs devices, ports and addresses (GID indices) that a process uses, at most four; "
          "* is any device. Messages use the first, long puts and gets all of them. A malformed "
-         "item makes init fail. Default: the usable ports nearest to the process on the "
-         "network of the first active port.",
+         "item makes init fail. Default: one port, InfiniBand before RoCE, then the fastest, "
+         "then the nearest to the process.",
      .choices = "DEVICE[:PORT[:GID]],..."},
     {.index = at(JobKnob::kIbvStripeMin),
      .name = "HYDRANT_IBV_STRIPE_MIN",

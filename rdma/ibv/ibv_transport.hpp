@@ -106,13 +106,14 @@ class IbvTransport final : public NetworkTransport {
       : parts_(bootstrap, options) {}
 
   // ibv_transport_open.cpp
-  Status open_parts() noexcept;
-  Status open_ports() noexcept;
+  const char* wanted_ports() const noexcept;
+  Status open_parts(const ibv::PortList& failed) noexcept;
+  Status open_ports(const ibv::PortList& failed) noexcept;
   Status open_queues() noexcept;
   Status measure_inline() noexcept;
   bool accepts_inline(uint32_t bytes) noexcept;
   void open_rails() noexcept;
-  void log_ports() const noexcept;
+  void log_ports(const ibv::PortList& failed) const noexcept;
 
   // ibv_transport_progress.cpp
   void poll_rarely(uint32_t polls) noexcept;

@@ -1,4 +1,5 @@
-// Opens and closes the transport: options, ports, queues, then the parts.
+// Opens and closes the transport: options, ports, queues, then the parts. Where HYDRANT_IBV_PORTS names no
+// port and set-up with the best one fails, the next one is tried.
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/uncancelled.hpp"
@@ -8,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <fcntl.h>
 #include <new>
 #include <utility>
@@ -25,14 +27,40 @@ constexpr size_t kMinStripe = 65536;  // long enough that no stripe is empty or 
 
 Status IbvTransport::open(Bootstrap& bootstrap, const Options& options,
                           std::unique_ptr<IbvTransport>* transport) noexcept {
-  std::unique_ptr<IbvTransport> made(new (std::nothrow) IbvTransport(bootstrap, options));
-  if (made == nullptr) return fail(Status::kResource, "no memory for a transport");
-  if (const Status status = made->open_parts(); status != Status::kOk) return status;
-  *transport = std::move(made);
-  return Status::kOk;
+  ibv::PortList failed;
+  Status first = Status::kOk;  // the failure with the best port
+  char reason[512] = "";
+  for (;;) {
+    std::unique_ptr<IbvTransport> made(new (std::nothrow) IbvTransport(bootstrap, options));
+    if (made == nullptr) return fail(Status::kResource, "no memory for a transport");
+    const Status status = made->open_parts(failed);
+    const ibv::TransportParts& parts = made->parts_;
+    if (status == Status::kOk) {
+      if (first != Status::kOk)
+        log_warning("verbs: %s port %u is used instead of a better one, because: %s",
+                    parts.port.name, parts.port.number, reason);
+      std::byte bytes[ibv::kMaxEndpointBytes];
+      ibv::encode_endpoint(parts.own.address(), bytes);
+      const Status stored =
+          bootstrap.put(kEndpointKey, {bytes, ibv::endpoint_bytes(parts.rails.count())});
+      if (stored == Status::kOk) *transport = std::move(made);
+      return stored;
+    }
+    if (first == Status::kOk) {
+      first = status;
+      std::snprintf(reason, sizeof reason, "%s", last_error_text());
+    }
+    const bool has_port = parts.ports.count != 0;
+    if (!has_port || made->wanted_ports()[0] != '\0' || !failed.add(parts.port))
+      return fail(first, "%s", reason);
+  }
 }
 
-Status IbvTransport::open_parts() noexcept {
+const char* IbvTransport::wanted_ports() const noexcept {
+  return parts_.options.ports != nullptr ? parts_.options.ports : knob_text(JobKnob::kIbvPorts);
+}
+
+Status IbvTransport::open_parts(const ibv::PortList& failed) noexcept {
   if (const Status status = ibv::check_options(parts_.options); status != Status::kOk)
     return status;
   const JobTopology& topology = parts_.bootstrap.topology();
@@ -40,7 +68,7 @@ Status IbvTransport::open_parts() noexcept {
   Status status = parts_.peers.open(topology.size + parts_.options.max_joined);
   if (status == Status::kOk)
     status = parts_.operation_pool.open(parts_.options.operations, !parts_.options.single_threaded);
-  if (status == Status::kOk) status = open_ports();
+  if (status == Status::kOk) status = open_ports(failed);
   if (status == Status::kOk) status = parts_.sleeper.open(parts_.port, parts_.options.has_channel);
   if (status == Status::kOk) status = open_queues();
   if (status != Status::kOk) return status;
@@ -66,13 +94,11 @@ Status IbvTransport::open_parts() noexcept {
   if (status = parts_.handshakes.open(parts_.sleeper.channel()); status != Status::kOk)
     return status;
 
-  log_ports();
-  std::byte bytes[ibv::kMaxEndpointBytes];
-  ibv::encode_endpoint(parts_.own.address(), bytes);
-  return parts_.bootstrap.put(kEndpointKey, {bytes, ibv::endpoint_bytes(parts_.rails.count())});
+  log_ports(failed);
+  return Status::kOk;
 }
 
-Status IbvTransport::open_ports() noexcept {
+Status IbvTransport::open_ports(const ibv::PortList& failed) noexcept {
   if (parts_.options.timeout == 0)
     parts_.options.timeout = static_cast<uint8_t>(knob_number(JobKnob::kIbvTimeout));
   // An adapter may wait for four times the timeout before it sends a packet again.
@@ -80,9 +106,8 @@ Status IbvTransport::open_ports() noexcept {
     parts_.options.stall_timeout_ns =
         std::max(kMinStallNs,
                  uint64_t{4} * (ibv::kRetries + 1) * (uint64_t{4096} << parts_.options.timeout));
-  const char* wanted =
-      parts_.options.ports != nullptr ? parts_.options.ports : knob_text(JobKnob::kIbvPorts);
-  if (const Status status = ibv::open_ports(wanted, ibv::kMaxRails, &parts_.ports);
+  if (const Status status =
+          ibv::open_ports(wanted_ports(), ibv::kMaxRails, &parts_.ports, {.failed = &failed});
       status != Status::kOk)
     return status;
   has_atomics_ = std::all_of(parts_.ports.all, parts_.ports.all + parts_.ports.count,
@@ -171,7 +196,7 @@ void IbvTransport::open_rails() noexcept {
                     others, !parts_.options.single_threaded);
 }
 
-void IbvTransport::log_ports() const noexcept {
+void IbvTransport::log_ports(const ibv::PortList& failed) const noexcept {
   if (!log_enabled(LogLevel::kInfo)) return;
   const ibv::EndpointAddress endpoint = parts_.own.address();
   log_info("verbs: rank %u uses %s port %u at %s, GID index %u", parts_.own.self(),
@@ -187,6 +212,7 @@ void IbvTransport::log_ports() const noexcept {
                  .text,
              port.gid_index);
   }
+  ibv::log_unused_ports(wanted_ports(), ibv::kMaxRails, {.failed = &failed});
 }
 
 IbvTransport::~IbvTransport() {

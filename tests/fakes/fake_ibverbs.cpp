@@ -128,6 +128,7 @@ void reset() {
   for (auto& count : w.calls) count = 0;
   w.last = {};
   w.fork_status = IBV_FORK_DISABLED;
+  w.lists_backwards = false;
   w.is_held = false;
   w.work_fails_in = 0;
   w.datagrams_to_lose = 0;
@@ -143,6 +144,12 @@ void add_device(const Device& device) {
   made->verbs.transport_type = device.transport;
   std::strncpy(made->verbs.name, device.name, sizeof made->verbs.name - 1);
   w.devices.push_back(std::move(made));
+}
+
+void list_backwards(bool backwards) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  w.lists_backwards = backwards;
 }
 
 void fail_call(Call call, int error, uint64_t nth) {
@@ -240,6 +247,7 @@ ibv_device** ibv_get_device_list(int* count) {
   if (const int error = enter(Call::kGetDeviceList)) return refuse<ibv_device*>(error);
   auto** list = new ibv_device*[w.devices.size() + 1]();
   for (size_t i = 0; i < w.devices.size(); ++i) list[i] = &w.devices[i]->verbs;
+  if (w.lists_backwards) std::reverse(list, list + w.devices.size());
   if (count != nullptr) *count = static_cast<int>(w.devices.size());
   w.lists.insert(list);
   return list;

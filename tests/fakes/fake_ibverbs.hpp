@@ -97,6 +97,8 @@ struct Device {
 // Resets all state; no device is present afterwards.
 void reset();
 void add_device(const Device& device);
+// The list of devices is in the opposite order from now on, as on another node.
+void list_backwards(bool backwards);
 
 // The n-th call from now on (1 = the next) fails with this errno; the others pass.
 void fail_call(Call call, int error, uint64_t nth = 1);

@@ -108,6 +108,7 @@ struct World {
   std::vector<std::unique_ptr<FakeDevice>> devices;
   Failure failures[kCalls];
   uint64_t calls[kCalls] = {};
+  bool lists_backwards = false;
   std::set<void*> lists;
   std::set<ibv_context*> contexts;
   std::set<ibv_pd*> pds;

@@ -61,6 +61,37 @@ const char* state_name(ibv_port_state state) noexcept {
   }
 }
 
+// Null, or what makes a device unfit: processes connect by datagrams of InfiniBand's kind.
+const char* why_unfit(ibv_transport_type transport) noexcept {
+  switch (transport) {
+    case IBV_TRANSPORT_IWARP: return "it is an iWARP adapter";
+    case IBV_TRANSPORT_USNIC:
+    case IBV_TRANSPORT_USNIC_UDP:
+    case IBV_TRANSPORT_UNSPECIFIED: return "it has a protocol of its own";
+    default: return nullptr;
+  }
+}
+
+// The nominal rate of a link, from the codes of the InfiniBand specification.
+uint32_t rate_of(const ibv_port_attr& attributes) noexcept {
+  constexpr struct {
+    uint8_t code;
+    uint32_t mbps;
+  } kLanes[] = {{1, 2500},    {2, 5000},    {4, 10'000},  {8, 10'000},
+                {16, 14'000}, {32, 25'000}, {64, 50'000}, {128, 100'000}};
+  constexpr struct {
+    uint8_t code;
+    uint32_t lanes;
+  } kWidths[] = {{1, 1}, {16, 2}, {2, 4}, {4, 8}, {8, 12}};
+  for (const auto& lane : kLanes) {
+    if (lane.code != attributes.active_speed) continue;
+    for (const auto& width : kWidths) {
+      if (width.code == attributes.active_width) return lane.mbps * width.lanes;
+    }
+  }
+  return 0;
+}
+
 uint32_t positive(int value) noexcept { return static_cast<uint32_t>(std::max(value, 0)); }
 
 }  // namespace
@@ -77,6 +108,12 @@ Status open_port_device(const char* name, Port* port, uint32_t* ports) noexcept 
   std::snprintf(port->name, sizeof port->name, "%s", name);
   if (const Status status = open_ibv_device(name, &port->device); status != Status::kOk)
     return status;
+  if (const char* const unfit = why_unfit(port->device.context->device->transport_type);
+      unfit != nullptr) {
+    close_ibv_device(std::exchange(port->device, {}));
+    return fail(Status::kUnsupported, "%s cannot be used: %s, neither InfiniBand nor RoCE", name,
+                unfit);
+  }
   port->descriptors.note(*port->device.context);
   ibv_device_attr device{};
   if (const int error = uncancelled::call(ibv_query_device, port->device.context, &device);
@@ -112,6 +149,8 @@ Status read_port(uint32_t number, uint32_t gid_index, Port* port) noexcept {
                 port->name, number, state_name(attributes.state));
   port->is_ethernet = attributes.link_layer == IBV_LINK_LAYER_ETHERNET;
   port->lid = attributes.lid;
+  port->manager_lid = attributes.sm_lid;
+  port->rate_mbps = rate_of(attributes);
   port->mtu = attributes.active_mtu;
   port->max_message_bytes = attributes.max_msg_sz;
   if (!port->is_ethernet && port->lid == 0)

@@ -21,6 +21,8 @@ struct Port {
   // rxe and siw, which are software below libibverbs: ibv_post_send() makes a system call, write(2).
   bool posts_by_call = false;
   uint16_t lid = 0;
+  uint16_t manager_lid = 0;  // of the subnet manager
+  uint32_t rate_mbps = 0;    // of the link, nominal; 0: not known
   uint8_t gid_index = 0;
   ibv_gid gid = {};
   ibv_mtu mtu = IBV_MTU_256;
@@ -40,7 +42,7 @@ inline constexpr uint32_t kAny = UINT32_MAX;
 inline constexpr uint32_t kMaxRails = 4;
 
 // Opens a device and reads what all its ports have in common. *ports: their number. Errors: kUnsupported,
-// with the reason.
+// with the reason: among others, the device is neither InfiniBand nor RoCE.
 Status open_port_device(const char* name, Port* port, uint32_t* ports) noexcept;
 // Reads port `number` of the open device, with the GID at `gid_index` or, with kAny, the best one. Errors:
 // kUnsupported, with the reason why the port cannot be used; *port has what could be read nevertheless.

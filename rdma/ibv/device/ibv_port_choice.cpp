@@ -1,14 +1,17 @@
-// Chooses and opens the ports of this process: those that HYDRANT_IBV_PORTS names, or else the nearest.
+// Chooses and opens the ports of this process: those that HYDRANT_IBV_PORTS names, or else the best one.
 // ibv_transport_open.cpp calls open_ports(); hydrant-info shows the choice by report_ports().
 #include "rdma/ibv/device/ibv_port_choice.hpp"
 
 #include "firehose/base/errno_text.hpp"
+#include "firehose/base/log.hpp"
 #include "firehose/base/uncancelled.hpp"
 #include "rdma/ibv/device/port_distance.hpp"
+#include "rdma/ibv/device/port_rank.hpp"
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstdio>
 #include <cstring>
 #include <string_view>
 #include <utility>
@@ -124,6 +127,13 @@ Status take_of_device(const WantedPorts& wanted, const char* name, uint32_t most
   return status;
 }
 
+Status no_device(std::string_view wanted, int count) noexcept {
+  return fail(Status::kUnsupported,
+              "no verbs device '%.*s' among the %d of /sys/class/infiniband (load the adapter's "
+              "driver, install ibverbs-providers, or change HYDRANT_IBV_PORTS)",
+              static_cast<int>(wanted.size()), wanted.data(), count);
+}
+
 Status take_item(const WantedPorts& wanted, const Devices& devices, uint32_t most,
                  Ports* ports) noexcept {
   bool any = false;
@@ -136,42 +146,43 @@ Status take_item(const WantedPorts& wanted, const Devices& devices, uint32_t mos
     });
   }
   if (any || ports->count == most) return status;
-  return fail(Status::kUnsupported,
-              "no verbs device '%.*s' among the %d of /sys/class/infiniband (load the adapter's "
-              "driver, install ibverbs-providers, or change HYDRANT_IBV_PORTS)",
-              static_cast<int>(wanted.device.size()), wanted.device.data(), devices.count);
+  return no_device(wanted.device, devices.count);
 }
 
-// Replaces the first usable port in *ports by the nearest port on its network. Devices that are no nearer are
-// not opened.
-void take_nearest(const Devices& devices, const char* root, Ports* ports) noexcept {
-  constexpr int kNone = -1;
-  uint32_t limit = distance_to(ports->all[0].name, root);
-  uint32_t from = 0;  // devices that are nearer than this have been tried
-  for (;;) {
-    int nearest = kNone;
-    uint32_t least = limit;
-    for (int i = 0; i < devices.count; ++i) {
-      const uint32_t distance = distance_to(devices.name(i), root);
-      if (distance < from || distance >= least) continue;
-      least = distance;
-      nearest = i;
+bool is_failed(const PortSettings& settings, const Port& port) noexcept {
+  return settings.failed != nullptr && settings.failed->has(port);
+}
+
+// Puts the best port of all devices into *ports, which is empty.
+Status take_best(const Devices& devices, const PortSettings& settings, Ports* ports) noexcept {
+  Status status = no_device("*", devices.count);
+  PortRank best;
+  for (int i = 0; i < devices.count; ++i) {
+    Port tried;
+    uint32_t count = 0;
+    if (const Status opened = open_port_device(devices.name(i), &tried, &count);
+        opened != Status::kOk) {
+      status = opened;
+      continue;
     }
-    if (nearest == kNone) return;
-    // Tries all devices at this distance, in the order of the list.
-    for (int i = nearest; i < devices.count; ++i) {
-      if (distance_to(devices.name(i), root) != least) continue;
-      Ports nearer;
-      (void)take_of_device({}, devices.name(i), 1, &nearer, [ports](const Port& port) {
-        return is_same_network(port, ports->all[0]);
-      });
-      if (nearer.count == 0) continue;
-      close_ports(*ports);
-      *ports = nearer;
-      return;
+    const uint32_t distance = distance_to(devices.name(i), settings.root);
+    Port& taken = ports->all[0];
+    for (uint32_t number = 1; number <= count; ++number) {
+      const Status read = read_port(number, kAny, &tried);
+      if (read != Status::kOk) status = read;
+      if (read != Status::kOk || is_failed(settings, tried)) continue;
+      const PortRank rank = rank_of(tried, distance);
+      if (ports->count != 0 && !compare(rank, best).first_is_better) continue;
+      if (ports->count != 0 && taken.device.context != tried.device.context)
+        close_ibv_device(taken.device);
+      taken = tried;
+      ports->count = 1;
+      best = rank;
     }
-    from = least + 1;
+    if (ports->count == 0 || taken.device.context != tried.device.context)
+      close_ibv_device(tried.device);
   }
+  return ports->count != 0 ? Status::kOk : status;
 }
 
 // ---- reports for hydrant-info ----
@@ -197,13 +208,26 @@ bool is_named(std::string_view wanted, const Port& port) {
   return false;
 }
 
+std::string rate_text(uint32_t mbps) {
+  return mbps == 0 ? "not known" : std::to_string(mbps / 1000) + " Gbit/s";
+}
+
+const char* name_of(PortKind kind) {
+  switch (kind) {
+    case PortKind::kInfiniBand: return "InfiniBand";
+    case PortKind::kRoce: return "RoCE";
+    default: return "a software device";
+  }
+}
+
 // Returns the items that, alone, would find no port.
-std::vector<PortReports::PassedBy> find_passed_by(std::string_view wanted, const char* root) {
+std::vector<PortReports::PassedBy> find_passed_by(std::string_view wanted,
+                                                  const PortSettings& settings) {
   std::vector<PortReports::PassedBy> passed_by;
   while (!wanted.empty()) {
     const std::string item(take_until(&wanted, ','));
     Ports ports;
-    if (open_ports(item.c_str(), 1, &ports, root) == Status::kOk) {
+    if (open_ports(item.c_str(), 1, &ports, settings) == Status::kOk) {
       close_ports(ports);
     } else {
       passed_by.push_back({item, last_error_text()});
@@ -212,34 +236,46 @@ std::vector<PortReports::PassedBy> find_passed_by(std::string_view wanted, const
   return passed_by;
 }
 
-// Says why a port is not chosen although it can be used.
-std::string why_left_out(const PortReport& report, const char* wanted, uint32_t most,
-                         const PortReport& first_usable, const PortReports& reports,
-                         const Ports& chosen, uint32_t chosen_distance) {
+// Says why a port is not chosen although HYDRANT_IBV_PORTS is set.
+std::string why_not_named(const Port& port, const char* wanted, uint32_t most,
+                          const PortReports& reports, const Ports& chosen) {
   const Port& first = chosen.all[0];
-  if (wanted[0] != '\0') {
-    if (!is_named(wanted, report.port)) return "HYDRANT_IBV_PORTS does not name it";
-    if (report.port.is_ethernet != first.is_ethernet)
-      return "its link is of another kind than that of " + named(first);
-    for (const PortReports::PassedBy& skipped : reports.passed_by) {
-      if (names(skipped.item, report.port))
-        return "not as '" + skipped.item + "': " + skipped.reason;
-    }
-    if (chosen.count < most) return "it could not be opened when it was to be chosen";
-    return "HYDRANT_IBV_PORTS names " + std::to_string(most) +
-           " before it, and more are not used at once";
+  if (!is_named(wanted, port)) return "HYDRANT_IBV_PORTS does not name it";
+  if (port.is_ethernet != first.is_ethernet)
+    return "its link is of another kind than that of " + named(first);
+  for (const PortReports::PassedBy& skipped : reports.passed_by) {
+    if (names(skipped.item, port)) return "not as '" + skipped.item + "': " + skipped.reason;
   }
-  if (!is_same_network(report.port, first_usable.port))
-    return "it is on another network than " + named(first_usable.port) +
-           ", as far as their addresses show: name it in HYDRANT_IBV_PORTS";
-  if (report.distance > chosen_distance)
-    return "it is farther (" + distance_text(report.distance) + ") than " + named(first) + " (" +
-           distance_text(chosen_distance) + ")";
-  return "it is no nearer than " + named(first) +
-         ", and one port is used where HYDRANT_IBV_PORTS names none";
+  if (chosen.count < most) return "it could not be opened when it was to be chosen";
+  return "HYDRANT_IBV_PORTS names " + std::to_string(most) +
+         " before it, and more are not used at once";
 }
 
-void read_all(PortReports* reports, const char* root) {
+// Says why the process has not chosen a port by itself.
+std::string why_not_best(const PortReport& report, const PortReport& best) {
+  const PortRank rank = rank_of(report.port, report.distance);
+  const PortRank better = rank_of(best.port, best.distance);
+  const std::string name = named(best.port);
+  switch (compare(better, rank).trait) {
+    case PortTrait::kKind:
+      return std::string("it is ") + name_of(rank.kind) + ", and " + name + " is " +
+             (better.kind == PortKind::kRoce ? "an adapter" : name_of(better.kind));
+    case PortTrait::kRate:
+      return "it is slower (" + rate_text(rank.rate_mbps) + ") than " + name + " (" +
+             rate_text(better.rate_mbps) + ")";
+    case PortTrait::kNetwork:
+      return "it is on another network than " + name +
+             ", as far as their addresses show: name it in HYDRANT_IBV_PORTS";
+    case PortTrait::kDistance:
+      return "it is farther (" + distance_text(rank.distance) + ") than " + name + " (" +
+             distance_text(better.distance) + ")";
+    default:
+      return "it is no nearer than " + name +
+             ", and one port is used where HYDRANT_IBV_PORTS names none";
+  }
+}
+
+void read_all(PortReports* reports, const PortSettings& settings) {
   Devices devices;
   if (devices.read() != Status::kOk) {
     reports->why = last_error_text();
@@ -249,7 +285,7 @@ void read_all(PortReports* reports, const char* root) {
     reports->why = "there is no verbs device: load the adapter's driver, install ibverbs-providers";
   for (int i = 0; i < devices.count; ++i) {
     PortReport report;
-    report.distance = distance_to(devices.name(i), root);
+    report.distance = distance_to(devices.name(i), settings.root);
     uint32_t count = 0;
     if (open_port_device(devices.name(i), &report.port, &count) != Status::kOk) {
       report.reason = last_error_text();
@@ -273,17 +309,27 @@ void read_all(PortReports* reports, const char* root) {
 
 }  // namespace
 
-Status open_ports(const char* wanted, uint32_t most, Ports* ports, const char* root) noexcept {
+bool PortList::add(const Port& port) noexcept {
+  if (count_ == kMax) return false;
+  std::snprintf(all_[count_].name, sizeof all_[count_].name, "%s", port.name);
+  all_[count_].number = port.number;
+  ++count_;
+  return true;
+}
+
+bool PortList::has(const Port& port) const noexcept {
+  return std::any_of(all_, all_ + count_, [&port](const auto& one) {
+    return one.number == port.number && std::strcmp(one.name, port.name) == 0;
+  });
+}
+
+Status open_ports(const char* wanted, uint32_t most, Ports* ports,
+                  const PortSettings& settings) noexcept {
   std::string_view rest = wanted;
-  const bool is_free = rest.empty();
-  if (is_free) {
-    rest = "*";
-    most = 1;
-  }
   Devices devices;
   if (const Status status = devices.read(); status != Status::kOk) return status;
   Ports taken;
-  Status status = Status::kUnsupported;
+  Status status = rest.empty() ? take_best(devices, settings, &taken) : Status::kUnsupported;
   while (!rest.empty()) {
     WantedPorts item;
     status = read_wanted(take_until(&rest, ','), &item);
@@ -294,14 +340,13 @@ Status open_ports(const char* wanted, uint32_t most, Ports* ports, const char* r
     if (taken.count < most) status = take_item(item, devices, most, &taken);
   }
   if (taken.count == 0) return status;
-  if (is_free) take_nearest(devices, root, &taken);
   *ports = taken;
   return Status::kOk;
 }
 
-Status open_port(const char* wanted, Port* port, const char* root) noexcept {
+Status open_port(const char* wanted, Port* port, const PortSettings& settings) noexcept {
   Ports ports;
-  const Status status = open_ports(wanted, 1, &ports, root);
+  const Status status = open_ports(wanted, 1, &ports, settings);
   if (status == Status::kOk) *port = ports.all[0];
   return status;
 }
@@ -315,39 +360,52 @@ void close_ports(const Ports& ports) noexcept {
   }
 }
 
-PortReports report_ports(const char* wanted, uint32_t most, const char* root) {
+PortReports report_ports(const char* wanted, uint32_t most, const PortSettings& settings) {
   PortReports reports;
-  read_all(&reports, root);
-  if (!reports.all.empty()) reports.passed_by = find_passed_by(wanted, root);
+  read_all(&reports, settings);
+  if (!reports.all.empty()) reports.passed_by = find_passed_by(wanted, settings);
   Ports chosen;
-  if (open_ports(wanted, most, &chosen, root) != Status::kOk) {
+  if (open_ports(wanted, most, &chosen, settings) != Status::kOk) {
     if (!reports.all.empty() || wanted[0] != '\0') reports.why = last_error_text();
     for (PortReport& report : reports.all) {
       if (report.is_usable) report.left_out = reports.why;
     }
     return reports;
   }
-  const PortReport* first_usable = nullptr;
-  uint32_t distance = kUnknownDistance;
+  const PortReport* first = nullptr;
   for (PortReport& report : reports.all) {
     const Port* const port = find(chosen, report.port.name, report.port.number);
-    if (report.is_usable && first_usable == nullptr) first_usable = &report;
     if (port == nullptr) continue;
     report.is_usable = report.is_chosen = true;
     report.reason.clear();
     report.place = static_cast<uint32_t>(port - chosen.all);
-    if (report.place == 0) distance = report.distance;
+    if (report.place == 0) first = &report;
     // The knob may name another GID than the best one.
     report.port = *port;
     report.port.device = {};
   }
   for (PortReport& report : reports.all) {
-    if (report.is_usable && !report.is_chosen)
-      report.left_out =
-          why_left_out(report, wanted, most, *first_usable, reports, chosen, distance);
+    if (!report.is_usable || report.is_chosen) continue;
+    if (wanted[0] != '\0') {
+      report.left_out = why_not_named(report.port, wanted, most, reports, chosen);
+    } else if (is_failed(settings, report.port) || first == nullptr) {
+      report.left_out = "its set-up failed";
+    } else {
+      report.left_out = why_not_best(report, *first);
+    }
   }
   close_ports(chosen);
   return reports;
+}
+
+void log_unused_ports(const char* wanted, uint32_t most, const PortSettings& settings) {
+  for (const PortReport& report : report_ports(wanted, most, settings).all) {
+    if (report.is_chosen) continue;
+    const bool is_whole_device = report.port.number == 0;
+    log_info("verbs: %s is not used: %s",
+             is_whole_device ? report.port.name : named(report.port).c_str(),
+             (report.is_usable ? report.left_out : report.reason).c_str());
+  }
 }
 
 }  // namespace hydrant::ibv

@@ -4,10 +4,9 @@
 // commas, "*" for any device. An item that matches several ports stands for all of them. Ports that cannot be
 // used are skipped.
 //
-// Without the knob a process uses one port. Candidates are the usable ports on the same network as the first
-// usable one; the port nearest to the processors that this process may run on is chosen, and the first of
-// equally near ones. So all ranks of a node with the same binding use the same port, and no rank uses a port
-// from which its peers might be unreachable.
+// Without the knob a process uses one port, the best by the order of port_rank.hpp. Of the fastest ports on
+// one network that is the one nearest to the processors that this process may run on. So all ranks of a node
+// with the same binding use the same port, and no rank uses a port from which its peers might be unreachable.
 #pragma once
 
 #include "firehose/base/status.hpp"
@@ -18,6 +17,30 @@
 #include <vector>
 
 namespace hydrant::ibv {
+
+// Ports by name.
+class PortList {
+ public:
+  // False: there is no room.
+  bool add(const Port& port) noexcept;
+  bool has(const Port& port) const noexcept;
+  uint32_t count() const noexcept { return count_; }
+
+ private:
+  static constexpr uint32_t kMax = 16;
+
+  struct {
+    char name[64];
+    uint8_t number;
+  } all_[kMax] = {};
+  uint32_t count_ = 0;
+};
+
+struct PortSettings {
+  // Ports that the process does not choose by itself: with them set-up has failed. May be null.
+  const PortList* failed = nullptr;
+  const char* root = "";  // put before /sys, for tests
+};
 
 // The chosen ports. Ports of one device share its context and protection domain.
 struct Ports {
@@ -35,12 +58,12 @@ struct Ports {
 };
 
 // Opens the ports that `wanted` names, at most `most`, all with the link layer of the first; "" means the
-// nearest one. Errors: kUnsupported: none of them can be used, with the reason for the last one tried;
-// kBadArg: `wanted` has the wrong syntax. *ports is unchanged on failure. `root` is put before /sys, for
-// tests.
-Status open_ports(const char* wanted, uint32_t most, Ports* ports, const char* root = "") noexcept;
+// best one. Errors: kUnsupported: none of them can be used, with the reason for the last one tried; kBadArg:
+// `wanted` has the wrong syntax. *ports is unchanged on failure.
+Status open_ports(const char* wanted, uint32_t most, Ports* ports,
+                  const PortSettings& settings = {}) noexcept;
 // Opens the first port that open_ports() would open.
-Status open_port(const char* wanted, Port* port, const char* root = "") noexcept;
+Status open_port(const char* wanted, Port* port, const PortSettings& settings = {}) noexcept;
 // Closes the device of each port, once per device.
 void close_ports(const Ports& ports) noexcept;
 
@@ -66,6 +89,8 @@ struct PortReports {
   std::vector<PassedBy> passed_by;
   std::string why;  // why none is chosen
 };
-PortReports report_ports(const char* wanted, uint32_t most, const char* root = "");
+PortReports report_ports(const char* wanted, uint32_t most, const PortSettings& settings = {});
+// Logs at level info why each port that open_ports() would not choose is not used. Opens all devices again.
+void log_unused_ports(const char* wanted, uint32_t most, const PortSettings& settings);
 
 }  // namespace hydrant::ibv

@@ -1,26 +1,17 @@
-// Computes the NUMA distance of a device from this process's processors, and compares the networks of two
-// ports. ibv_port_choice.cpp calls it to find the nearest port.
+// Computes the NUMA distance of a device from this process's processors. ibv_port_choice.cpp calls it to find
+// the nearest port.
 #include "rdma/ibv/device/port_distance.hpp"
 
 #include "firehose/base/machine/small_file.hpp"
-#include "firehose/base/uncancelled.hpp"
 
-#include <algorithm>
-#include <arpa/inet.h>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <fcntl.h>
-#include <ifaddrs.h>
-#include <iterator>
-#include <netinet/in.h>
 #include <sched.h>
 
 namespace hydrant::ibv {
 namespace {
 
 constexpr size_t kTextBytes = 8192;
-constexpr uint32_t kDefaultNetmask = 0xffffff00;
 
 // Reads a small file of /sys into `text`; "" if that fails.
 const char* read_text(const char* root, const char* path, char (&text)[kTextBytes]) noexcept {
@@ -58,36 +49,6 @@ uint64_t count_on_node(const char* root, unsigned node, const cpu_set_t& cpus) n
   return static_cast<uint64_t>(CPU_COUNT(&both));
 }
 
-bool is_ipv4(const ibv_gid& gid) noexcept {
-  constexpr uint8_t kMapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-  return std::equal(std::begin(kMapped), std::end(kMapped), gid.raw);
-}
-
-uint32_t ipv4_of(const ibv_gid& gid) noexcept {
-  uint32_t address = 0;
-  std::memcpy(&address, gid.raw + 12, sizeof address);
-  return ntohl(address);
-}
-
-// Returns the netmask of the interface that has the address; one of 24 bits if none has it.
-uint32_t netmask_of(uint32_t address) noexcept {
-  ifaddrs* all = nullptr;
-  uint32_t mask = kDefaultNetmask;
-  if (uncancelled::getifaddrs(&all) != 0) return mask;
-  for (const ifaddrs* entry = all; entry != nullptr; entry = entry->ifa_next) {
-    if (entry->ifa_addr == nullptr || entry->ifa_netmask == nullptr ||
-        entry->ifa_addr->sa_family != AF_INET)
-      continue;
-    sockaddr_in own{};
-    sockaddr_in bits{};
-    std::memcpy(&own, entry->ifa_addr, sizeof own);
-    std::memcpy(&bits, entry->ifa_netmask, sizeof bits);
-    if (ntohl(own.sin_addr.s_addr) == address) mask = ntohl(bits.sin_addr.s_addr);
-  }
-  freeifaddrs(all);
-  return mask;
-}
-
 }  // namespace
 
 uint32_t distance_to(const char* device, const char* root) noexcept {
@@ -115,15 +76,6 @@ uint32_t distance_to(const char* device, const char* root) noexcept {
     count += here;
   }
   return count == 0 ? kUnknownDistance : static_cast<uint32_t>((sum + count / 2) / count);
-}
-
-bool is_same_network(const Port& one, const Port& other) noexcept {
-  if (one.is_ethernet != other.is_ethernet) return false;
-  if (!one.is_ethernet || (!is_ipv4(one.gid) && !is_ipv4(other.gid)))
-    return std::equal(one.gid.raw, one.gid.raw + 8, other.gid.raw);
-  if (!is_ipv4(one.gid) || !is_ipv4(other.gid)) return false;
-  const uint32_t mask = netmask_of(ipv4_of(one.gid)) & netmask_of(ipv4_of(other.gid));
-  return ((ipv4_of(one.gid) ^ ipv4_of(other.gid)) & mask) == 0;
 }
 
 }  // namespace hydrant::ibv

@@ -1,11 +1,9 @@
-// Measures how far a verbs device is from the processors of this process, and finds whether two ports are on
-// one network. Both decide the choice of a port where HYDRANT_IBV_PORTS names none.
+// Measures how far a verbs device is from the processors of this process. That helps to choose a port where
+// HYDRANT_IBV_PORTS names none.
 //
 // The distance is that of ACPI between NUMA nodes (10: the same node), which the kernel shows in /sys. So no
 // further library is needed.
 #pragma once
-
-#include "rdma/ibv/device/ibv_port.hpp"
 
 #include <cstdint>
 
@@ -17,9 +15,5 @@ inline constexpr uint32_t kUnknownDistance = UINT32_MAX;
 // kernel does not show the node of the device or of the processors. `root` is put before /sys, for tests.
 // Cost: reads some small files.
 uint32_t distance_to(const char* device, const char* root) noexcept;
-
-// Whether two ports seem to be on one network, without sending anything: the same link layer; on InfiniBand
-// the same subnet prefix; on Ethernet addresses of one kind in the same network, by the interface's netmask.
-bool is_same_network(const Port& one, const Port& other) noexcept;
 
 }  // namespace hydrant::ibv

@@ -1,13 +1,17 @@
-// Choice among several ports: by distance if the environment names none, by name otherwise.
+// Choice among several ports: by kind, rate, network and distance if the environment names none, by name
+// otherwise.
 #include "rdma/ibv/device/ibv_port_choice.hpp"
 
+#include "rdma/ibv/device/network_id.hpp"
 #include "rdma/ibv/device/port_distance.hpp"
 #include "tests/fakes/fake_ibverbs.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -59,7 +63,7 @@ class IbvPortChoice : public ::testing::Test {
   std::string open(const char* wanted, uint32_t most = kMaxRails) {
     close_ports(ports_);
     ports_ = {};
-    if (open_ports(wanted, most, &ports_, sys_.root()) != Status::kOk) return last_error_text();
+    if (open_ports(wanted, most, &ports_, settings()) != Status::kOk) return last_error_text();
     std::string names;
     for (uint32_t i = 0; i < ports_.count; ++i) {
       if (i != 0) names += " ";
@@ -67,9 +71,19 @@ class IbvPortChoice : public ::testing::Test {
     }
     return names;
   }
+  PortReports report(const char* wanted, uint32_t most = kMaxRails) {
+    return report_ports(wanted, most, settings());
+  }
+  PortSettings settings() const { return {.root = sys_.root()}; }
   FakeSys sys_;
   Ports ports_;
 };
+
+fake_verbs::Gid gid_of_another_network() {
+  fake_verbs::Gid other = ipv4_gid(1);
+  other.gid.raw[14] = 9;  // 10.0.9.1
+  return other;
+}
 
 TEST_F(IbvPortChoice, DistanceIsThatOfTheProcessors) {
   sys_.put("near0", 0);
@@ -103,11 +117,95 @@ TEST_F(IbvPortChoice, NearestPortIsChosenWithoutAKnob) {
   EXPECT_EQ(open("*"), "far0:1 unknown0:1 near0:1 near1:1");
 }
 
-TEST_F(IbvPortChoice, WithoutDistancesTheFirstPortIsUsedAndNoOtherOpened) {
-  fake_verbs::add_device({.name = "a"});
+TEST_F(IbvPortChoice, InfiniBandIsPreferredToAFasterAndNearerRocePort) {
+  fake_verbs::add_device({.name = "roce0", .speed = 128});
+  fake_verbs::add_device({.name = "ib0", .ethernet = false, .lid = 3, .speed = 4});
+  sys_.put("roce0", 0);
+  sys_.put("ib0", 1);
+  EXPECT_EQ(open(""), "ib0:1");
+}
+
+TEST_F(IbvPortChoice, FasterPortIsPreferredToANearerOne) {
+  fake_verbs::add_device({.name = "slow0", .width = 1});
+  fake_verbs::add_device({.name = "fast0"});
+  sys_.put("slow0", 0);
+  sys_.put("fast0", 1);
+  EXPECT_EQ(open(""), "fast0:1");
+  EXPECT_EQ(ports_.all[0].rate_mbps, 100'000U);
+}
+
+TEST_F(IbvPortChoice, IwarpAdapterIsNeverUsed) {
+  fake_verbs::add_device({.name = "iwarp0", .transport = IBV_TRANSPORT_IWARP, .speed = 128});
+  EXPECT_THAT(open(""), HasSubstr("iwarp0 cannot be used: it is an iWARP adapter"));
+  fake_verbs::add_device({.name = "roce0"});
+  EXPECT_EQ(open(""), "roce0:1");
+  EXPECT_EQ(open("*"), "roce0:1");
+  EXPECT_EQ(open("iwarp0,roce0"), "roce0:1");
+  EXPECT_THAT(open("iwarp0"), HasSubstr("iWARP"));
+  EXPECT_THAT(report("").all[0].reason, HasSubstr("iWARP"));
+}
+
+TEST_F(IbvPortChoice, SoftwareDeviceThatWasLeftOverIsTheLastChoice) {
+  constexpr uint32_t kVendorOfRxe = 0xffffff;
+  fake_verbs::add_device({.name = "rxe0", .vendor = kVendorOfRxe, .speed = 128});
+  EXPECT_EQ(open(""), "rxe0:1");
+  fake_verbs::add_device({.name = "roce0", .speed = 1});
+  sys_.put("rxe0", 0);
+  sys_.put("roce0", 1);
+  EXPECT_EQ(open(""), "roce0:1");
+  EXPECT_THAT(report("").all[0].left_out,
+              HasSubstr("it is a software device, and roce0:1 is an adapter"));
+}
+
+TEST_F(IbvPortChoice, PortsOfADeviceMayDiffer) {
+  fake_verbs::Device two{.name = "two0", .ports = 2, .speed = 128};
+  two.further_ports = {{.ethernet = false, .lid = 3}};
+  fake_verbs::add_device(two);
+  fake_verbs::add_device({.name = "roce0"});
+  EXPECT_EQ(open(""), "two0:2");
+  EXPECT_EQ(fake_verbs::live().contexts, 1U);
+}
+
+TEST_F(IbvPortChoice, OrderOfTheDevicesDecidesNothing) {
+  std::vector<fake_verbs::Device> devices = {
+      {.name = "iwarp0", .transport = IBV_TRANSPORT_IWARP},
+      {.name = "rxe0", .vendor = 0xffffff},
+      {.name = "mlx5_10"},
+      {.name = "mlx5_2"},
+      {.name = "mlx5_1", .gids = {gid_of_another_network()}},
+  };
+  const auto is_lower = [](const auto& a, const auto& b) {
+    return std::strcmp(a.name, b.name) < 0;
+  };
+  std::sort(devices.begin(), devices.end(), is_lower);
+  do {
+    fake_verbs::reset();
+    for (const fake_verbs::Device& device : devices) fake_verbs::add_device(device);
+    ASSERT_EQ(open(""), "mlx5_2:1");
+    EXPECT_EQ(fake_verbs::live().contexts, 1U);
+    close_ports(ports_);
+    ports_ = {};
+  } while (std::next_permutation(devices.begin(), devices.end(), is_lower));
+}
+
+TEST_F(IbvPortChoice, FabricsWithOnePrefixAreToldApartByTheirSubnetManagers) {
+  fake_verbs::Gid gid;
+  gid.gid.raw[0] = 0xfe;
+  gid.gid.raw[1] = 0x80;
+  fake_verbs::add_device({.name = "b", .ethernet = false, .lid = 5, .sm_lid = 2, .gids = {gid}});
+  fake_verbs::add_device({.name = "a", .ethernet = false, .lid = 5, .sm_lid = 1, .gids = {gid}});
+  for (const int node_of_a : {0, 1}) {
+    sys_.put("a", node_of_a);
+    sys_.put("b", 1 - node_of_a);
+    EXPECT_EQ(open(""), "a:1");
+  }
+}
+
+TEST_F(IbvPortChoice, WithoutDistancesTheLowestNameIsUsed) {
   fake_verbs::add_device({.name = "b"});
+  fake_verbs::add_device({.name = "a"});
   EXPECT_EQ(open(""), "a:1");
-  EXPECT_EQ(fake_verbs::calls(Call::kOpenDevice), 1U);
+  EXPECT_EQ(fake_verbs::live().contexts, 1U);
 }
 
 TEST_F(IbvPortChoice, FirstActivePortWinsAmongEquallyNear) {
@@ -122,11 +220,8 @@ TEST_F(IbvPortChoice, FirstActivePortWinsAmongEquallyNear) {
 
 TEST_F(IbvPortChoice, NearerPortOfAnotherNetworkIsSkipped) {
   fake_verbs::add_device({.name = "far0"});
-  fake_verbs::Gid other = ipv4_gid(1);
-  other.gid.raw[14] = 9;  // 10.0.9.1
-  fake_verbs::add_device({.name = "near0", .gids = {other}});
-  fake_verbs::add_device({.name = "near1", .ethernet = false, .lid = 3});
-  for (const char* name : {"near0", "near1"}) sys_.put(name, 0);
+  fake_verbs::add_device({.name = "near0", .gids = {gid_of_another_network()}});
+  sys_.put("near0", 0);
   sys_.put("far0", 1);
   EXPECT_EQ(open(""), "far0:1");
   // A device at the smallest distance on the same network is preferred to the first.
@@ -136,26 +231,27 @@ TEST_F(IbvPortChoice, NearerPortOfAnotherNetworkIsSkipped) {
 }
 
 TEST_F(IbvPortChoice, NetworksAreDistinguished) {
-  const auto port = [](std::initializer_list<uint8_t> first, bool is_ethernet) {
-    Port made;
-    made.is_ethernet = is_ethernet;
-    std::copy(first.begin(), first.end(), made.gid.raw);
+  const auto gid = [](std::initializer_list<uint8_t> first) {
+    ibv_gid made{};
+    std::copy(first.begin(), first.end(), made.raw);
     return made;
   };
   const auto ipv4 = [&](uint8_t a, uint8_t b, uint8_t c, uint8_t d) {
-    return port({0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d}, true);
+    return ethernet_network(gid({0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d}));
   };
-  EXPECT_TRUE(is_same_network(ipv4(10, 0, 0, 1), ipv4(10, 0, 0, 200)));
-  EXPECT_FALSE(is_same_network(ipv4(10, 0, 0, 1), ipv4(10, 0, 1, 1)));
-  // 127.0.0.1 is an interface's, with a netmask of 8 bits; but the other's decides as well.
-  EXPECT_TRUE(is_same_network(ipv4(127, 0, 0, 1), ipv4(127, 0, 0, 9)));
-  const Port ipv6 = port({0x20, 1, 0, 0, 0, 0, 0, 1, 5}, true);
-  EXPECT_TRUE(is_same_network(ipv6, port({0x20, 1, 0, 0, 0, 0, 0, 1, 6}, true)));
-  EXPECT_FALSE(is_same_network(ipv6, port({0x20, 1, 0, 0, 0, 0, 0, 2, 5}, true)));
-  EXPECT_FALSE(is_same_network(ipv6, ipv4(10, 0, 0, 1)));
-  EXPECT_TRUE(is_same_network(port({0xfe, 0x80}, false), port({0xfe, 0x80}, false)));
-  EXPECT_FALSE(is_same_network(port({0xfe, 0x80}, false), port({0xfe, 0x81}, false)));
-  EXPECT_FALSE(is_same_network(port({0xfe, 0x80}, false), port({0xfe, 0x80}, true)));
+  EXPECT_EQ(ipv4(10, 0, 0, 1), ipv4(10, 0, 0, 200));
+  EXPECT_NE(ipv4(10, 0, 0, 1), ipv4(10, 0, 1, 1));
+  // 127.0.0.1 is an interface's, with a netmask of 8 bits.
+  EXPECT_EQ(ipv4(127, 0, 0, 1), ipv4(127, 0, 0, 1));
+  const NetworkId ipv6 = ethernet_network(gid({0x20, 1, 0, 0, 0, 0, 0, 1, 5}));
+  EXPECT_EQ(ipv6, ethernet_network(gid({0x20, 1, 0, 0, 0, 0, 0, 1, 6})));
+  EXPECT_NE(ipv6, ethernet_network(gid({0x20, 1, 0, 0, 0, 0, 0, 2, 5})));
+  EXPECT_NE(ipv6, ipv4(10, 0, 0, 1));
+  const NetworkId infiniband = infiniband_network(gid({0xfe, 0x80}), 1);
+  EXPECT_EQ(infiniband, infiniband_network(gid({0xfe, 0x80, 0, 0, 0, 0, 0, 0, 7}), 1));
+  EXPECT_NE(infiniband, infiniband_network(gid({0xfe, 0x81}), 1));
+  EXPECT_NE(infiniband, infiniband_network(gid({0xfe, 0x80}), 2));
+  EXPECT_NE(infiniband, ethernet_network(gid({0xfe, 0x80})));
 }
 
 TEST_F(IbvPortChoice, NamesSelectAllMatchingPorts) {
@@ -198,16 +294,17 @@ TEST_F(IbvPortChoice, EveryCallMayFail) {
   }
 }
 
-TEST_F(IbvPortChoice, ReportExplainsSkippedPorts) {
+TEST_F(IbvPortChoice, ReportExplainsWhyPortsAreNotTheBest) {
   fake_verbs::add_device({.name = "far0"});
   fake_verbs::add_device({.name = "near0"});
   fake_verbs::add_device({.name = "near1"});
-  fake_verbs::add_device({.name = "ib0", .ethernet = false, .lid = 3});
+  fake_verbs::add_device({.name = "other0", .gids = {gid_of_another_network()}});
+  fake_verbs::add_device({.name = "slow0", .width = 1});
   fake_verbs::add_device({.name = "down0", .state = IBV_PORT_DOWN});
   sys_.put("far0", 1);
-  for (const char* name : {"near0", "near1"}) sys_.put(name, 0);
-  PortReports reports = report_ports("", kMaxRails, sys_.root());
-  ASSERT_EQ(reports.all.size(), 5U);
+  for (const char* name : {"near0", "near1", "other0", "slow0"}) sys_.put(name, 0);
+  PortReports reports = report("");
+  ASSERT_EQ(reports.all.size(), 6U);
   EXPECT_EQ(reports.why, "");
   EXPECT_FALSE(reports.all[0].is_chosen);
   EXPECT_EQ(reports.all[0].distance, 21U);
@@ -215,25 +312,37 @@ TEST_F(IbvPortChoice, ReportExplainsSkippedPorts) {
   EXPECT_TRUE(reports.all[1].is_chosen);
   EXPECT_EQ(reports.all[1].left_out, "");
   EXPECT_THAT(reports.all[2].left_out, HasSubstr("no nearer than near0:1"));
-  EXPECT_THAT(reports.all[3].left_out, HasSubstr("another network than far0:1"));
-  EXPECT_FALSE(reports.all[4].is_usable);
-  EXPECT_THAT(reports.all[4].reason, HasSubstr("down0 port 1 is down"));
-  EXPECT_EQ(reports.all[4].left_out, "");
+  EXPECT_THAT(reports.all[3].left_out, HasSubstr("another network than near0:1"));
+  EXPECT_THAT(reports.all[4].left_out, HasSubstr("slower (25 Gbit/s) than near0:1 (100 Gbit/s)"));
+  EXPECT_FALSE(reports.all[5].is_usable);
+  EXPECT_THAT(reports.all[5].reason, HasSubstr("down0 port 1 is down"));
+  EXPECT_EQ(reports.all[5].left_out, "");
+  fake_verbs::add_device({.name = "ib0", .ethernet = false, .lid = 3});
+  reports = report("");
+  EXPECT_TRUE(reports.all[6].is_chosen);
+  EXPECT_THAT(reports.all[1].left_out, HasSubstr("it is RoCE, and ib0:1 is InfiniBand"));
+}
 
-  reports = report_ports("near1,ib0,far0", 1, sys_.root());
+TEST_F(IbvPortChoice, ReportExplainsSkippedPorts) {
+  fake_verbs::add_device({.name = "far0"});
+  fake_verbs::add_device({.name = "near0"});
+  fake_verbs::add_device({.name = "near1"});
+  fake_verbs::add_device({.name = "ib0", .ethernet = false, .lid = 3});
+  fake_verbs::add_device({.name = "down0", .state = IBV_PORT_DOWN});
+  PortReports reports = report("near1,ib0,far0", 1);
   EXPECT_THAT(reports.all[0].left_out, HasSubstr("names 1 before it"));
   EXPECT_THAT(reports.all[1].left_out, HasSubstr("does not name it"));
   EXPECT_TRUE(reports.all[2].is_chosen);
   EXPECT_THAT(reports.all[3].left_out, HasSubstr("of another kind than that of near1:1"));
 
-  reports = report_ports("near1,far0", kMaxRails, sys_.root());
+  reports = report("near1,far0");
   EXPECT_EQ(reports.all[2].place, 0U);
   EXPECT_EQ(reports.all[0].place, 1U);
   EXPECT_TRUE(reports.all[0].is_chosen);
 
   EXPECT_TRUE(reports.passed_by.empty());
 
-  reports = report_ports("near1,near0:1:77,nosuch0", kMaxRails, sys_.root());
+  reports = report("near1,near0:1:77,nosuch0");
   EXPECT_TRUE(reports.all[2].is_chosen);
   EXPECT_THAT(reports.all[1].left_out,
               HasSubstr("not as 'near0:1:77': near0 port 1 has no GID 77"));
@@ -242,7 +351,7 @@ TEST_F(IbvPortChoice, ReportExplainsSkippedPorts) {
   EXPECT_EQ(reports.passed_by[1].item, "nosuch0");
   EXPECT_THAT(reports.passed_by[1].reason, HasSubstr("no verbs device 'nosuch0'"));
 
-  reports = report_ports("none", kMaxRails, sys_.root());
+  reports = report("none");
   EXPECT_THAT(reports.why, HasSubstr("'none'"));
   EXPECT_EQ(reports.all[0].left_out, reports.why);
 }
