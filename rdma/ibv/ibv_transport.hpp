@@ -11,6 +11,7 @@
 #pragma once
 
 #include "rdma/bootstrap/bootstrap.hpp"
+#include "rdma/ibv/device/thread_domains.hpp"
 #include "rdma/ibv/settings/ibv_options.hpp"
 #include "rdma/ibv/transport_parts.hpp"
 #include "rdma/ibv/waiting.hpp"
@@ -122,6 +123,7 @@ class IbvTransport final : public NetworkTransport {
   bool is_quiet(ibv::Peer& peer) noexcept;
 
   ibv::TransportParts parts_;
+  ibv::ThreadDomains thread_domains_;
   ibv::Waiting waiting_{parts_};
   bool has_atomics_ = false;  // every device has them: memory is registered with each device
   bool are_with_processors_ = false;  // ... and they are atomic with processors' instructions

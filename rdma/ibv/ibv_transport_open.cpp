@@ -110,6 +110,13 @@ Status IbvTransport::open_ports(const ibv::PortList& failed) noexcept {
           ibv::open_ports(wanted_ports(), ibv::kMaxRails, &parts_.ports, {.failed = &failed});
       status != Status::kOk)
     return status;
+  // A vector has one processor for its interrupts: ranks of a node use different ones.
+  for (uint32_t i = 0; i < parts_.ports.count; ++i) {
+    ibv::Port& port = parts_.ports.all[i];
+    const auto vectors = static_cast<uint32_t>(std::max(port.device.context->num_comp_vectors, 1));
+    port.completion_vector = static_cast<int>(parts_.bootstrap.topology().node_rank % vectors);
+  }
+  if (parts_.options.single_threaded) thread_domains_.open(&parts_.ports);
   has_atomics_ = std::all_of(parts_.ports.all, parts_.ports.all + parts_.ports.count,
                              [](const ibv::Port& port) { return port.atomics != IBV_ATOMIC_NONE; });
   are_with_processors_ = has_atomics_ && parts_.port.atomics == IBV_ATOMIC_GLOB;
@@ -230,6 +237,7 @@ IbvTransport::~IbvTransport() {
   parts_.sleeper.close();
   for (ibv::CellPool& pool : parts_.cells) pool.close();
   parts_.rails.close();
+  thread_domains_.close(&parts_.ports);
   close_ports(parts_.ports);
 }
 

@@ -184,6 +184,15 @@ Live live() {
           w.cqs.size(),   w.srqs.size(),     w.qps.size(), w.ahs.size()};
 }
 
+std::vector<int> completion_vectors() {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  std::vector<int> vectors;
+  for (const FakeCq* queue : w.cqs) vectors.push_back(queue->vector);
+  std::sort(vectors.begin(), vectors.end());
+  return vectors;
+}
+
 size_t registered_bytes() {
   World& w = world();
   const std::lock_guard<std::mutex> lock(w.mu);
@@ -273,6 +282,7 @@ ibv_context* ibv_open_device(ibv_device* device) {
   ibv_context* context = &fake->verbs.context;
   context->device = device;
   context->abi_compat = __VERBS_ABI_IS_EXTENDED;
+  context->num_comp_vectors = fake->device->facts.completion_vectors;
   context->cmd_fd =
       memfd_create("command file of a fake device", MFD_CLOEXEC);  // has its own inode
   context->async_fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);

@@ -91,6 +91,7 @@ struct Device {
   int max_qp = 1000;
   int max_ah = 100'000;
   int max_reads = 16;  // RDMA reads and atomics under way at once by a queue pair, at either end
+  int completion_vectors = 1;
   std::vector<Device> further_ports = {};
 };
 
@@ -117,6 +118,8 @@ struct Live {
   }
 };
 Live live();
+// The completion vectors of the live completion queues, in ascending order.
+std::vector<int> completion_vectors();
 // Total bytes of all live registrations.
 size_t registered_bytes();
 

@@ -149,13 +149,15 @@ int ibv_destroy_comp_channel(ibv_comp_channel* channel) {
 }
 
 ibv_cq* ibv_create_cq(ibv_context* context, int entries, void* own, ibv_comp_channel* channel,
-                      int /*vector*/) {
+                      int vector) {
   World& w = world();
   const std::lock_guard<std::mutex> lock(w.mu);
   if (const int error = enter(Call::kCreateCq)) return refuse<ibv_cq>(error);
   if (entries <= 0 || entries > fake_of(context)->device->facts.max_cqe)
     return refuse<ibv_cq>(EINVAL);
+  if (vector < 0 || vector >= context->num_comp_vectors) return refuse<ibv_cq>(EINVAL);
   auto* made = new FakeCq;
+  made->vector = vector;
   made->verbs.context = context;
   made->verbs.channel = channel;
   made->verbs.cq_context = own;

@@ -52,6 +52,7 @@ struct FakeCq {
   };
   std::deque<Entry> entries;
   size_t capacity = 0;
+  int vector = 0;
   bool is_armed = false;
 };
 

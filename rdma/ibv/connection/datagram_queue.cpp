@@ -21,7 +21,7 @@ Status DatagramQueue::open(const Port& port, ibv_comp_channel* channel, uint32_t
   errno = 0;
   completions_.reset(uncancelled::call(ibv_create_cq, port.device.context,
                                        int{kDatagramReceives + kDatagramSends}, nullptr, channel,
-                                       0));
+                                       port.completion_vector));
   if (completions_ == nullptr)
     return fail(Status::kResource, "%s: cannot create the handshake completion queue: %s",
                 port.name, errno_text(errno));

@@ -35,6 +35,7 @@ struct Port {
   uint32_t max_reads_out = 1;    // ... and as their initiator
   uint32_t max_queue_pairs = 0;
   ibv_atomic_cap atomics = IBV_ATOMIC_NONE;
+  int completion_vector = 0;  // of the completion queues of this process
 };
 
 inline constexpr uint32_t kAny = UINT32_MAX;

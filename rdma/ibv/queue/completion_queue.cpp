@@ -45,7 +45,8 @@ Status GrowingCompletionQueue::open(const Config& config) noexcept {
 CompletionQueue GrowingCompletionQueue::create(uint32_t entries) const noexcept {
   errno = 0;
   return CompletionQueue(uncancelled::call(ibv_create_cq, port_->device.context,
-                                           static_cast<int>(entries), nullptr, channel_, 0));
+                                           static_cast<int>(entries), nullptr, channel_,
+                                           port_->completion_vector));
 }
 
 // Replaces the queue, which is not used yet, by one of `entries`, or of as many as the adapter makes.
