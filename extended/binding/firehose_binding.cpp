@@ -146,7 +146,7 @@ Status make_end(Firehose& of, const hydrant_remote_options_t& wanted,
 
 void start_firehose(hydrant_remote_fn serve) noexcept {
   if (job().pinned == nullptr) return;
-  std::unique_ptr<Registrar> registrar = job().pinned->make_registrar();
+  std::unique_ptr<Registrar> registrar = job().pinned->make_bulk_registrar();
   hydrant_remote_options_t options;
   hydrant_remote_options_init(&options);
   options.remote = serve;

@@ -449,6 +449,11 @@ constexpr std::array<KnobInfo, at(JobKnob::kEnd)> kRows = {{
          "is used up: fallback uses on-demand paging if all verbs adapters in use support it; "
          "off always copies through buffers.",
      .choices = "fallback|off"},
+    {.index = at(JobKnob::kIbvRelaxedOrdering),
+     .name = "HYDRANT_IBV_RELAXED_ORDERING",
+     .type = KnobType::kBoolean,
+     .default_text = "n",
+     .effect = "y lets adapters write data of puts and gets in any order (docs/verbs.md)."},
     {.index = at(JobKnob::kAmEager),
      .name = "HYDRANT_AM_EAGER",
      .type = KnobType::kSize,

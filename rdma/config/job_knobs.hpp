@@ -60,6 +60,7 @@ enum class JobKnob : uint32_t {
   kIbvTimeout,
   kIbvCredits,
   kIbvOdp,
+  kIbvRelaxedOrdering,
   kAmEager,
   kInject,
   kEnd,  // not a knob

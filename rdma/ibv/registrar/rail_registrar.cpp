@@ -28,7 +28,7 @@ IbvKey load(const std::byte* key, uint32_t port) noexcept {
 }  // namespace
 
 Status RailRegistrar::create(std::span<ibv_pd* const> domains, std::unique_ptr<Registrar>* out,
-                             uint64_t kept_bytes) noexcept {
+                             uint64_t kept_bytes, const IbvRegistrarOptions& options) noexcept {
   if (domains.empty() || domains.size() > kMaxRails)
     return fail(Status::kBadArg, "a registrar of %zu ports: 1 to %u", domains.size(), kMaxRails);
   std::unique_ptr<RailRegistrar> made(new (std::nothrow) RailRegistrar);
@@ -38,7 +38,7 @@ Status RailRegistrar::create(std::span<ibv_pd* const> domains, std::unique_ptr<R
     while (device < made->devices_ && made->registrars_[device]->protection_domain() != domain)
       ++device;
     if (device == made->devices_) {
-      const Status status = IbvRegistrar::create(domain, &made->registrars_[device]);
+      const Status status = IbvRegistrar::create(domain, &made->registrars_[device], options);
       if (status != Status::kOk) return status;
       made->first_port_[made->devices_++] = made->ports_;
     }

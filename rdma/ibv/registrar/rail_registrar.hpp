@@ -25,7 +25,7 @@ class RailRegistrar final : public Registrar {
   // `domains`: a protection domain for each port, 1 to ibv::kMaxRails; they must outlive the registrar.
   // `kept_bytes`: as IbvRegistrar::keep_back(). Errors: those of IbvRegistrar::create().
   static Status create(std::span<ibv_pd* const> domains, std::unique_ptr<Registrar>* out,
-                       uint64_t kept_bytes = 0) noexcept;
+                       uint64_t kept_bytes = 0, const IbvRegistrarOptions& options = {}) noexcept;
 
   const RegistrarTraits& traits() const noexcept override { return traits_; }
   Status pin(MemoryRange range, Access access, std::byte* key) noexcept override;

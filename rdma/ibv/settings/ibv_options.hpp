@@ -13,6 +13,8 @@ namespace hydrant::ibv {
 struct Options {
   const char* ports = nullptr;  // instead of HYDRANT_IBV_PORTS
   bool single_threaded = false;
+  // Adapters may write to memory of make_bulk_registrar() in any order.
+  bool relaxed_ordering = false;
   uint32_t eager_bytes = 1000;  // head and inline payload of a message, at most
   uint32_t credits = 32;        // messages of one lane under way to one peer
   uint32_t cell_bytes = 16384;  // a multiple of 64

@@ -21,7 +21,11 @@ void Operations::open(uint32_t max_piece, size_t max_at_once, bool has_atomics, 
 }
 
 // The registrar leaves a part of the locked-memory limit to peers that are contacted later.
-std::unique_ptr<Registrar> Operations::make_registrar() noexcept {
+std::unique_ptr<Registrar> Operations::make_bulk_registrar() noexcept {
+  return make_registrar({.relaxed_ordering = options_.relaxed_ordering});
+}
+
+std::unique_ptr<Registrar> Operations::make_registrar(const IbvRegistrarOptions& options) noexcept {
   const MachineLimits machine = read_machine_limits();
   const uint32_t ports = rails_.count() + 1;
   const Needs needs = needs_of(options_, ports_.all[0], ports);
@@ -31,11 +35,12 @@ std::unique_ptr<Registrar> Operations::make_registrar() noexcept {
     ibv_pd* domains[kMaxRails] = {};
     for (uint32_t i = 0; i < ports; ++i) domains[i] = ports_.all[i].device.pd;
     std::unique_ptr<Registrar> made;
-    if (RailRegistrar::create({domains, ports}, &made, kept) != Status::kOk) return nullptr;
+    if (RailRegistrar::create({domains, ports}, &made, kept, options) != Status::kOk)
+      return nullptr;
     return made;
   }
   std::unique_ptr<IbvRegistrar> made;
-  if (IbvRegistrar::create(ports_.all[0].device.pd, &made) != Status::kOk) return nullptr;
+  if (IbvRegistrar::create(ports_.all[0].device.pd, &made, options) != Status::kOk) return nullptr;
   made->keep_back(kept);
   return made;
 }

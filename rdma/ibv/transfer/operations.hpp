@@ -49,7 +49,8 @@ class Operations final : public PinnedOperations {
   void open(uint32_t max_piece, size_t max_at_once, bool has_atomics, Rank self,
             FirstContact& contact) noexcept;
 
-  std::unique_ptr<Registrar> make_registrar() noexcept override;
+  std::unique_ptr<Registrar> make_registrar() noexcept override { return make_registrar({}); }
+  std::unique_ptr<Registrar> make_bulk_registrar() noexcept override;
   uint32_t keyless_bytes() const noexcept override { return inline_bytes_; }
   // kRefused: the peer's adapter refuses the key. That ends the connection: later operations are kBroken.
   Status put(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
@@ -79,6 +80,7 @@ class Operations final : public PinnedOperations {
  private:
   class IbvPersistentRequest;
 
+  std::unique_ptr<Registrar> make_registrar(const IbvRegistrarOptions& options) noexcept;
   template <bool kIsPut>
   Status begin(Rank rank, const Pinned& remote, const Pinned& local, size_t bytes,
                Completion* completion) noexcept;

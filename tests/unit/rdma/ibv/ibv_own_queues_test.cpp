@@ -1,4 +1,5 @@
-// Choices of a rank for its own queues: interrupt vectors, and domains without locks.
+// Choices of a rank for its own queues and registrations: interrupt vectors, domains without locks, and the
+// order of writes.
 #include "tests/fakes/fake_ibverbs.hpp"
 #include "tests/support/fake_bootstrap.hpp"
 #include "tests/unit/rdma/ibv/ibv_world.hpp"
@@ -125,6 +126,30 @@ TEST_F(IbvThreadDomains, DeviceThatRefusesTheParentKeepsItsDomain) {
   domains_.open(&ports_);
   EXPECT_EQ(thread_domain_calls.alive, 0);
   EXPECT_EQ(ports_.all[0].device.pd, plain_);
+}
+
+// ---- order of writes ----
+
+TEST_F(IbvOwnQueues, OnlyBulkRegistrationsAreRelaxedAndOnlyOnRequest) {
+  for (const bool relaxed : {false, true}) {
+    testing::FakeBootstrap bootstrap;
+    bootstrap.stands.size = 2;
+    IbvTransport::Options options = IbvWorld::single();
+    options.relaxed_ordering = relaxed;
+    const auto transport = open(bootstrap, options);
+    alignas(4096) static std::byte memory[4096];
+    const MemoryRange range{reinterpret_cast<uintptr_t>(memory), sizeof memory};
+    for (const bool bulk : {false, true}) {
+      const std::unique_ptr<Registrar> registrar =
+          bulk ? transport->pinned()->make_bulk_registrar() : transport->pinned()->make_registrar();
+      ASSERT_NE(registrar, nullptr) << last_error_text();
+      std::byte key[sizeof(IbvKey)];
+      ASSERT_EQ(registrar->pin(range, Access::kRemoteWrite, key), Status::kOk);
+      EXPECT_EQ((fake_verbs::last_registration().access & IBV_ACCESS_RELAXED_ORDERING) != 0,
+                bulk && relaxed);
+      EXPECT_EQ(registrar->unpin(range, key), UnpinResult::kDone);
+    }
+  }
 }
 
 }  // namespace
