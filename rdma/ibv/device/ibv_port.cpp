@@ -1,14 +1,15 @@
-// Opens the device of a port, reads what the port can do, and chooses its GID. ibv_port_choice.cpp calls it
-// for each port that it considers.
+// Opens the device of a port, reads what the port can do, and chooses its partition. ibv_port_choice.cpp
+// calls it for each port that it considers.
 #include "rdma/ibv/device/ibv_port.hpp"
 
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/uncancelled.hpp"
+#include "rdma/ibv/device/gid_choice.hpp"
 
 #include <algorithm>
+#include <arpa/inet.h>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <utility>
 
 namespace hydrant::ibv {
@@ -18,37 +19,38 @@ namespace {
 constexpr uint32_t kVendorOfRxe = 0xffffff;
 constexpr uint32_t kVendorOfSiw = 0x626d74;
 
-bool is_zero(const ibv_gid& gid) noexcept {
-  constexpr ibv_gid kZero = {};
-  return std::memcmp(&gid, &kZero, sizeof gid) == 0;
-}
-
-// Chooses the GID at the index `wanted`, or with kAny the one that rate_gid() rates best.
-Status choose_gid(const ibv_port_attr& attributes, uint32_t wanted, Port* port) noexcept {
-  const auto count = static_cast<uint32_t>(std::max(attributes.gid_tbl_len, 0));
-  uint32_t best = 0;
-  for (uint32_t i = 0; i < std::min<uint32_t>(count, UINT8_MAX + 1); ++i) {
-    if (wanted != kAny && wanted != i) continue;
-    ibv_gid_entry entry{};
-    if (uncancelled::call(ibv_query_gid_ex, port->device.context, port->number, i, &entry, 0U) != 0)
+// Chooses the entry of the P_Key table: that of the partition `wanted`, or with 0 the first of which the port
+// is a full member, because two limited members do not reach each other.
+Status choose_partition(const ibv_port_attr& attributes, uint16_t wanted, Port* port) noexcept {
+  constexpr uint16_t kFull = 0x8000;
+  constexpr uint16_t kPartition = 0x7fff;
+  bool is_found = false;
+  for (uint16_t i = 0; i < attributes.pkey_tbl_len; ++i) {
+    __be16 entry = 0;
+    if (uncancelled::call(ibv_query_pkey, port->device.context, port->number, int{i}, &entry) != 0)
       continue;
-    uint32_t rating = rate_gid(entry.gid, entry.gid_type == IBV_GID_TYPE_ROCE_V2);
-    if (!port->is_ethernet || wanted == i) rating = is_zero(entry.gid) ? 0 : 1;
-    if (rating <= best) continue;
-    best = rating;
-    port->gid = entry.gid;
-    port->gid_index = static_cast<uint8_t>(i);
+    const uint16_t pkey = ntohs(entry);
+    const auto partition = static_cast<uint16_t>(pkey & kPartition);
+    if (partition == 0 || (wanted != 0 && partition != (wanted & kPartition))) continue;
+    const bool is_full = (pkey & kFull) != 0;
+    if (is_found && !is_full) continue;
+    is_found = true;
+    port->pkey = pkey;
+    port->pkey_index = i;
+    if (is_full) return Status::kOk;
   }
-  if (best != 0 || (!port->is_ethernet && wanted == kAny)) return Status::kOk;
-  if (wanted != kAny) {
+  if (wanted != 0 && !is_found)
     return fail(Status::kUnsupported,
-                "%s port %u has no GID %u (of %u); 'show_gids' or "
-                "/sys/class/infiniband/%s/ports/%u/gids lists them",
-                port->name, port->number, wanted, count, port->name, port->number);
-  }
-  return fail(Status::kUnsupported,
-              "%s port %u has no usable GID: give its network interface an address", port->name,
-              port->number);
+                "%s port %u is in no partition %#06x (HYDRANT_IBV_PKEY); "
+                "/sys/class/infiniband/%s/ports/%u/pkeys lists its P_Keys",
+                port->name, port->number, wanted, port->name, port->number);
+  if (wanted == 0 && is_found)
+    return fail(Status::kUnsupported,
+                "%s port %u is only a limited member of its partitions (P_Key %#06x), and two "
+                "limited members do not reach each other: ask for full membership, or name the "
+                "P_Key in HYDRANT_IBV_PKEY",
+                port->name, port->number, port->pkey);
+  return Status::kOk;
 }
 
 const char* state_name(ibv_port_state state) noexcept {
@@ -96,14 +98,6 @@ uint32_t positive(int value) noexcept { return static_cast<uint32_t>(std::max(va
 
 }  // namespace
 
-uint32_t rate_gid(const ibv_gid& gid, bool is_version_2) noexcept {
-  if (is_zero(gid)) return 0;
-  constexpr uint8_t kMappedIpv4[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-  const bool is_ipv4 = std::memcmp(gid.raw, kMappedIpv4, sizeof kMappedIpv4) == 0;
-  const bool is_link_local = gid.raw[0] == 0xfe && (gid.raw[1] & 0xc0) == 0x80;
-  return (is_version_2 ? 4 : 1) + (is_ipv4 ? 2 : is_link_local ? 0 : 1);
-}
-
 Status open_port_device(const char* name, Port* port, uint32_t* ports) noexcept {
   std::snprintf(port->name, sizeof port->name, "%s", name);
   if (const Status status = open_ibv_device(name, &port->device); status != Status::kOk)
@@ -134,11 +128,17 @@ Status open_port_device(const char* name, Port* port, uint32_t* ports) noexcept 
   return Status::kOk;
 }
 
-Status read_port(uint32_t number, uint32_t gid_index, Port* port) noexcept {
+Status read_port(uint32_t number, uint32_t gid_index, const PortSettings& settings,
+                 Port* port) noexcept {
   ibv_port_attr attributes{};
   port->number = static_cast<uint8_t>(number);
   port->gid_index = 0;
+  port->gid_version = 0;
   port->gid = {};
+  port->pkey_index = 0;
+  port->pkey = 0;
+  port->service_level = settings.service_level;
+  port->traffic_class = settings.traffic_class;
   const int error = uncancelled::call(
       [&] { return ibv_query_port(port->device.context, port->number, &attributes); });
   if (error != 0)
@@ -148,6 +148,7 @@ Status read_port(uint32_t number, uint32_t gid_index, Port* port) noexcept {
     return fail(Status::kUnsupported, "%s port %u is %s (cable, switch, 'ip link set ... up')",
                 port->name, number, state_name(attributes.state));
   port->is_ethernet = attributes.link_layer == IBV_LINK_LAYER_ETHERNET;
+  port->needs_grh = port->is_ethernet || (attributes.flags & IBV_QPF_GRH_REQUIRED) != 0;
   port->lid = attributes.lid;
   port->manager_lid = attributes.sm_lid;
   port->rate_mbps = rate_of(attributes);
@@ -156,7 +157,10 @@ Status read_port(uint32_t number, uint32_t gid_index, Port* port) noexcept {
   if (!port->is_ethernet && port->lid == 0)
     return fail(Status::kUnsupported, "%s port %u has no address (LID): no subnet manager",
                 port->name, number);
-  return choose_gid(attributes, gid_index, port);
+  if (const Status status = choose_partition(attributes, settings.pkey, port);
+      status != Status::kOk)
+    return status;
+  return choose_gid(attributes, gid_index, settings.root, port);
 }
 
 }  // namespace hydrant::ibv

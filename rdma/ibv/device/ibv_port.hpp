@@ -23,8 +23,14 @@ struct Port {
   uint16_t lid = 0;
   uint16_t manager_lid = 0;  // of the subnet manager
   uint32_t rate_mbps = 0;    // of the link, nominal; 0: not known
+  bool needs_grh = false;    // packets to it have a global header
   uint8_t gid_index = 0;
+  uint8_t gid_version = 0;  // of RoCE; 0: InfiniBand
   ibv_gid gid = {};
+  uint16_t pkey_index = 0;
+  uint16_t pkey = 0;  // 0: not known
+  uint8_t service_level = 0;
+  uint8_t traffic_class = 0;  // of packets with a global header over Ethernet
   ibv_mtu mtu = IBV_MTU_256;
   uint32_t max_message_bytes = 0;
   // Limits of the device:
@@ -38,6 +44,17 @@ struct Port {
   int completion_vector = 0;  // of the completion queues of this process
 };
 
+class PortList;
+
+struct PortSettings {
+  uint16_t pkey = 0;  // the partition; 0: the first of which the port is a full member
+  uint8_t service_level = 0;
+  uint8_t traffic_class = 0;  // over Ethernet
+  // Ports that the process does not choose by itself: with them set-up has failed. May be null.
+  const PortList* failed = nullptr;
+  const char* root = "";  // put before /sys, for tests
+};
+
 inline constexpr uint32_t kAny = UINT32_MAX;
 // A process uses at most this number of ports at once.
 inline constexpr uint32_t kMaxRails = 4;
@@ -47,7 +64,8 @@ inline constexpr uint32_t kMaxRails = 4;
 Status open_port_device(const char* name, Port* port, uint32_t* ports) noexcept;
 // Reads port `number` of the open device, with the GID at `gid_index` or, with kAny, the best one. Errors:
 // kUnsupported, with the reason why the port cannot be used; *port has what could be read nevertheless.
-Status read_port(uint32_t number, uint32_t gid_index, Port* port) noexcept;
+Status read_port(uint32_t number, uint32_t gid_index, const PortSettings& settings,
+                 Port* port) noexcept;
 
 // Calls ibv_post_send(). Where that makes a system call, cancellation is disabled: a thread that is cancelled
 // in it would keep the lock of the queue.
@@ -58,10 +76,5 @@ inline int post_send(const Port& port, ibv_qp* queue, ibv_send_wr* first,
   (void)port.descriptors.keep_commands(port.device.context);
   return uncancelled::call(ibv_post_send, queue, first, bad);
 }
-
-// Rates a GID for RoCE: higher is better, and 0 means unusable. Version 2 (routable, over UDP) is better than
-// version 1. An IPv4 address is better than a global IPv6 address, and that better than a link-local one,
-// which is not reachable without an interface index.
-uint32_t rate_gid(const ibv_gid& gid, bool is_version_2) noexcept;
 
 }  // namespace hydrant::ibv

@@ -97,8 +97,8 @@ const Port* find(const Ports& ports, const char* device, uint32_t number) noexce
 // Adds to *ports those ports of the device that `wanted` names, that can be used, and that `fits` accepts. A
 // device that is open already is not opened again. Returns kOk if a port was added now or earlier.
 template <typename Fits>
-Status take_of_device(const WantedPorts& wanted, const char* name, uint32_t most, Ports* ports,
-                      const Fits& fits) noexcept {
+Status take_of_device(const WantedPorts& wanted, const char* name, uint32_t most,
+                      const PortSettings& settings, Ports* ports, const Fits& fits) noexcept {
   Port tried;
   uint32_t count = UINT8_MAX;
   const Port* const open = find(*ports, name, kAny);
@@ -115,7 +115,7 @@ Status take_of_device(const WantedPorts& wanted, const char* name, uint32_t most
   status = fail(Status::kUnsupported, "%s has no port %u but %u", name, wanted.port, count);
   for (uint32_t number = 1; number <= count && ports->count < most; ++number) {
     if (!wanted.names(number) || find(*ports, name, number) != nullptr) continue;
-    const Status read = read_port(number, wanted.gid_index, &tried);
+    const Status read = read_port(number, wanted.gid_index, settings, &tried);
     if (read != Status::kOk) {
       status = read;
     } else if (fits(tried)) {
@@ -135,15 +135,16 @@ Status no_device(std::string_view wanted, int count) noexcept {
 }
 
 Status take_item(const WantedPorts& wanted, const Devices& devices, uint32_t most,
-                 Ports* ports) noexcept {
+                 const PortSettings& settings, Ports* ports) noexcept {
   bool any = false;
   Status status = Status::kUnsupported;
   for (int i = 0; i < devices.count && ports->count < most; ++i) {
     if (!wanted.names(devices.name(i))) continue;
     any = true;
-    status = take_of_device(wanted, devices.name(i), most, ports, [ports](const Port& port) {
-      return ports->count == 0 || port.is_ethernet == ports->all[0].is_ethernet;
-    });
+    status =
+        take_of_device(wanted, devices.name(i), most, settings, ports, [ports](const Port& port) {
+          return ports->count == 0 || port.is_ethernet == ports->all[0].is_ethernet;
+        });
   }
   if (any || ports->count == most) return status;
   return no_device(wanted.device, devices.count);
@@ -168,7 +169,7 @@ Status take_best(const Devices& devices, const PortSettings& settings, Ports* po
     const uint32_t distance = distance_to(devices.name(i), settings.root);
     Port& taken = ports->all[0];
     for (uint32_t number = 1; number <= count; ++number) {
-      const Status read = read_port(number, kAny, &tried);
+      const Status read = read_port(number, kAny, settings, &tried);
       if (read != Status::kOk) status = read;
       if (read != Status::kOk || is_failed(settings, tried)) continue;
       const PortRank rank = rank_of(tried, distance);
@@ -298,7 +299,7 @@ void read_all(PortReports* reports, const PortSettings& settings) {
         query_ibv_device(device.context, &attributes) == Status::kOk && attributes.implicit_odp;
     for (uint32_t number = 1; number <= count; ++number) {
       report.port.device = device;
-      report.is_usable = read_port(number, kAny, &report.port) == Status::kOk;
+      report.is_usable = read_port(number, kAny, settings, &report.port) == Status::kOk;
       report.reason = report.is_usable ? "" : last_error_text();
       report.port.device = {};
       reports->all.push_back(report);
@@ -337,7 +338,7 @@ Status open_ports(const char* wanted, uint32_t most, Ports* ports,
       close_ports(taken);
       return status;
     }
-    if (taken.count < most) status = take_item(item, devices, most, &taken);
+    if (taken.count < most) status = take_item(item, devices, most, settings, &taken);
   }
   if (taken.count == 0) return status;
   *ports = taken;

@@ -36,12 +36,6 @@ class PortList {
   uint32_t count_ = 0;
 };
 
-struct PortSettings {
-  // Ports that the process does not choose by itself: with them set-up has failed. May be null.
-  const PortList* failed = nullptr;
-  const char* root = "";  // put before /sys, for tests
-};
-
 // The chosen ports. Ports of one device share its context and protection domain.
 struct Ports {
   Port all[kMaxRails];

@@ -24,7 +24,7 @@ PortRank rank_of(const Port& port, uint32_t distance) noexcept {
               : port.is_ethernet ? PortKind::kRoce
                                  : PortKind::kInfiniBand;
   rank.rate_mbps = port.rate_mbps;
-  rank.network = port.is_ethernet ? ethernet_network(port.gid)
+  rank.network = port.is_ethernet ? ethernet_network(port.gid, NetworkInterfaces())
                                   : infiniband_network(port.gid, port.manager_lid);
   rank.distance = distance;
   std::snprintf(rank.name, sizeof rank.name, "%s", port.name);

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "rdma/ibv/device/ibv_port.hpp"
-#include "rdma/ibv/device/network_id.hpp"
+#include "rdma/ibv/device/networks.hpp"
 
 #include <cstdint>
 

@@ -2,7 +2,7 @@
 // otherwise.
 #include "rdma/ibv/device/ibv_port_choice.hpp"
 
-#include "rdma/ibv/device/network_id.hpp"
+#include "rdma/ibv/device/networks.hpp"
 #include "rdma/ibv/device/port_distance.hpp"
 #include "tests/fakes/fake_ibverbs.hpp"
 
@@ -231,27 +231,29 @@ TEST_F(IbvPortChoice, NearerPortOfAnotherNetworkIsSkipped) {
 }
 
 TEST_F(IbvPortChoice, NetworksAreDistinguished) {
+  const NetworkInterfaces interfaces;
   const auto gid = [](std::initializer_list<uint8_t> first) {
     ibv_gid made{};
     std::copy(first.begin(), first.end(), made.raw);
     return made;
   };
   const auto ipv4 = [&](uint8_t a, uint8_t b, uint8_t c, uint8_t d) {
-    return ethernet_network(gid({0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d}));
+    return ethernet_network(gid({0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d}),
+                            interfaces);
   };
   EXPECT_EQ(ipv4(10, 0, 0, 1), ipv4(10, 0, 0, 200));
   EXPECT_NE(ipv4(10, 0, 0, 1), ipv4(10, 0, 1, 1));
   // 127.0.0.1 is an interface's, with a netmask of 8 bits.
   EXPECT_EQ(ipv4(127, 0, 0, 1), ipv4(127, 0, 0, 1));
-  const NetworkId ipv6 = ethernet_network(gid({0x20, 1, 0, 0, 0, 0, 0, 1, 5}));
-  EXPECT_EQ(ipv6, ethernet_network(gid({0x20, 1, 0, 0, 0, 0, 0, 1, 6})));
-  EXPECT_NE(ipv6, ethernet_network(gid({0x20, 1, 0, 0, 0, 0, 0, 2, 5})));
+  const NetworkId ipv6 = ethernet_network(gid({0x20, 1, 0, 0, 0, 0, 0, 1, 5}), interfaces);
+  EXPECT_EQ(ipv6, ethernet_network(gid({0x20, 1, 0, 0, 0, 0, 0, 1, 6}), interfaces));
+  EXPECT_NE(ipv6, ethernet_network(gid({0x20, 1, 0, 0, 0, 0, 0, 2, 5}), interfaces));
   EXPECT_NE(ipv6, ipv4(10, 0, 0, 1));
   const NetworkId infiniband = infiniband_network(gid({0xfe, 0x80}), 1);
   EXPECT_EQ(infiniband, infiniband_network(gid({0xfe, 0x80, 0, 0, 0, 0, 0, 0, 7}), 1));
   EXPECT_NE(infiniband, infiniband_network(gid({0xfe, 0x81}), 1));
   EXPECT_NE(infiniband, infiniband_network(gid({0xfe, 0x80}), 2));
-  EXPECT_NE(infiniband, ethernet_network(gid({0xfe, 0x80})));
+  EXPECT_NE(infiniband, ethernet_network(gid({0xfe, 0x80}), interfaces));
 }
 
 TEST_F(IbvPortChoice, NamesSelectAllMatchingPorts) {

@@ -1,11 +1,17 @@
+#include "rdma/ibv/device/gid_choice.hpp"
 #include "rdma/ibv/device/ibv_port_choice.hpp"
+#include "rdma/ibv/device/networks.hpp"
 #include "tests/fakes/fake_ibverbs.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
 
 namespace hydrant::ibv {
 namespace {
@@ -65,6 +71,68 @@ TEST_F(IbvPort, FirstOfEqualGidsIsUsed) {
   fake_verbs::add_device({.gids = {kLinkLocal, fake_verbs::ipv4_gid(1), fake_verbs::ipv4_gid(2)}});
   ASSERT_EQ(open_port("", &port_), Status::kOk);
   EXPECT_EQ(port_.gid_index, 1);
+}
+
+// A node gets its addresses in an order of its own.
+TEST_F(IbvPort, GidOfTheLowestNetworkIsUsedWhereverItIsInTheTable) {
+  fake_verbs::Gid other = fake_verbs::ipv4_gid(7);
+  other.gid.raw[12] = 192;  // 192.0.0.7
+  fake_verbs::add_device({.name = "a", .gids = {other, kIpv4}});
+  fake_verbs::add_device({.name = "b", .gids = {kIpv4, other}});
+  for (const char* const name : {"a", "b"}) {
+    ASSERT_EQ(open_port(name, &port_), Status::kOk);
+    EXPECT_EQ(std::memcmp(port_.gid.raw, kIpv4.gid.raw, 16), 0) << name;
+    close_ibv_device(port_.device);
+  }
+  port_ = {};
+}
+
+constexpr uint32_t kLoopback = 1;  // index of the interface "lo"
+constexpr uint32_t kNoInterface = 0x7ffffff0;
+
+TEST_F(IbvPort, GidOfAnInterfaceThatIsNotThereIsTheLastChoice) {
+  fake_verbs::Gid gone = kIpv4;
+  gone.interface = kNoInterface;
+  fake_verbs::add_device({.name = "a", .gids = {gone, kLinkLocal1}});
+  ASSERT_EQ(open_port("a", &port_), Status::kOk);
+  EXPECT_EQ(port_.gid_index, 1);
+  EXPECT_EQ(port_.gid_version, 1);
+  close_ibv_device(port_.device);
+  fake_verbs::add_device({.name = "b", .gids = {gone}});
+  ASSERT_EQ(open_port("b", &port_), Status::kOk) << "better than none";
+}
+
+TEST_F(IbvPort, TraitsOfGidsAreComparedInTheirOrder) {
+  using State = NetworkInterfaces::State;
+  const GidTraits usual{.interface = State::kUp, .rating = 5};
+  NetworkId higher;
+  higher.bytes[16] = 1;
+  EXPECT_FALSE(is_better(usual, usual));
+  for (const GidTraits& worse : {
+           GidTraits{.interface = State::kUnknown, .rating = 6},
+           GidTraits{.interface = State::kGone, .rating = 6},
+           GidTraits{.interface = State::kUp, .rating = 4},
+           GidTraits{.interface = State::kUp, .rating = 5, .is_virtual = true},
+           GidTraits{.interface = State::kUp, .rating = 5, .network = higher},
+       }) {
+    EXPECT_TRUE(is_better(usual, worse));
+    EXPECT_FALSE(is_better(worse, usual));
+  }
+}
+
+TEST_F(IbvPort, InterfacesAreKnownByTheirIndex) {
+  const NetworkInterfaces interfaces;
+  EXPECT_EQ(interfaces.state_of(0), NetworkInterfaces::State::kUnknown);
+  EXPECT_EQ(interfaces.state_of(kNoInterface), NetworkInterfaces::State::kGone);
+  EXPECT_FALSE(interfaces.is_virtual(0, ""));
+  EXPECT_FALSE(interfaces.is_virtual(kLoopback, ""));
+  char root[] = "/tmp/hydrant-interface-XXXXXX";
+  ASSERT_NE(mkdtemp(root), nullptr);
+  const std::filesystem::path folder = std::string(root) + "/sys/class/net/lo";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "uevent") << "DEVTYPE=vlan\nINTERFACE=lo\nIFINDEX=1\n";
+  EXPECT_TRUE(interfaces.is_virtual(kLoopback, root));
+  std::filesystem::remove_all(root);
 }
 
 TEST_F(IbvPort, KnobNamesDevicePortAndGid) {
