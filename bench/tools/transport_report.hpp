@@ -50,6 +50,7 @@ inline Json describe_port(const ibv::PortReport& report, uint32_t rails,
   row["gid_index"] = port.gid_index;
   row["gid"] = gid_text(port.gid);
   row["lid"] = port.lid;
+  row["pkey"] = port.pkey == 0 ? Json() : Json(port.pkey);
   row["mtu_bytes"] = 128U << port.mtu;
   row["max_message_bytes"] = port.max_message_bytes;
   row["on_demand_paging"] = report.on_demand;
@@ -70,7 +71,8 @@ inline Json describe_port(const ibv::PortReport& report, uint32_t rails,
 inline Json describe_ports(const MachineLimits& limits, Json* passed_by, std::string* why) {
   Json rows = Json::array();
   const std::string wanted(knob_text(JobKnob::kIbvPorts));
-  const ibv::PortReports reports = ibv::report_ports(wanted.c_str(), ibv::kMaxRails);
+  const ibv::PortReports reports =
+      ibv::report_ports(wanted.c_str(), ibv::kMaxRails, ibv::chosen_port_settings());
   uint32_t rails = 0;
   for (const ibv::PortReport& report : reports.all) rails += report.is_chosen ? 1 : 0;
   for (const ibv::PortReport& report : reports.all)

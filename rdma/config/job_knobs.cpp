@@ -2,7 +2,9 @@
 #include "rdma/config/job_knobs.hpp"
 
 #include "rdma/config/ignored_names.hpp"
+#include "rdma/config/network_rows.hpp"
 
+#include <algorithm>
 #include <array>
 
 namespace hydrant {
@@ -15,8 +17,8 @@ constexpr uint64_t kMaxSize = uint64_t{1} << 57;
 
 constexpr uint32_t at(JobKnob knob) { return static_cast<uint32_t>(knob); }
 
-// docs/env_vars.md repeats these rows word for word; a unit test compares them.
-constexpr std::array<KnobInfo, at(JobKnob::kEnd)> kRows = {{
+// docs/env_vars.md repeats the rows word for word; a unit test compares them.
+constexpr std::array<KnobInfo, at(JobKnob::kIbvOdp)> kFirstRows = {{
     {.index = at(JobKnob::kPollMax),
      .name = "HYDRANT_POLL_MAX",
      .type = KnobType::kCount,
@@ -439,42 +441,15 @@ constexpr std::array<KnobInfo, at(JobKnob::kEnd)> kRows = {{
                "ranks. Each costs one receive buffer per peer.",
      .min = 4,
      .max = 4096},
-    {.index = at(JobKnob::kIbvOdp),
-     .name = "HYDRANT_IBV_ODP",
-     .type = KnobType::kChoice,
-     .unit = "",
-     .default_text = "fallback",
-     .effect =
-         "Local memory of a put or get that cannot be pinned now, for instance because memlock "
-         "is used up: fallback uses on-demand paging if all verbs adapters in use support it; "
-         "off always copies through buffers.",
-     .choices = "fallback|off"},
-    {.index = at(JobKnob::kIbvRelaxedOrdering),
-     .name = "HYDRANT_IBV_RELAXED_ORDERING",
-     .type = KnobType::kBoolean,
-     .default_text = "n",
-     .effect = "y lets adapters write data of puts and gets in any order (docs/verbs.md)."},
-    {.index = at(JobKnob::kAmEager),
-     .name = "HYDRANT_AM_EAGER",
-     .type = KnobType::kSize,
-     .unit = "bytes",
-     .default_text = "1000",
-     .effect = "Longest message over verbs (arguments and payload) that is a single send, the same "
-               "on all ranks; the payload of a longer one is first written into a buffer of the "
-               "peer. Rounded up to a multiple of 8.",
-     .min = 128,
-     .max = 65528},
-    {.index = at(JobKnob::kInject),
-     .name = "HYDRANT_INJECT",
-     .type = KnobType::kText,
-     .unit = "",
-     .default_text = "",
-     .effect =
-         "For measurements and tests, the same on all ranks: send_only hides all but messages "
-         "of the transport; items simulate a network with delay, bandwidth, credits or pinned "
-         "memory. A malformed text makes init fail.",
-     .choices = "send_only|ITEM=VALUE,..."},
 }};
+
+constexpr std::array<KnobInfo, at(JobKnob::kEnd)> join_rows() {
+  std::array<KnobInfo, at(JobKnob::kEnd)> all{};
+  const auto next = std::copy(kFirstRows.begin(), kFirstRows.end(), all.begin());
+  std::copy(kNetworkRows.begin(), kNetworkRows.end(), next);
+  return all;
+}
+constexpr auto kRows = join_rows();
 
 constexpr bool rows_are_in_order() {
   for (uint32_t i = 0; i < kRows.size(); ++i) {

@@ -63,6 +63,9 @@ enum class JobKnob : uint32_t {
   kIbvRelaxedOrdering,
   kAmEager,
   kInject,
+  kIbvPkey,
+  kIbvServiceLevel,
+  kIbvTrafficClass,
   kEnd,  // not a knob
 };
 

@@ -106,8 +106,10 @@ Status IbvTransport::open_ports(const ibv::PortList& failed) noexcept {
     parts_.options.stall_timeout_ns =
         std::max(kMinStallNs,
                  uint64_t{4} * (ibv::kRetries + 1) * (uint64_t{4096} << parts_.options.timeout));
+  ibv::PortSettings settings = ibv::chosen_port_settings();
+  settings.failed = &failed;
   if (const Status status =
-          ibv::open_ports(wanted_ports(), ibv::kMaxRails, &parts_.ports, {.failed = &failed});
+          ibv::open_ports(wanted_ports(), ibv::kMaxRails, &parts_.ports, settings);
       status != Status::kOk)
     return status;
   // A vector has one processor for its interrupts: ranks of a node use different ones.
@@ -219,7 +221,9 @@ void IbvTransport::log_ports(const ibv::PortList& failed) const noexcept {
                  .text,
              port.gid_index);
   }
-  ibv::log_unused_ports(wanted_ports(), ibv::kMaxRails, {.failed = &failed});
+  ibv::PortSettings settings = ibv::chosen_port_settings();
+  settings.failed = &failed;
+  ibv::log_unused_ports(wanted_ports(), ibv::kMaxRails, settings);
 }
 
 IbvTransport::~IbvTransport() {

@@ -42,6 +42,12 @@ Options chosen_options() noexcept {
   return options;
 }
 
+PortSettings chosen_port_settings() noexcept {
+  return {.pkey = static_cast<uint16_t>(knob_number(JobKnob::kIbvPkey)),
+          .service_level = static_cast<uint8_t>(knob_number(JobKnob::kIbvServiceLevel)),
+          .traffic_class = static_cast<uint8_t>(knob_number(JobKnob::kIbvTrafficClass))};
+}
+
 Status check_options(const Options& o) noexcept {
   if (o.timeout > 31)
     return fail(Status::kBadArg, "a timeout of %u: 1 to 31, or 0 for HYDRANT_IBV_TIMEOUT",

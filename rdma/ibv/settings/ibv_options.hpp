@@ -56,6 +56,8 @@ struct Options {
 
 // The defaults, with the knobs applied.
 Options chosen_options() noexcept;
+// How ports are chosen and address their packets, by the knobs.
+PortSettings chosen_port_settings() noexcept;
 // Errors: kBadArg, with the limits.
 Status check_options(const Options& options) noexcept;
 
