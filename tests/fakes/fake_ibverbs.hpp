@@ -146,6 +146,8 @@ void lose_datagrams(uint32_t count, uint32_t to = 0);
 void raise_event(ibv_context* context, ibv_event_type type, int port, ibv_qp* qp);
 // All connected queue pairs, the oldest first.
 std::vector<ibv_qp*> connected_pairs();
+// The address with which the queue pair was connected.
+ibv_ah_attr address_of(ibv_qp* pair);
 // Delivers a datagram without a sender to queue pair `to`.
 void send_stray(uint32_t to, const void* data, uint32_t bytes);
 // Sends a message to `to`, as if the owner of its connected queue pair had sent it.

@@ -424,6 +424,12 @@ std::vector<ibv_qp*> connected_pairs() {
   return pairs;
 }
 
+ibv_ah_attr address_of(ibv_qp* pair) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  return fake_of(pair)->address;
+}
+
 void send_stray(uint32_t to, const void* data, uint32_t bytes) {
   World& w = world();
   const std::lock_guard<std::mutex> lock(w.mu);

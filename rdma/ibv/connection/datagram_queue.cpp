@@ -43,6 +43,7 @@ Status DatagramQueue::start() noexcept {
   ibv_qp_attr state{};
   state.qp_state = IBV_QPS_INIT;
   state.port_num = port_->number;
+  state.pkey_index = port_->pkey_index;
   state.qkey = kKey;
   int error = uncancelled::call(ibv_modify_qp, pair_.get(), &state,
                                 IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);

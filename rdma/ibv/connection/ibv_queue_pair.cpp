@@ -21,10 +21,15 @@ constexpr uint32_t kReads = 16;
 
 uint32_t draw_sequence() noexcept { return static_cast<uint32_t>(now_ns() / 64) & 0xff'ffff; }
 
+uint8_t reads_accepted(const Port& port) noexcept {
+  return static_cast<uint8_t>(std::clamp(port.max_reads_in, 1u, kReads));
+}
+
 Status start_queue_pair(ibv_qp* queue, const Port& port) noexcept {
   ibv_qp_attr state{};
   state.qp_state = IBV_QPS_INIT;
   state.port_num = port.number;
+  state.pkey_index = port.pkey_index;
   state.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
   if (port.atomics != IBV_ATOMIC_NONE) state.qp_access_flags |= IBV_ACCESS_REMOTE_ATOMIC;
   const int error =
@@ -41,16 +46,9 @@ Status connect_queue_pair(const QueuePairConnection& connection) noexcept {
   state.path_mtu = std::min(port.mtu, static_cast<ibv_mtu>(connection.mtu));
   state.dest_qp_num = connection.number;
   state.rq_psn = connection.sequence;
-  state.max_dest_rd_atomic = static_cast<uint8_t>(std::clamp(port.max_reads_in, 1u, kReads));
+  state.max_dest_rd_atomic = reads_accepted(port);
   state.min_rnr_timer = kReceiverTimer;
-  state.ah_attr.dlid = connection.lid;
-  state.ah_attr.port_num = port.number;
-  if (port.is_ethernet) {
-    state.ah_attr.is_global = 1;
-    state.ah_attr.grh.dgid = connection.gid;
-    state.ah_attr.grh.sgid_index = port.gid_index;
-    state.ah_attr.grh.hop_limit = kHops;
-  }
+  state.ah_attr = address_of(port, connection.there);
   int error =
       uncancelled::call(ibv_modify_qp, connection.queue, &state,
                         IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
@@ -62,7 +60,7 @@ Status connect_queue_pair(const QueuePairConnection& connection) noexcept {
     state.retry_cnt = kRetries;
     state.rnr_retry = kReceiverRetries;
     state.max_rd_atomic = static_cast<uint8_t>(
-        std::clamp(std::min(port.max_reads_out, port.max_reads_in), 1u, kReads));
+        std::clamp(std::min<uint32_t>(port.max_reads_out, connection.reads_in), 1u, kReads));
     error = uncancelled::call(ibv_modify_qp, connection.queue, &state,
                               IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
                                   IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);

@@ -3,6 +3,7 @@
 
 #include "firehose/base/status.hpp"
 #include "rdma/bootstrap/bootstrap.hpp"
+#include "rdma/ibv/connection/address_vector.hpp"
 #include "rdma/ibv/device/ibv_port.hpp"
 
 #include <infiniband/verbs.h>
@@ -15,12 +16,13 @@ namespace hydrant::ibv {
 // second, or a few seconds with an adapter that waits longer than its timeout. Not seven: rxe of Linux 6.1
 // takes that as for ever.
 inline constexpr uint8_t kRetries = 6;
-// Hop limit of routed packets.
-inline constexpr uint8_t kHops = 64;
 
 // A sequence number for the first packet of a connection. It differs each time, so that late packets of an
 // earlier connection are not taken for this one's.
 uint32_t draw_sequence() noexcept;
+
+// RDMA reads and atomics that a queue pair on this port accepts at once.
+uint8_t reads_accepted(const Port& port) noexcept;
 
 // Takes the queue pair to INIT, so that it can be connected. Errors: kResource.
 Status start_queue_pair(ibv_qp* queue, const Port& port) noexcept;
@@ -32,9 +34,9 @@ struct QueuePairConnection {
   uint32_t own_sequence = 0;
   uint8_t timeout = 0;    // as in IbvTransport::Options
   const char* peer = "";  // its name, for errors
-  ibv_gid gid = {};       // this and all below: the peer's
-  uint16_t lid = 0;
+  RemotePort there;       // this and all below: the peer's
   uint8_t mtu = 0;
+  uint8_t reads_in = 0;
   uint32_t number = 0;
   uint32_t sequence = 0;
 };

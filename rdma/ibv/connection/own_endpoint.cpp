@@ -4,6 +4,7 @@
 
 #include "firehose/base/thread.hpp"
 #include "firehose/base/uncancelled.hpp"
+#include "rdma/ibv/connection/ibv_queue_pair.hpp"
 
 #include <algorithm>
 #include <sys/random.h>
@@ -32,12 +33,20 @@ EndpointAddress OwnEndpoint::address(uint32_t rails) const noexcept {
   endpoint.address.mtu = static_cast<uint8_t>(port_.mtu);
   endpoint.address.is_ethernet = port_.is_ethernet ? 1 : 0;
   endpoint.address.gid = port_.gid;
+  endpoint.address.needs_grh = port_.needs_grh ? 1 : 0;
+  endpoint.address.gid_version = port_.gid_version;
+  endpoint.address.reads_in = reads_accepted(port_);
   endpoint.connection_parameters = connection_parameters();
   endpoint.rail_count = rails;
   for (uint32_t i = 0; i < rails; ++i) {
     const Port& port = rails_[i].port;
-    endpoint.rails[i] = {port.gid, port.lid, static_cast<uint8_t>(port.mtu),
-                         static_cast<uint8_t>(port.is_ethernet ? 1 : 0)};
+    endpoint.rails[i] = {.gid = port.gid,
+                         .lid = port.lid,
+                         .mtu = static_cast<uint8_t>(port.mtu),
+                         .is_ethernet = static_cast<uint8_t>(port.is_ethernet ? 1 : 0),
+                         .needs_grh = static_cast<uint8_t>(port.needs_grh ? 1 : 0),
+                         .gid_version = port.gid_version,
+                         .reads_in = reads_accepted(port)};
   }
   return endpoint;
 }

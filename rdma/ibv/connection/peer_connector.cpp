@@ -19,9 +19,9 @@ Status PeerConnector::connect(Peer& peer, const Handshake& handshake) noexcept {
                                             .own_sequence = peer.connection.first_sequence,
                                             .timeout = options_.timeout,
                                             .peer = name.text,
-                                            .gid = there.gid,
-                                            .lid = there.lid,
+                                            .there = remote_port(there),
                                             .mtu = there.mtu,
+                                            .reads_in = there.reads_in,
                                             .number = handshake.queue_pair,
                                             .sequence = handshake.sequence});
   if (status != Status::kOk) return status;
@@ -46,9 +46,9 @@ void PeerConnector::connect_rails(Peer& peer, const Handshake& handshake) noexce
                                               .own_sequence = end.first_sequence,
                                               .timeout = options_.timeout,
                                               .peer = name.text,
-                                              .gid = there.gid,
-                                              .lid = there.lid,
+                                              .there = remote_port(there),
                                               .mtu = there.mtu,
+                                              .reads_in = there.reads_in,
                                               .number = handshake.rails[i].queue_pair,
                                               .sequence = handshake.rails[i].sequence});
     end.is_ready = status == Status::kOk;

@@ -5,6 +5,7 @@
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/uncancelled.hpp"
+#include "rdma/ibv/connection/address_vector.hpp"
 #include "rdma/ibv/connection/ibv_queue_pair.hpp"
 
 #include <algorithm>
@@ -27,11 +28,13 @@ Status PeerFactory::check_settings(const PeerName& name,
                 name.text, theirs.message_bytes, ours.message_bytes, theirs.cell_bytes,
                 ours.cell_bytes, theirs.credits, ours.credits, theirs.receive_slots,
                 ours.receive_slots);
-  if ((endpoint.address.is_ethernet != 0) != port().is_ethernet)
-    return fail(Status::kBroken, "%s uses %s, this process %s: choose with HYDRANT_IBV_PORTS",
-                name.text, port().is_ethernet ? "InfiniBand" : "Ethernet",
-                port().is_ethernet ? "Ethernet" : "InfiniBand");
-  return Status::kOk;
+  const DatagramAddress& there = endpoint.address;
+  const char* const reason =
+      why_unreachable(port(), there.is_ethernet != 0, there.gid, there.gid_version);
+  if (reason == nullptr) return Status::kOk;
+  return fail(Status::kBroken,
+              "%s at %s cannot be reached from %s port %u: %s: choose with HYDRANT_IBV_PORTS",
+              name.text, text_of(there).text, port().name, port().number, reason);
 }
 
 Status PeerFactory::make(Rank rank, Rank their_rank, const EndpointAddress& endpoint,
@@ -109,15 +112,7 @@ Status PeerFactory::allocate(Peer& peer, uint32_t receives) noexcept {
 }
 
 Status PeerFactory::open_address(Peer& peer) noexcept {
-  ibv_ah_attr attributes{};
-  attributes.dlid = peer.endpoint.address.lid;
-  attributes.port_num = port().number;
-  if (port().is_ethernet) {
-    attributes.is_global = 1;
-    attributes.grh.dgid = peer.endpoint.address.gid;
-    attributes.grh.sgid_index = port().gid_index;
-    attributes.grh.hop_limit = kHops;
-  }
+  ibv_ah_attr attributes = address_of(port(), remote_port(peer.endpoint.address));
   errno = 0;
   peer.connection.address.reset(uncancelled::call(ibv_create_ah, port().device.pd, &attributes));
   if (peer.connection.address != nullptr) return Status::kOk;
@@ -157,16 +152,12 @@ Status PeerFactory::open_rail(Peer& peer, uint32_t index) noexcept {
   Rail& rail = rails_[index];
   PeerRail& end = peer.rails->rails[index];
   const RailAddress& there = peer.endpoint.rails[index];
-  if ((there.is_ethernet != 0) != rail.port.is_ethernet)
+  const char* const reason =
+      why_unreachable(rail.port, there.is_ethernet != 0, there.gid, there.gid_version);
+  if (reason != nullptr)
     return fail(Status::kUnsupported,
-                "its port %u uses %s: name the ports in the same order on all ranks", index + 2,
-                rail.port.is_ethernet ? "InfiniBand" : "Ethernet");
-  // On InfiniBand a LID is valid within its subnet only.
-  if (!rail.port.is_ethernet &&
-      !std::equal(rail.port.gid.raw, rail.port.gid.raw + 8, there.gid.raw))
-    return fail(Status::kUnsupported,
-                "its port %u is in another subnet: name the ports in the same order on all ranks",
-                index + 2);
+                "its port %u cannot be reached: %s: name the ports in the same order on all ranks",
+                index + 2, reason);
   if (const Status status = rail.completions.make_room(); status != Status::kOk) return status;
   if (const Status status = end.send.open({.peer = &peer,
                                            .port = &rail.port,

@@ -3,14 +3,14 @@
 //
 //    endpoint address                   handshake
 //      0  magic "HYIC"                    0  magic "HYIG"
-//      4  version, 2                      4  version, 2
+//      4  version, 3                      4  version, 3
 //      6  how many rails                  6  flags
 //      8  address (32)                    8  from, to
 //     40  parameters (12)                16  nonce of the receiver
-//     52  group, zero (4)                24  queue pair, sequence, slot key, index at peer
+//     52  group, port traits (4)         24  queue pair, sequence, slot key, index at peer
 //     64  the rails (24 each):           40  receive slot
 //         GID (16), LID, MTU,            48  the sender's endpoint address (64, and 24 for each rail)
-//         link layer, zero                   its rails (24 each): queue pair, sequence, fence key,
+//         link layer, port traits            its rails (24 each): queue pair, sequence, fence key,
 //                                            flags, fence
 #include "rdma/ibv/wire/ibv_wire.hpp"
 
@@ -24,7 +24,7 @@ namespace {
 
 constexpr uint32_t kEndpointMagic = 0x43495948;
 constexpr uint32_t kHandshakeMagic = 0x47495948;
-constexpr uint16_t kWireVersion = 2;
+constexpr uint16_t kWireVersion = 3;
 constexpr uint16_t kCanReceive = 1;
 constexpr uint16_t kOpen = 2;
 constexpr uint32_t kRailReady = 1;
@@ -62,6 +62,27 @@ class Reader {
  private:
   const std::byte* in_;
 };
+
+// Port traits: whether packets need a global header and the version of the GID, then the reads, then zero.
+template <typename Address>
+void put_traits(Writer& writer, const Address& address) noexcept {
+  writer.put(address.needs_grh | address.gid_version << 1, 1);
+  writer.put(address.reads_in, 1);
+  writer.put(0, 2);
+}
+
+// False: a reserved bit is set, there or in the link layer.
+template <typename Address>
+bool get_traits(Reader& reader, Address* address) noexcept {
+  uint8_t traits = 0;
+  uint16_t zero = 0;
+  reader.get(&traits);
+  reader.get(&address->reads_in);
+  reader.get(&zero);
+  address->needs_grh = traits & 1;
+  address->gid_version = static_cast<uint8_t>(traits >> 1);
+  return zero == 0 && address->gid_version <= 2 && address->is_ethernet <= 1;
+}
 
 Status read_frame(Reader& reader, const char* what, uint32_t magic, uint16_t* last) noexcept {
   uint32_t found = 0;
@@ -112,14 +133,14 @@ void encode_endpoint(const EndpointAddress& endpoint, std::byte* out) noexcept {
   writer.put(endpoint.connection_parameters.credits, 2);
   writer.put(endpoint.connection_parameters.receive_slots, 2);
   writer.put(endpoint.group, 8);
-  writer.put(0, 4);
+  put_traits(writer, address);
   for (uint32_t i = 0; i < endpoint.rail_count; ++i) {
     const RailAddress& rail = endpoint.rails[i];
     writer.put_bytes(rail.gid.raw, sizeof rail.gid.raw);
     writer.put(rail.lid, 2);
     writer.put(rail.mtu, 1);
     writer.put(rail.is_ethernet, 1);
-    writer.put(0, 4);
+    put_traits(writer, rail);
   }
 }
 
@@ -130,13 +151,11 @@ Status read_rails(Reader& reader, uint32_t count, EndpointAddress* endpoint) noe
   endpoint->rail_count = count;
   for (uint32_t i = 0; i < count; ++i) {
     RailAddress& rail = endpoint->rails[i];
-    uint32_t zero = 0;
     reader.get_bytes(rail.gid.raw, sizeof rail.gid.raw);
     reader.get(&rail.lid);
     reader.get(&rail.mtu);
     reader.get(&rail.is_ethernet);
-    reader.get(&zero);
-    if (zero != 0 || rail.is_ethernet > 1)
+    if (!get_traits(reader, &rail))
       return fail(Status::kBadArg,
                   "an endpoint address of verbs with reserved bytes of rail %u that are not zero",
                   i + 1);
@@ -178,10 +197,8 @@ Status decode_endpoint(std::span<const std::byte> in, EndpointAddress* endpoint)
   reader.get(&read.connection_parameters.cell_bytes);
   reader.get(&read.connection_parameters.credits);
   reader.get(&read.connection_parameters.receive_slots);
-  uint32_t last = 0;
   reader.get(&read.group);
-  reader.get(&last);
-  if (last != 0 || address.is_ethernet > 1)
+  if (!get_traits(reader, &address))
     return fail(Status::kBadArg,
                 "an endpoint address of verbs with reserved bytes that are not zero");
   if (address.mtu < IBV_MTU_256 || address.mtu > IBV_MTU_4096)

@@ -36,6 +36,9 @@ struct DatagramAddress {
   uint8_t mtu = 0;  // ibv_mtu
   uint8_t is_ethernet = 0;
   ibv_gid gid = {};
+  uint8_t needs_grh = 0;    // packets to it need a global header
+  uint8_t gid_version = 0;  // of RoCE; 0: InfiniBand
+  uint8_t reads_in = 0;     // RDMA reads and atomics that a queue pair accepts at once
 };
 
 // An address for logs and errors: 10.78.0.2, another GID as an IPv6 address, or LID 5.
@@ -50,6 +53,9 @@ struct RailAddress {
   uint16_t lid = 0;
   uint8_t mtu = 0;
   uint8_t is_ethernet = 0;
+  uint8_t needs_grh = 0;
+  uint8_t gid_version = 0;
+  uint8_t reads_in = 0;
 };
 
 struct EndpointAddress {

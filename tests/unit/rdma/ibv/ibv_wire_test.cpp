@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 
 EndpointAddress sample_endpoint() {
   EndpointAddress endpoint;
-  endpoint.address = {0x1122334455667788, 0xabcdef, 0x1234, IBV_MTU_1024, 1, {}};
+  endpoint.address = {0x1122334455667788, 0xabcdef, 0x1234, IBV_MTU_1024, 1, {}, 1, 2, 16};
   for (uint8_t i = 0; i < 16; ++i) endpoint.address.gid.raw[i] = i;
   endpoint.connection_parameters = {512, 16384, 32, 4};
   endpoint.group = 0x1112131415161718;
@@ -40,16 +40,19 @@ TEST(IbvWire, AddressLayoutIsFixed) {
   std::byte bytes[kEndpointBytes];
   encode_endpoint(sample_endpoint(), bytes);
   const unsigned char expected[kEndpointBytes] = {
-      'H',  'Y',  'I',  'C', 2,    0,    0,    0,    0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11,
+      'H',  'Y',  'I',  'C', 3,    0,    0,    0,    0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11,
       0xef, 0xcd, 0xab, 0,   0x34, 0x12, 3,    1,    0,    1,    2,    3,    4,    5,    6,    7,
       8,    9,    10,   11,  12,   13,   14,   15,   0,    2,    0,    0,    0,    0x40, 0,    0,
-      32,   0,    4,    0,   0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 0,    0,    0,    0};
+      32,   0,    4,    0,   0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 5,    16,   0,    0};
   EXPECT_EQ(std::memcmp(bytes, expected, sizeof bytes), 0);
   EndpointAddress endpoint;
   ASSERT_EQ(decode_endpoint(bytes, &endpoint), Status::kOk) << last_error_text();
   EXPECT_EQ(endpoint.address.nonce, 0x1122334455667788U);
   EXPECT_EQ(endpoint.address.datagram_queue, 0xabcdefU);
   EXPECT_EQ(endpoint.address.gid.raw[15], 15);
+  EXPECT_EQ(endpoint.address.needs_grh, 1);
+  EXPECT_EQ(endpoint.address.gid_version, 2);
+  EXPECT_EQ(endpoint.address.reads_in, 16);
   EXPECT_EQ(endpoint.connection_parameters, sample_endpoint().connection_parameters);
 }
 
@@ -109,7 +112,7 @@ Handshake sample_of_rails(uint32_t rails) {
   Handshake handshake = sample_handshake();
   handshake.endpoint.rail_count = rails;
   for (uint32_t i = 0; i < rails; ++i) {
-    handshake.endpoint.rails[i] = {{}, static_cast<uint16_t>(0x0a0b + i), IBV_MTU_2048, 1};
+    handshake.endpoint.rails[i] = {{}, static_cast<uint16_t>(0x0a0b + i), IBV_MTU_2048, 1, 1, 1, 4};
     handshake.endpoint.rails[i].gid.raw[15] = static_cast<uint8_t>(i + 1);
     handshake.rails[i] = {0x111111 * (i + 1), 0x10 + i, 0xcafe0000 + i, 0x7f0000001000U * (i + 1),
                           i % 2 == 0};
@@ -131,6 +134,9 @@ TEST(IbvWire, RailsRoundTrip) {
       EXPECT_EQ(read.endpoint.rails[i].lid, 0x0a0b + i);
       EXPECT_EQ(read.endpoint.rails[i].mtu, IBV_MTU_2048);
       EXPECT_EQ(read.endpoint.rails[i].is_ethernet, 1);
+      EXPECT_EQ(read.endpoint.rails[i].needs_grh, 1);
+      EXPECT_EQ(read.endpoint.rails[i].gid_version, 1);
+      EXPECT_EQ(read.endpoint.rails[i].reads_in, 4);
       EXPECT_EQ(read.rails[i].queue_pair, made.rails[i].queue_pair);
       EXPECT_EQ(read.rails[i].sequence, made.rails[i].sequence);
       EXPECT_EQ(read.rails[i].fence_key, made.rails[i].fence_key);
@@ -144,7 +150,7 @@ TEST(IbvWire, LayoutOfARailIsFixed) {
   std::byte bytes[handshake_bytes(1)];
   encode_handshake(sample_of_rails(1), bytes);
   const unsigned char endpoint[kEndpointRailBytes] = {0, 0, 0, 0, 0,    0,    0, 0, 0, 0, 0, 0,
-                                                      0, 0, 0, 1, 0x0b, 0x0a, 4, 1, 0, 0, 0, 0};
+                                                      0, 0, 0, 1, 0x0b, 0x0a, 4, 1, 3, 4, 0, 0};
   const unsigned char rail[kHandshakeRailBytes] = {0x11, 0x11, 0x11, 0,    0x10, 0,    0, 0,
                                                    0,    0,    0xfe, 0xca, 1,    0,    0, 0,
                                                    0,    0x10, 0,    0,    0,    0x7f, 0, 0};
@@ -176,6 +182,8 @@ TEST(IbvWire, RailsThatCannotBeAreRefused) {
   EXPECT_TRUE(refused(kSecond + 18, 0));
   EXPECT_TRUE(refused(kSecond + 18, 6));
   EXPECT_TRUE(refused(kSecond + 19, 2));
+  EXPECT_TRUE(refused(kSecond + 20, 6));
+  EXPECT_TRUE(refused(kSecond + 22, 1));
   EXPECT_TRUE(refused(kSecond + 23, 1));
   constexpr size_t kEnds = 48 + endpoint_bytes(2) + kHandshakeRailBytes;
   EXPECT_TRUE(refused(kEnds + 3, 1));

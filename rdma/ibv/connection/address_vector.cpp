@@ -1,0 +1,49 @@
+// Fills in address vectors, and compares addresses. peer_factory.cpp calls it for datagrams,
+// ibv_queue_pair.cpp for connections.
+#include "rdma/ibv/connection/address_vector.hpp"
+
+#include <algorithm>
+
+namespace hydrant::ibv {
+namespace {
+
+constexpr uint8_t kHops = 64;  // of routed packets
+constexpr size_t kPrefixBytes = 8;
+
+bool has_prefix(const ibv_gid& gid) noexcept {
+  return std::any_of(gid.raw, gid.raw + kPrefixBytes, [](uint8_t byte) { return byte != 0; });
+}
+
+}  // namespace
+
+ibv_ah_attr address_of(const Port& port, const RemotePort& there) noexcept {
+  ibv_ah_attr address{};
+  address.dlid = there.lid;
+  address.port_num = port.number;
+  address.sl = port.service_level;
+  if (!port.needs_grh && !there.needs_grh) return address;
+  address.is_global = 1;
+  address.grh.dgid = there.gid;
+  address.grh.sgid_index = port.gid_index;
+  address.grh.hop_limit = kHops;
+  if (port.is_ethernet) address.grh.traffic_class = port.traffic_class;
+  return address;
+}
+
+const char* why_unreachable(const Port& port, bool is_ethernet, const ibv_gid& gid,
+                            uint8_t gid_version) noexcept {
+  if (is_ethernet != port.is_ethernet)
+    return is_ethernet ? "it uses Ethernet, this process InfiniBand"
+                       : "it uses InfiniBand, this process Ethernet";
+  if (gid_version != port.gid_version)
+    return port.gid_version == 2
+               ? "its GID is of RoCE version 1, that of this process of version 2"
+               : "its GID is of RoCE version 2, that of this process of version 1";
+  // A LID is valid within its subnet only.
+  const bool is_local = std::equal(gid.raw, gid.raw + kPrefixBytes, port.gid.raw);
+  if (!is_ethernet && !is_local && has_prefix(gid) && has_prefix(port.gid))
+    return "it is in another subnet";
+  return nullptr;
+}
+
+}  // namespace hydrant::ibv
