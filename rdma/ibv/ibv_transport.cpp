@@ -25,6 +25,7 @@ IbvTransport::Counts IbvTransport::counts() const noexcept {
           .handshakes = parts_.counters.handshakes.value(),
           .strangers = parts_.counters.strangers.value(),
           .early = parts_.counters.early.value(),
+          .ud_errors = parts_.counters.ud_errors.value(),
           .control = parts_.counters.control.value(),
           .probes = parts_.counters.probes.value(),
           .stalls = parts_.counters.stalls.value(),
@@ -41,6 +42,7 @@ size_t IbvTransport::list_counts(std::span<Count> rows) const noexcept {
       {"control", now.control},     {"probes", now.probes},
       {"stalls", now.stalls},       {"lost", now.lost},
       {"sleeps", now.sleeps},       {"striped", now.striped},
+      {"ud_errors", now.ud_errors},
   };
   std::copy_n(all, std::min(rows.size(), std::size(all)), rows.begin());
   return std::size(all);

@@ -87,6 +87,7 @@ class IbvTransport final : public NetworkTransport {
     uint64_t handshakes = 0;  // sent
     uint64_t strangers = 0;   // datagrams that were ignored
     uint64_t early = 0;       // of them, handshakes of processes that are not joined here
+    uint64_t ud_errors = 0;   // failed sends of handshakes, and failures of their queue pair
     uint64_t control = 0;     // messages that only report credits
     uint64_t probes = 0;      // empty writes to idle peers
     uint64_t stalls = 0;      // cells that waited for a receive slot

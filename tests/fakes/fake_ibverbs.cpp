@@ -134,6 +134,8 @@ void reset() {
   w.datagrams_to_lose = 0;
   w.traffic = {};
   w.last_posted = {};
+  w.datagrams_to_fail = 0;
+  w.spares_queues = false;
 }
 
 void add_device(const Device& device) {

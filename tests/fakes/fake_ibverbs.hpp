@@ -190,4 +190,13 @@ ibv_pd* alloc_pd(ibv_context* context);
 void close(ibv_context* context, ibv_pd* pd);
 int command_fd(ibv_pd* pd);
 
+// ---- failures of queue pairs (fake_ibverbs_failures.cpp) ----
+
+// The next `count` datagrams are not sent and complete with this status: the queue pair goes to SQE.
+void fail_datagrams(ibv_wc_status status, uint32_t count = 1);
+// Moves the queue pair with this number to the error state and raises an event, like a fault of the adapter.
+void break_pair(uint32_t number);
+// Whether a datagram that is too long for its buffer leaves its queue pair as it is, and is merely lost.
+void spare_queues(bool spares);
+
 }  // namespace hydrant::fake_verbs

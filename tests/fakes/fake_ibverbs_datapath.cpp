@@ -24,7 +24,9 @@ int poll_cq(ibv_cq* cq, int count, ibv_wc* completions) {
     fake.entries.pop_front();
     completions[found] = entry.wc;
     const auto sender = w.qps.find(entry.sender);
-    if (sender != w.qps.end()) sender->second->over = entry.position;
+    if (sender == w.qps.end()) continue;
+    uint64_t& over = sender->second->over;
+    over = std::max(over, entry.position);  // a reset has freed more
   }
   return found;
 }
@@ -60,13 +62,14 @@ int post_recv(ibv_qp* qp, ibv_recv_wr* request, ibv_recv_wr** bad) {
     if (qp->srq != nullptr || fake.buffers.size() >= fake.cap.max_recv_wr) return ENOMEM;
     fake.buffers.push_back({request->wr_id, *request->sg_list});
   }
+  if (qp->state == IBV_QPS_ERR) flush_pair(qp);
   return 0;
 }
 
 int post_one(FakeQp& qp, const ibv_send_wr& request) {
   World& w = world();
   if (const int error = enter(Call::kPostSend)) return error;
-  if (qp.verbs.state != IBV_QPS_RTS && qp.verbs.state != IBV_QPS_ERR) return EINVAL;
+  if (qp.verbs.state != IBV_QPS_RTS && qp.verbs.state < IBV_QPS_SQE) return EINVAL;
   if (qp.posted - qp.over >= qp.cap.max_send_wr) return ENOMEM;
   if (request.num_sge > static_cast<int>(qp.cap.max_send_sge)) return EINVAL;
   Work work;
@@ -89,6 +92,7 @@ int post_one(FakeQp& qp, const ibv_send_wr& request) {
   w.last_posted = {&request, request, request.num_sge > 0 ? *request.sg_list : ibv_sge{}};
   qp.work.push_back(std::move(work));
   if (qp.verbs.state == IBV_QPS_ERR) flush_pair(&qp.verbs);
+  if (qp.verbs.state == IBV_QPS_SQE) flush_sends(&qp.verbs);
   return 0;
 }
 

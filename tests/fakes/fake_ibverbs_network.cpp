@@ -55,13 +55,17 @@ void complete_receive(FakeQp& qp, const Buffer& buffer, uint32_t bytes, ibv_wc_s
   complete(*fake_of(qp.verbs.recv_cq), entry);
 }
 
-void flush(FakeQp& qp) {
-  qp.verbs.state = IBV_QPS_ERR;
+void flush_work(FakeQp& qp) {
   while (!qp.work.empty()) {
     const Work work = std::move(qp.work.front());
     qp.work.pop_front();
     complete_send(qp, work, IBV_WC_WR_FLUSH_ERR);
   }
+}
+
+void flush(FakeQp& qp) {
+  qp.verbs.state = IBV_QPS_ERR;
+  flush_work(qp);
   for (const Buffer& buffer : qp.buffers) complete_receive(qp, buffer, 0, IBV_WC_WR_FLUSH_ERR);
   qp.buffers.clear();
 }
@@ -162,7 +166,7 @@ Outcome put_into_buffer(FakeQp& there, const std::vector<std::byte>& data, uint3
   const auto bytes = static_cast<uint32_t>(data.size()) + offset;
   if (bytes > buffer.piece.length || !local_allows(there, buffer.piece, IBV_ACCESS_LOCAL_WRITE)) {
     complete_receive(there, buffer, bytes, IBV_WC_LOC_LEN_ERR);
-    flush(there);
+    if (there.verbs.qp_type != IBV_QPT_UD || !w.spares_queues) flush(there);
     return Outcome::kFailed;
   }
   std::memcpy(reinterpret_cast<std::byte*>(buffer.piece.addr) + offset, data.data(), data.size());
@@ -311,14 +315,22 @@ void run_datagrams(FakeQp& qp) {
     qp.work.pop_front();
     std::vector<std::byte> data;
     const bool allowed = gather(qp, work, &data);
-    complete_send(qp, work, allowed ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR);
+    const bool fails = w.datagrams_to_fail != 0;
+    if (fails) --w.datagrams_to_fail;
+    if (fails || !allowed) {
+      complete_send(qp, work, fails ? w.datagram_failure : IBV_WC_LOC_PROT_ERR);
+      qp.verbs.state = IBV_QPS_SQE;
+      flush_work(qp);
+      return;
+    }
+    complete_send(qp, work, IBV_WC_SUCCESS);
     const uint32_t to = work.request.wr.ud.remote_qpn;
     const auto found = w.qps.find(to);
     if (w.datagrams_to_lose != 0 && (w.losing_queue == 0 || w.losing_queue == to)) {
       --w.datagrams_to_lose;
     } else if (found != w.qps.end() && !reaches(qp, work.address, *found->second)) {
       ++w.traffic.unreachable;
-    } else if (allowed) {
+    } else {
       deliver_datagram(to, work.request.wr.ud.remote_qkey, data);
     }
   }
@@ -362,6 +374,8 @@ void run() {
 }
 
 void flush_pair(ibv_qp* qp) { flush(*fake_of(qp)); }
+
+void flush_sends(ibv_qp* qp) { flush_work(*fake_of(qp)); }
 
 // ---- controls for tests ----
 

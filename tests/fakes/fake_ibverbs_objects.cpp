@@ -33,7 +33,8 @@ int check_change(const FakeQp& qp, const ibv_qp_attr& to, int mask) {
   if (to.qp_state == IBV_QPS_ERR || to.qp_state == IBV_QPS_RESET) return 0;
   const bool is_next = (from == IBV_QPS_RESET && to.qp_state == IBV_QPS_INIT) ||
                        (from == IBV_QPS_INIT && to.qp_state == IBV_QPS_RTR) ||
-                       (from == IBV_QPS_RTR && to.qp_state == IBV_QPS_RTS);
+                       (from == IBV_QPS_RTR && to.qp_state == IBV_QPS_RTS) ||
+                       (from == IBV_QPS_SQE && to.qp_state == IBV_QPS_RTS);
   if (!is_next) return EINVAL;
   const Device& facts = fake_of(qp.verbs.context)->device->facts;
   if (to.qp_state == IBV_QPS_INIT) {
@@ -280,6 +281,7 @@ int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask) {
   if ((mask & IBV_QP_ACCESS_FLAGS) != 0) fake.access = attributes->qp_access_flags;
   qp->state = attributes->qp_state;
   if (qp->state == IBV_QPS_ERR) flush_pair(qp);
+  if (qp->state == IBV_QPS_RESET) empty_pair(&fake);
   return 0;
 }
 

@@ -132,6 +132,9 @@ struct World {
   uint32_t losing_queue = 0;
   Traffic traffic;
   LastPosted last_posted;
+  ibv_wc_status datagram_failure = IBV_WC_SUCCESS;
+  uint32_t datagrams_to_fail = 0;
+  bool spares_queues = false;
 };
 
 World& world();
@@ -158,6 +161,10 @@ void fill_operations(verbs_context* context);
 void run();
 // Completes the work of a failed queue pair as flushed. Requires the lock.
 void flush_pair(ibv_qp* qp);
+// The same for its sends alone. Requires the lock.
+void flush_sends(ibv_qp* qp);
+// Discards the work of a queue pair that is reset; completions in its queue stay there. Requires the lock.
+void empty_pair(FakeQp* qp);
 
 inline FakeCq* fake_of(ibv_cq* cq) { return reinterpret_cast<FakeCq*>(cq); }
 inline FakeQp* fake_of(ibv_qp* qp) { return reinterpret_cast<FakeQp*>(qp); }

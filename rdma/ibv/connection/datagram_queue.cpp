@@ -4,11 +4,21 @@
 
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
+#include "firehose/base/thread.hpp"
 #include "firehose/base/uncancelled.hpp"
 
+#include <algorithm>
 #include <cerrno>
+#include <utility>
 
 namespace hydrant::ibv {
+
+namespace {
+
+constexpr uint64_t kFirstPauseNs = 1'000'000'000;
+constexpr uint64_t kLongestPauseNs = 8'000'000'000;
+
+}  // namespace
 
 Status DatagramQueue::open(const Port& port, ibv_comp_channel* channel, uint32_t rails) noexcept {
   port_ = &port;
@@ -71,15 +81,15 @@ void DatagramQueue::close() noexcept {
 
 bool DatagramQueue::send(const Handshake& handshake, ibv_ah* address, uint32_t number,
                          const char* name) noexcept {
-  if (sends_ == kDatagramSends) return false;
-  std::byte* const buffer =
-      memory_.data() + size_t{kDatagramReceives + next_send_ % kDatagramSends} * bytes_;
+  if (sends_ == kDatagramSends || !is_running() || error_ != IBV_WC_SUCCESS) return false;
+  const uint32_t index = kDatagramReceives + next_send_ % kDatagramSends;
+  std::byte* const buffer = memory_.data() + size_t{index} * bytes_;
   encode_handshake(handshake, buffer);
   ibv_sge piece{reinterpret_cast<uintptr_t>(buffer),
                 static_cast<uint32_t>(handshake_bytes(handshake.endpoint.rail_count)),
                 memory_.lkey()};
   ibv_send_wr request{};
-  request.wr_id = kDatagramReceives;
+  request.wr_id = request_id(index);
   request.sg_list = &piece;
   request.num_sge = 1;
   request.opcode = IBV_WR_SEND;
@@ -103,7 +113,7 @@ Status DatagramQueue::post_receive(uint32_t index) noexcept {
   ibv_sge piece{reinterpret_cast<uintptr_t>(memory_.data() + size_t{index} * bytes_), bytes_,
                 memory_.lkey()};
   ibv_recv_wr request{};
-  request.wr_id = index;
+  request.wr_id = request_id(index);
   request.sg_list = &piece;
   request.num_sge = 1;
   ibv_recv_wr* bad = nullptr;
@@ -115,20 +125,106 @@ Status DatagramQueue::post_receive(uint32_t index) noexcept {
 
 // Decodes a received datagram and posts its buffer again; for a send completion only frees its entry.
 DatagramQueue::Kind DatagramQueue::take(const ibv_wc& completion, Handshake* handshake) noexcept {
-  if (completion.wr_id >= kDatagramReceives) {
-    --sends_;
-    return Kind::kSent;
-  }
+  if (completion.wr_id >> 32 != life_) return Kind::kNothing;
   const auto index = static_cast<uint32_t>(completion.wr_id);
+  if (index >= kDatagramReceives) {
+    --sends_;
+    if (completion.status != IBV_WC_SUCCESS) note_failed_send(completion.status);
+    return Kind::kNothing;
+  }
+  if (completion.status == IBV_WC_WR_FLUSH_ERR) {
+    // Posted again, the buffer would be flushed at once, for ever.
+    if (error_ == IBV_WC_SUCCESS) error_ = completion.status;
+    is_flushed_ = true;
+    return Kind::kNothing;
+  }
   Kind kind = Kind::kUnknown;
-  if (completion.status == IBV_WC_SUCCESS && completion.byte_len >= kGrhBytes &&
-      completion.byte_len <= bytes_) {
+  if (completion.status != IBV_WC_SUCCESS) {
+    (void)fail(Status::kBadArg, "it could not be received: %s",
+               ibv_wc_status_str(completion.status));
+  } else if (completion.byte_len >= kGrhBytes && completion.byte_len <= bytes_) {
     const std::byte* const datagram = memory_.data() + size_t{index} * bytes_ + kGrhBytes;
     if (decode_handshake({datagram, completion.byte_len - kGrhBytes}, handshake) == Status::kOk)
       kind = Kind::kHandshake;
   }
   if (post_receive(index) != Status::kOk) log_warning("%s", last_error_text());
   return kind;
+}
+
+// ---- errors ----
+
+void DatagramQueue::note_failed_send(ibv_wc_status status) noexcept {
+  if (error_ == IBV_WC_SUCCESS) error_ = status;
+  if (status == IBV_WC_WR_FLUSH_ERR) return;  // because of an earlier one
+  errors_.add();
+  static RateLimit limit(RateLimit::kSecond);
+  log_warning(limit, "%s port %u: a handshake could not be sent: %s; trying again", port_->name,
+              port_->number, ibv_wc_status_str(status));
+}
+
+// Called after completions with errors. A failed send leaves the queue pair in the state SQE, in which it
+// receives and flushes what it should send; with some adapters it is the error state, in which everything is
+// flushed.
+void DatagramQueue::mend() noexcept {
+  if (!is_flushed_ && sends_ != 0) return;  // the other sends are being flushed
+  const ibv_wc_status error = std::exchange(error_, IBV_WC_SUCCESS);
+  if (!std::exchange(is_flushed_, false) && resume()) return;
+  errors_.add();
+  const uint64_t now = now_ns();
+  if (now - last_reset_ns_ > kLongestPauseNs) pause_ns_ = 0;
+  const uint64_t due = std::max(now, last_reset_ns_ + pause_ns_);
+  pause_ns_ = std::clamp(2 * pause_ns_, kFirstPauseNs, kLongestPauseNs);
+  resets_ns_.store(due, std::memory_order_relaxed);
+  log_warning("%s port %u: the handshake queue pair has failed: %s; it is reset in %llu ms",
+              port_->name, port_->number, ibv_wc_status_str(error),
+              static_cast<unsigned long long>((due - now) / 1'000'000));
+}
+
+// Starts the sending half again after a failed send. False: the queue pair has to be reset.
+bool DatagramQueue::resume() noexcept {
+  (void)port_->descriptors.keep_ours(port_->device.context);
+  ibv_qp_attr state{};
+  ibv_qp_init_attr unused{};
+  if (uncancelled::call(ibv_query_qp, pair_.get(), &state, IBV_QP_STATE, &unused) != 0)
+    return false;
+  if (state.qp_state == IBV_QPS_RTS) return true;
+  if (state.qp_state != IBV_QPS_SQE) return false;
+  state.qp_state = IBV_QPS_RTS;
+  return uncancelled::call(ibv_modify_qp, pair_.get(), &state, IBV_QP_STATE) == 0;
+}
+
+// Resets the queue pair if it is time for that. True: it runs again.
+bool DatagramQueue::restart() noexcept {
+  const uint64_t now = now_ns();
+  if (now < resets_ns_.load(std::memory_order_relaxed)) return false;
+  last_reset_ns_ = now;
+  if (reset() == Status::kOk) {
+    resets_ns_.store(kRuns, std::memory_order_relaxed);
+    return true;
+  }
+  resets_ns_.store(kNever, std::memory_order_relaxed);
+  log_warning("%s; ranks without a connection can no longer be reached", last_error_text());
+  return false;
+}
+
+Status DatagramQueue::reset() noexcept {
+  (void)port_->descriptors.keep_ours(port_->device.context);
+  ibv_qp_attr state{};
+  state.qp_state = IBV_QPS_RESET;
+  if (const int error = uncancelled::call(ibv_modify_qp, pair_.get(), &state, IBV_QP_STATE);
+      error != 0)
+    return fail(Status::kResource, "%s port %u: cannot reset the handshake queue pair: %s",
+                port_->name, port_->number, errno_text(error));
+  // The queue pair is empty now. Its old completions would take the room of new ones.
+  ibv_wc old[kBatch];
+  for (uint32_t left = kDatagramReceives + kDatagramSends; left != 0;) {
+    const int count = ibv_poll_cq(completions_.get(), kBatch, old);
+    if (count <= 0) break;
+    left -= std::min(left, static_cast<uint32_t>(count));
+  }
+  ++life_;
+  sends_ = 0;
+  return start();
 }
 
 }  // namespace hydrant::ibv

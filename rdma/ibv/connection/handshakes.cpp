@@ -61,6 +61,7 @@ Status Handshakes::start_connection(Rank number) noexcept {
     return fail(Status::kBroken, "%s %u is gone: the job has declared it dead",
                 number < own.ranks() ? "rank" : "peer", number);
   if (parts_.peers.find(number) != nullptr) return Status::kNotReady;
+  if (datagrams_.has_failed()) return cannot_reach(number);
   Peer* peer = nullptr;
   Status status = Status::kOk;
   PeerName name = name_of(number, number, 0);
@@ -76,6 +77,15 @@ Status Handshakes::start_connection(Rank number) noexcept {
   if (status != Status::kOk) return add_context(status, "first contact with %s", name.text);
   start(*peer);
   return Status::kNotReady;
+}
+
+Status Handshakes::cannot_reach(Rank number) noexcept {
+  const Port& port = parts_.ports.all[0];
+  return fail(
+      Status::kBroken,
+      "%s %u cannot be reached: the handshake queue pair of this process, at %s port %u, has "
+      "failed and could not be reset; start the job again",
+      number < parts_.own.ranks() ? "rank" : "peer", number, port.name, port.number);
 }
 
 Status Handshakes::connect_to_self() noexcept {
@@ -145,6 +155,10 @@ bool Handshakes::has_timed_out(Peer& peer, uint64_t now) noexcept {
   const bool is_late = now >= connection.gives_up_ns;
   if (!peer.state.is_connecting())
     return is_late || PeerConnector::is_handshake_done(peer) || peer.state.is_disconnected();
+  if (datagrams_.has_failed()) {
+    parts_.disconnector.disconnect(peer, "the handshake queue pair of this process has failed");
+    return true;
+  }
   if (!is_late) return false;
   const Port& port = parts_.ports.all[0];
   const bool goes_on = peer.rank < parts_.own.ranks() && !parts_.options.abandons_silent_ranks;

@@ -45,6 +45,7 @@ class Handshakes final : public FirstContact {
   };
   explicit Handshakes(const Parts& parts) noexcept
       : parts_(parts),
+        datagrams_(parts.counters.ud_errors),
         connector_(parts.options, parts.ports, parts.own, parts.rails),
         groups_(parts.own, parts.factory) {}
 
@@ -62,6 +63,8 @@ class Handshakes final : public FirstContact {
     return connecting_count_.load(std::memory_order_relaxed) != 0;
   }
   uint64_t next_handshake_ns() const noexcept { return next_ns_.load(std::memory_order_relaxed); }
+  // When poll() resets the queue for handshakes after a failure; UINT64_MAX: not.
+  uint64_t next_reset_ns() const noexcept HYDRANT_NO_TSA { return datagrams_.next_reset_ns(); }
   bool request_notice() noexcept HYDRANT_NO_TSA { return datagrams_.request_notice(); }
 
   // As in IbvTransport.
@@ -73,6 +76,7 @@ class Handshakes final : public FirstContact {
   }
 
  private:
+  Status cannot_reach(Rank number) noexcept HYDRANT_REQUIRES(mu_);
   Status read_endpoint(Rank rank, EndpointAddress* endpoint) noexcept HYDRANT_REQUIRES(mu_);
   Status find_own_group() noexcept HYDRANT_REQUIRES(mu_);
   void start(Peer& peer) noexcept HYDRANT_REQUIRES(mu_);

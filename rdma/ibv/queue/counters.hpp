@@ -20,6 +20,7 @@ struct Counters {
   Counter handshakes;  // sent
   Counter strangers;   // datagrams that were ignored
   Counter early;       // of them, handshakes of processes that are not joined here
+  Counter ud_errors;   // failed sends of handshakes, and failures of their queue pair
   Counter control;     // messages that only report credits
   Counter probes;      // empty writes to idle peers
   Counter stalls;      // cells that waited for a receive slot

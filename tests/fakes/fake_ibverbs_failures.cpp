@@ -1,0 +1,51 @@
+// Failures of queue pairs: controls for tests, and the verbs by which a client finds out and recovers.
+#include "tests/fakes/fake_ibverbs.hpp"
+#include "tests/fakes/fake_ibverbs_world.hpp"
+
+#include <infiniband/verbs.h>
+
+namespace hydrant::fake_verbs {
+
+void empty_pair(FakeQp* qp) {
+  qp->work.clear();
+  qp->buffers.clear();
+  qp->over = qp->posted;
+}
+
+void fail_datagrams(ibv_wc_status status, uint32_t count) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  w.datagram_failure = status;
+  w.datagrams_to_fail = count;
+}
+
+void break_pair(uint32_t number) {
+  ibv_qp* pair = nullptr;
+  {
+    World& w = world();
+    const std::lock_guard<std::mutex> lock(w.mu);
+    pair = &w.qps.at(number)->verbs;
+    flush_pair(pair);
+  }
+  raise_event(pair->context, IBV_EVENT_QP_FATAL, 0, pair);
+}
+
+void spare_queues(bool spares) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  w.spares_queues = spares;
+}
+
+}  // namespace hydrant::fake_verbs
+
+using namespace hydrant::fake_verbs;
+
+extern "C" int ibv_query_qp(ibv_qp* qp, ibv_qp_attr* attributes, int /*mask*/,
+                            ibv_qp_init_attr* created) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  *attributes = {};
+  *created = {};
+  attributes->qp_state = qp->state;
+  return 0;
+}

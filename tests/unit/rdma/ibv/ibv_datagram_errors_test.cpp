@@ -1,0 +1,234 @@
+// Errors of the queue pair that carries handshakes: first contact goes on, and an idle rank sleeps.
+#include "rdma/ibv/connection/datagram_queue.hpp"
+#include "rdma/ibv/device/ibv_port_choice.hpp"
+#include "tests/unit/rdma/ibv/ibv_world.hpp"
+#include "tests/unit/rdma/ibv/verbs_fixture.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <string>
+
+namespace hydrant {
+namespace {
+
+using fake_verbs::Call;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::IbvRank;
+using testing::IbvWorld;
+
+const std::string kOverlong(1000, 'x');
+
+class IbvDatagramErrors : public testing::VerbsTest {
+ protected:
+  // The number of the queue pair for handshakes that the rank has published.
+  static uint32_t queue_of(IbvWorld& world, Rank rank) {
+    const std::string& bytes = world.box.endpoints.at("ibv" + std::to_string(rank));
+    ibv::EndpointAddress endpoint;
+    EXPECT_EQ(ibv::decode_endpoint(std::as_bytes(std::span(bytes)), &endpoint), Status::kOk);
+    return endpoint.address.datagram_queue;
+  }
+  static void send_overlong(uint32_t queue) {
+    fake_verbs::send_stray(queue, kOverlong.data(), static_cast<uint32_t>(kOverlong.size()));
+  }
+  static bool can_sleep(IbvRank& rank) {
+    Sleeping::Announcement announcement;
+    if (!rank.transport->sleeping().announce_sleep(&announcement)) return false;
+    rank.transport->sleeping().end_sleep();
+    return true;
+  }
+};
+
+TEST_F(IbvDatagramErrors, FailedSendIsFollowedByOthers) {
+  IbvWorld world(3);
+  fake_verbs::fail_datagrams(IBV_WC_LOC_QP_OP_ERR);
+  world.connect(0, 1);
+  world.connect(0, 2);
+  EXPECT_EQ(world[0].transport->counts().ud_errors, 1U);
+}
+
+TEST_F(IbvDatagramErrors, OverlongDatagramDoesNotEndFirstContact) {
+  IbvWorld world(2);
+  send_overlong(queue_of(world, 1));
+  ASSERT_TRUE(world.until([&] { return world[1].transport->counts().ud_errors == 1; }));
+  world.connect(0, 1);
+}
+
+TEST_F(IbvDatagramErrors, OverlongDatagramIsMerelyLostWhereTheQueuePairGoesOn) {
+  IbvWorld world(2);
+  fake_verbs::spare_queues(true);
+  for (int i = 0; i < 3; ++i) send_overlong(queue_of(world, 1));
+  ASSERT_TRUE(world.until([&] { return world[1].transport->counts().strangers == 3; }));
+  EXPECT_EQ(world[1].transport->counts().ud_errors, 0U);
+  world.connect(0, 1);
+}
+
+// Peers know the number of the queue pair, so it has to stay the same.
+TEST_F(IbvDatagramErrors, BrokenQueuePairReceivesAndSendsAgain) {
+  IbvWorld world(3);
+  fake_verbs::break_pair(queue_of(world, 0));
+  world.connect(0, 1);
+  world.connect(2, 0);
+  EXPECT_EQ(world[0].transport->counts().ud_errors, 1U);
+}
+
+TEST_F(IbvDatagramErrors, IdleRankSleepsAfterwards) {
+  IbvWorld world(2);
+  ::testing::internal::CaptureStderr();
+  fake_verbs::break_pair(queue_of(world, 0));
+  EXPECT_TRUE(world.until([&] { return can_sleep(world[0]); }));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("fake0: the handshake queue pair has failed: an event"),
+                    HasSubstr("fake0 port 1: the handshake queue pair has failed: Work Request "
+                              "Flushed Error; it is reset in")));
+}
+
+TEST_F(IbvDatagramErrors, FailedResetEndsFirstContactsAndNothingElse) {
+  IbvWorld world(3);
+  world.connect(0, 1);
+  const uint64_t calls = fake_verbs::calls(Call::kModifyQp);
+  fake_verbs::fail_call(Call::kModifyQp, EIO);
+  ::testing::internal::CaptureStderr();
+  fake_verbs::break_pair(queue_of(world, 0));
+  ASSERT_TRUE(world.until([&] { return fake_verbs::calls(Call::kModifyQp) != calls; }));
+  EXPECT_EQ(world[0].try_send(2, Lane::kRequest, 1, "abcd"), Status::kBroken);
+  EXPECT_THAT(last_error_text(),
+              AllOf(HasSubstr("rank 2 cannot be reached"), HasSubstr("handshake queue pair"),
+                    HasSubstr("could not be reset")));
+  EXPECT_TRUE(world.until([&] { return can_sleep(world[0]); }));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("ranks without a connection can no longer be reached"));
+  EXPECT_EQ(world.send(0, 1, Lane::kRequest, 1, "abcd"), Status::kOk);
+  EXPECT_TRUE(world.arrived(1, 1));
+}
+
+TEST_F(IbvDatagramErrors, FailedResetEndsFirstContactsUnderWay) {
+  IbvWorld world(2);
+  ASSERT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kNotReady);
+  fake_verbs::fail_call(Call::kModifyQp, EIO);
+  ::testing::internal::CaptureStderr();
+  fake_verbs::break_pair(queue_of(world, 0));
+  const uint64_t deadline = testing::in_seconds(10);
+  Status status = Status::kNotReady;
+  while (status == Status::kNotReady && now_ns() < deadline) {
+    world[0].poll();  // rank 1 does not poll, and does not answer
+    status = world[0].try_send(1, Lane::kRequest, 1, "abcd");
+  }
+  (void)::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(status, Status::kBroken);
+  EXPECT_THAT(last_error_text(),
+              HasSubstr("rank 1 is gone: the handshake queue pair of this process has failed"));
+}
+
+// ---- the queue alone ----
+
+struct TestQueue {
+  uint32_t poll() {
+    return queue.poll(
+        [this](const ibv::Handshake* handshake) { ++(handshake != nullptr ? heard : others); });
+  }
+  void poll_all() {
+    while (poll() != 0) {
+    }
+  }
+
+  ibv::Counter errors;
+  ibv::DatagramQueue queue{errors};
+  uint32_t heard = 0;
+  uint32_t others = 0;
+};
+
+class DatagramQueueErrors : public testing::VerbsTest {
+ protected:
+  void SetUp() override {
+    VerbsTest::SetUp();
+    ASSERT_EQ(ibv::open_port("", &port_), Status::kOk);
+    for (TestQueue* each : {&a_, &b_}) ASSERT_EQ(each->queue.open(port_, nullptr, 0), Status::kOk);
+    ibv_ah_attr attributes{};
+    attributes.is_global = 1;
+    address_.reset(ibv_create_ah(port_.device.pd, &attributes));
+    handshake_.endpoint.address.mtu = IBV_MTU_1024;
+  }
+  void TearDown() override {
+    address_.reset();
+    a_.queue.close();
+    b_.queue.close();
+    close_ibv_device(port_.device);
+    VerbsTest::TearDown();
+  }
+  bool send(TestQueue& from, TestQueue& to) {
+    return from.queue.send(handshake_, address_.get(), to.queue.number(), "the other");
+  }
+
+  ibv::Port port_;
+  TestQueue a_;
+  TestQueue b_;
+  ibv::AddressHandle address_;
+  ibv::Handshake handshake_;
+};
+
+TEST_F(DatagramQueueErrors, SendsAgainOnceEverySendWasFlushed) {
+  fake_verbs::fail_datagrams(IBV_WC_LOC_QP_OP_ERR);
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(send(a_, b_));
+  EXPECT_NE(a_.poll(), 0U);
+  EXPECT_FALSE(send(a_, b_)) << "four more are to be flushed";
+  a_.poll_all();
+  EXPECT_TRUE(send(a_, b_));
+  a_.poll_all();
+  b_.poll_all();
+  EXPECT_EQ(b_.heard, 1U);
+  EXPECT_EQ(a_.errors.value(), 1U);
+}
+
+TEST_F(DatagramQueueErrors, CompletionsFromBeforeAResetAreIgnored) {
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(send(a_, b_));
+  fake_verbs::break_pair(a_.queue.number());
+  EXPECT_EQ(a_.poll(), 16U);
+  EXPECT_FALSE(send(a_, b_));
+  fake_verbs::fail_call(Call::kPollCq, EIO);  // so that the reset leaves them in the queue
+  EXPECT_EQ(a_.poll(), 16U);
+  a_.poll_all();
+  EXPECT_EQ(a_.others, 0U);
+  EXPECT_EQ(a_.errors.value(), 1U) << "no second reset";
+  for (int i = 0; i < 40; ++i) {
+    ASSERT_TRUE(send(a_, b_));
+    ASSERT_TRUE(send(b_, a_));
+    a_.poll_all();
+    b_.poll_all();
+  }
+  EXPECT_EQ(a_.heard, 40U);
+  EXPECT_EQ(b_.heard, 40U);
+}
+
+TEST_F(DatagramQueueErrors, ResetsAreASecondApart) {
+  const uint64_t before = now_ns();
+  fake_verbs::break_pair(a_.queue.number());
+  (void)a_.poll();
+  a_.poll_all();
+  EXPECT_EQ(a_.queue.next_reset_ns(), UINT64_MAX) << "it runs";
+  fake_verbs::break_pair(a_.queue.number());
+  (void)a_.poll();
+  EXPECT_GE(a_.queue.next_reset_ns(), before + 1'000'000'000);
+  EXPECT_NE(a_.queue.next_reset_ns(), UINT64_MAX);
+  EXPECT_FALSE(a_.queue.has_failed());
+}
+
+TEST_F(DatagramQueueErrors, FailedQueueIsNotPolled) {
+  fake_verbs::break_pair(a_.queue.number());
+  fake_verbs::fail_call(Call::kModifyQp, EIO);
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(a_.poll(), 16U);
+  const uint64_t polls = fake_verbs::calls(Call::kPollCq);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(a_.poll(), 0U);
+  (void)::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(fake_verbs::calls(Call::kPollCq), polls);
+  EXPECT_TRUE(a_.queue.has_failed());
+  EXPECT_EQ(a_.queue.next_reset_ns(), UINT64_MAX);
+  EXPECT_TRUE(a_.queue.request_notice());
+  EXPECT_FALSE(send(a_, b_));
+}
+
+}  // namespace
+}  // namespace hydrant
