@@ -3,6 +3,7 @@
 #pragma once
 
 #include "rdma/bootstrap/bootstrap.hpp"
+#include "rdma/ibv/connection/address_handles.hpp"
 #include "rdma/ibv/connection/device_events.hpp"
 #include "rdma/ibv/connection/handshakes.hpp"
 #include "rdma/ibv/connection/own_endpoint.hpp"
@@ -56,12 +57,14 @@ struct TransportParts {
   Completions completions{rails, receiving, operation_pool, striping, poster, disconnector};
   Liveness liveness{peers, poster, deferred, counters};
   OwnEndpoint own{options, port, rails};
-  PeerFactory factory{options, ports, own, peers, completions.queue(), rails, receiving};
+  AddressHandles addresses{port};
+  PeerFactory factory{options, ports, own, peers, completions.queue(), rails, receiving, addresses};
   Handshakes handshakes{{.bootstrap = bootstrap,
                          .options = options,
                          .ports = ports,
                          .own = own,
                          .peers = peers,
+                         .addresses = addresses,
                          .factory = factory,
                          .rails = rails,
                          .disconnector = disconnector,

@@ -12,6 +12,16 @@ void empty_pair(FakeQp* qp) {
   qp->over = qp->posted;
 }
 
+bool is_in_use(const ibv_ah* ah) {
+  for (const auto& [number, qp] : world().qps) {
+    if (qp->verbs.qp_type != IBV_QPT_UD) continue;
+    for (const Work& work : qp->work) {
+      if (work.request.wr.ud.ah == ah) return true;
+    }
+  }
+  return false;
+}
+
 void fail_datagrams(ibv_wc_status status, uint32_t count) {
   World& w = world();
   const std::lock_guard<std::mutex> lock(w.mu);

@@ -65,9 +65,9 @@ void flush_work(FakeQp& qp) {
 
 void flush(FakeQp& qp) {
   qp.verbs.state = IBV_QPS_ERR;
-  flush_work(qp);
   for (const Buffer& buffer : qp.buffers) complete_receive(qp, buffer, 0, IBV_WC_WR_FLUSH_ERR);
   qp.buffers.clear();
+  flush_work(qp);
 }
 
 // Whether a registration covers the range and grants the rights.

@@ -315,6 +315,7 @@ int ibv_destroy_ah(ibv_ah* ah) {
   World& w = world();
   const std::lock_guard<std::mutex> lock(w.mu);
   if (const int error = enter(Call::kDestroyAh)) return error;
+  if (is_in_use(ah)) return EBUSY;
   auto* fake = reinterpret_cast<FakeAh*>(ah);
   w.ahs.erase(fake);
   delete fake;

@@ -165,6 +165,8 @@ void flush_pair(ibv_qp* qp);
 void flush_sends(ibv_qp* qp);
 // Discards the work of a queue pair that is reset; completions in its queue stay there. Requires the lock.
 void empty_pair(FakeQp* qp);
+// Whether a posted datagram uses the address handle. Requires the lock.
+bool is_in_use(const ibv_ah* ah);
 
 inline FakeCq* fake_of(ibv_cq* cq) { return reinterpret_cast<FakeCq*>(cq); }
 inline FakeQp* fake_of(ibv_qp* qp) { return reinterpret_cast<FakeQp*>(qp); }

@@ -79,10 +79,16 @@ void DatagramQueue::close() noexcept {
   memory_.close();
 }
 
-bool DatagramQueue::send(const Handshake& handshake, ibv_ah* address, uint32_t number,
+bool DatagramQueue::send(const Handshake& handshake, Destination& destination, uint32_t number,
                          const char* name) noexcept {
   if (sends_ == kDatagramSends || !is_running() || error_ != IBV_WC_SUCCESS) return false;
-  const uint32_t index = kDatagramReceives + next_send_ % kDatagramSends;
+  if (addresses_.begin_send(destination, name) != Status::kOk) {
+    static RateLimit limit(RateLimit::kSecond);
+    log_warning(limit, "%s; trying again", last_error_text());
+    return false;
+  }
+  const uint32_t slot = next_send_ % kDatagramSends;
+  const uint32_t index = kDatagramReceives + slot;
   std::byte* const buffer = memory_.data() + size_t{index} * bytes_;
   encode_handshake(handshake, buffer);
   ibv_sge piece{reinterpret_cast<uintptr_t>(buffer),
@@ -94,7 +100,7 @@ bool DatagramQueue::send(const Handshake& handshake, ibv_ah* address, uint32_t n
   request.num_sge = 1;
   request.opcode = IBV_WR_SEND;
   request.send_flags = IBV_SEND_SIGNALED;
-  request.wr.ud.ah = address;
+  request.wr.ud.ah = destination.handle.get();
   request.wr.ud.remote_qpn = number;
   request.wr.ud.remote_qkey = kKey;
   ibv_send_wr* bad = nullptr;
@@ -102,8 +108,10 @@ bool DatagramQueue::send(const Handshake& handshake, ibv_ah* address, uint32_t n
     static RateLimit limit(RateLimit::kSecond);
     log_warning(limit, "%s: cannot send a handshake to %s: %s; trying again", port_->name, name,
                 errno_text(error));
+    addresses_.end_send(destination);
     return false;
   }
+  sent_to_[slot] = &destination;
   ++sends_;
   ++next_send_;
   return true;
@@ -129,6 +137,7 @@ DatagramQueue::Kind DatagramQueue::take(const ibv_wc& completion, Handshake* han
   const auto index = static_cast<uint32_t>(completion.wr_id);
   if (index >= kDatagramReceives) {
     --sends_;
+    addresses_.end_send(*std::exchange(sent_to_[index - kDatagramReceives], nullptr));
     if (completion.status != IBV_WC_SUCCESS) note_failed_send(completion.status);
     return Kind::kNothing;
   }
@@ -221,6 +230,9 @@ Status DatagramQueue::reset() noexcept {
     const int count = ibv_poll_cq(completions_.get(), kBatch, old);
     if (count <= 0) break;
     left -= std::min(left, static_cast<uint32_t>(count));
+  }
+  for (Destination*& destination : sent_to_) {
+    if (destination != nullptr) addresses_.end_send(*std::exchange(destination, nullptr));
   }
   ++life_;
   sends_ = 0;

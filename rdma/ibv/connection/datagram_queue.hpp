@@ -5,12 +5,14 @@
 // a second, and more rarely if it goes on failing. If the reset fails, the queue has failed for good.
 //
 // Invariant: while the queue runs, each receive buffer is posted to the adapter except while poll() decodes
-// it. At most kDatagramSends sends are under way, and each has a buffer of its own.
+// it. At most kDatagramSends sends are under way, and each has a buffer of its own; its destination keeps the
+// address handle meanwhile.
 //
 // Threads: under the contact lock.
 #pragma once
 
 #include "firehose/base/uncancelled.hpp"
+#include "rdma/ibv/connection/address_handles.hpp"
 #include "rdma/ibv/device/ibv_port.hpp"
 #include "rdma/ibv/device/verbs_objects.hpp"
 #include "rdma/ibv/queue/counters.hpp"
@@ -26,7 +28,8 @@ namespace hydrant::ibv {
 class DatagramQueue {
  public:
   // `errors` counts failed sends, and failures of the queue pair.
-  explicit DatagramQueue(Counter& errors) noexcept : errors_(errors) {}
+  DatagramQueue(AddressHandles& addresses, Counter& errors) noexcept
+      : addresses_(addresses), errors_(errors) {}
   // `rails`: the rails of this process, which set the size of a buffer. `port` outlives the queue. Errors:
   // kResource.
   Status open(const Port& port, ibv_comp_channel* channel, uint32_t rails) noexcept;
@@ -46,9 +49,10 @@ class DatagramQueue {
     return due != kRuns ? due : UINT64_MAX;
   }
 
-  // Sends to the queue pair `number` of the process at `address`; `name` of the peer is for the log. False:
-  // there is no room now, the queue pair has failed, or the adapter refuses the request.
-  bool send(const Handshake& handshake, ibv_ah* address, uint32_t number,
+  // Sends to the queue pair `number` at `destination`, which has a user during the call; `name` of the peer
+  // is for the log. False: there is no room or no address handle now, the queue pair has failed, or the
+  // adapter refuses the request.
+  bool send(const Handshake& handshake, Destination& destination, uint32_t number,
             const char* name) noexcept;
   // Calls receive(handshake) for each handshake that has arrived, and receive(null) for any other datagram.
   // Returns the number of completions; 0 while the queue pair has failed.
@@ -87,11 +91,13 @@ class DatagramQueue {
   [[gnu::cold]] bool restart() noexcept;
   Status reset() noexcept;
 
+  AddressHandles& addresses_;
   Counter& errors_;
   const Port* port_ = nullptr;
   uint32_t bytes_ = 0;  // of a buffer
   uint32_t sends_ = 0;  // under way
   uint32_t next_send_ = 0;
+  Destination* sent_to_[kDatagramSends] = {};  // by buffer; null: no send is under way from it
   // Resets so far. It is in the id of each request, so that completions from before a reset are recognised.
   uint32_t life_ = 0;
   ibv_wc_status error_ = IBV_WC_SUCCESS;  // of the first failed request since mend()

@@ -5,6 +5,7 @@
 #include "firehose/base/log.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace hydrant::ibv {
 
@@ -29,6 +30,7 @@ Status Handshakes::open(ibv_comp_channel* channel) noexcept {
 void Handshakes::close() noexcept {
   const MutexLock lock(mu_);
   datagrams_.close();
+  parts_.addresses.close();
 }
 
 // ---- first contact ----
@@ -117,13 +119,16 @@ void Handshakes::start(Peer& peer) noexcept {
 
 // ---- sending ----
 
+// A peer whose handshake is done has no destination any more, and may need an answer nevertheless.
 bool Handshakes::send(Peer& peer) noexcept {
-  if (!datagrams_.send(connector_.describe(peer, groups_.own_group()),
-                       peer.connection.address.get(), peer.endpoint.address.datagram_queue,
-                       name_of(peer).text))
-    return false;
-  parts_.counters.handshakes.add();
-  return true;
+  Destination* const kept = peer.connection.destination;
+  Destination* const to = kept != nullptr ? kept : parts_.addresses.add_user(peer.endpoint.address);
+  if (to == nullptr) return false;
+  const bool is_sent = datagrams_.send(connector_.describe(peer, groups_.own_group()), *to,
+                                       peer.endpoint.address.datagram_queue, name_of(peer).text);
+  if (kept == nullptr) parts_.addresses.remove_user(*to);
+  if (is_sent) parts_.counters.handshakes.add();
+  return is_sent;
 }
 
 void Handshakes::repeat(uint64_t now) noexcept {
@@ -133,6 +138,7 @@ void Handshakes::repeat(uint64_t now) noexcept {
     PeerConnection& connection = peer.connection;
     if (has_timed_out(peer, now)) {
       *link = connection.next_connecting;
+      parts_.addresses.remove_user(*std::exchange(connection.destination, nullptr));
       connecting_count_.fetch_sub(1, std::memory_order_relaxed);
       continue;
     }

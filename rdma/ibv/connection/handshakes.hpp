@@ -9,6 +9,7 @@
 
 #include "firehose/base/thread.hpp"
 #include "rdma/bootstrap/bootstrap.hpp"
+#include "rdma/ibv/connection/address_handles.hpp"
 #include "rdma/ibv/connection/datagram_queue.hpp"
 #include "rdma/ibv/connection/joined_groups.hpp"
 #include "rdma/ibv/connection/own_endpoint.hpp"
@@ -38,6 +39,7 @@ class Handshakes final : public FirstContact {
     const Ports& ports;
     OwnEndpoint& own;
     PeerTable& peers;
+    AddressHandles& addresses;
     PeerFactory& factory;
     Rails& rails;
     Disconnector& disconnector;
@@ -45,7 +47,7 @@ class Handshakes final : public FirstContact {
   };
   explicit Handshakes(const Parts& parts) noexcept
       : parts_(parts),
-        datagrams_(parts.counters.ud_errors),
+        datagrams_(parts.addresses, parts.counters.ud_errors),
         connector_(parts.options, parts.ports, parts.own, parts.rails),
         groups_(parts.own, parts.factory) {}
 

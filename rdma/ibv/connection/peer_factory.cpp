@@ -2,14 +2,10 @@
 // contact": the peer is created here, before its handshake starts.
 #include "rdma/ibv/connection/peer_factory.hpp"
 
-#include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
-#include "firehose/base/uncancelled.hpp"
-#include "rdma/ibv/connection/address_vector.hpp"
 #include "rdma/ibv/connection/ibv_queue_pair.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <memory>
 #include <new>
 #include <utility>
@@ -52,8 +48,8 @@ Status PeerFactory::make(Rank rank, Rank their_rank, const EndpointAddress& endp
   peer->connection.their_rank = their_rank;
   peer->endpoint = endpoint;
   status = allocate(*peer, receives);
-  if (status == Status::kOk) status = open_address(*peer);
   if (status == Status::kOk) status = open_queue(*peer);
+  if (status == Status::kOk && !peer->is_self) status = open_address(*peer);
   if (status != Status::kOk) return status;
   open_rails(*peer);
 
@@ -111,15 +107,6 @@ Status PeerFactory::allocate(Peer& peer, uint32_t receives) noexcept {
   return Status::kOk;
 }
 
-Status PeerFactory::open_address(Peer& peer) noexcept {
-  ibv_ah_attr attributes = address_of(port(), remote_port(peer.endpoint.address));
-  errno = 0;
-  peer.connection.address.reset(uncancelled::call(ibv_create_ah, port().device.pd, &attributes));
-  if (peer.connection.address != nullptr) return Status::kOk;
-  return fail(Status::kResource, "%s cannot address %s: %s (no route to it?)", port().name,
-              name_of(peer).text, errno_text(errno));
-}
-
 Status PeerFactory::open_queue(Peer& peer) noexcept {
   if (const Status status = peer.send.open({.peer = &peer,
                                             .port = &port(),
@@ -131,6 +118,19 @@ Status PeerFactory::open_queue(Peer& peer) noexcept {
     return status;
   peer.connection.first_sequence = draw_sequence();
   return start_queue_pair(peer.send.pair(), port());
+}
+
+// The last step that can fail. If the adapter has no more address handles now, the handshake waits for one.
+Status PeerFactory::open_address(Peer& peer) noexcept {
+  Destination* const destination = addresses_.add_user(peer.endpoint.address);
+  if (destination == nullptr) return Status::kResource;
+  const Status status = addresses_.make(*destination, name_of(peer).text);
+  if (status != Status::kOk && status != Status::kNotReady) {
+    addresses_.remove_user(*destination);
+    return status;
+  }
+  peer.connection.destination = destination;
+  return Status::kOk;
 }
 
 // Opens as many rails as both processes have. Rail i is connected with rail i of the peer, so ports that

@@ -6,6 +6,7 @@
 // Threads: under the contact lock.
 #pragma once
 
+#include "rdma/ibv/connection/address_handles.hpp"
 #include "rdma/ibv/connection/own_endpoint.hpp"
 #include "rdma/ibv/device/ibv_port_choice.hpp"
 #include "rdma/ibv/queue/completion_queue.hpp"
@@ -22,19 +23,22 @@ namespace hydrant::ibv {
 class PeerFactory {
  public:
   PeerFactory(const Options& options, const Ports& ports, const OwnEndpoint& own, PeerTable& peers,
-              GrowingCompletionQueue& completions, Rails& rails, Receiving& receiving) noexcept
+              GrowingCompletionQueue& completions, Rails& rails, Receiving& receiving,
+              AddressHandles& addresses) noexcept
       : options_(options),
         ports_(ports),
         own_(own),
         peers_(peers),
         completions_(completions),
         rails_(rails),
-        receiving_(receiving) {}
+        receiving_(receiving),
+        addresses_(addresses) {}
 
   // Whether the settings of the process agree with this one's. Errors: kBroken.
   Status check_settings(const PeerName& name, const EndpointAddress& endpoint) const noexcept;
-  // Creates and publishes a peer, not connected yet. Errors: those of check_settings(); kResource; kBroken:
-  // the program has closed the device. A failure leaves no trace.
+  // Creates and publishes a peer, not connected yet, which uses a destination for its handshakes. Errors:
+  // those of check_settings(); kResource; kBroken: the program has closed the device. A failure leaves no
+  // trace.
   Status make(Rank rank, Rank their_rank, const EndpointAddress& endpoint, Peer** made) noexcept;
 
  private:
@@ -42,8 +46,8 @@ class PeerFactory {
   uint32_t receives_from(Rank rank) const noexcept;
   Status make_room(uint32_t receives) noexcept;
   Status allocate(Peer& peer, uint32_t receives) noexcept;
-  Status open_address(Peer& peer) noexcept;
   Status open_queue(Peer& peer) noexcept;
+  Status open_address(Peer& peer) noexcept;
   void open_rails(Peer& peer) noexcept;
   Status open_rail(Peer& peer, uint32_t index) noexcept;
 
@@ -54,6 +58,7 @@ class PeerFactory {
   GrowingCompletionQueue& completions_;
   Rails& rails_;
   Receiving& receiving_;
+  AddressHandles& addresses_;
   uint32_t count_ = 0;  // peers with receive buffers
 };
 

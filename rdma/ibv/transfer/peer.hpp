@@ -23,6 +23,8 @@
 
 namespace hydrant::ibv {
 
+struct Destination;
+
 // A committed message whose payload has no receive slot yet. Later messages of its lane wait behind it.
 struct StalledMessage {
   bool is_there = false;
@@ -35,10 +37,10 @@ struct StalledMessage {
 
 // State of the handshake with a peer. Under the contact lock.
 struct PeerConnection {
-  AddressHandle address;
-  Rank their_rank = 0;          // in its own group
-  uint32_t first_sequence = 0;  // of this process's packets
-  bool can_receive = false;     // the peer's queue pair is known, and this side's can receive
+  Destination* destination = nullptr;  // of the handshakes; null: no handshake is under way
+  Rank their_rank = 0;                 // in its own group
+  uint32_t first_sequence = 0;         // of this process's packets
+  bool can_receive = false;  // the peer's queue pair is known, and this side's can receive
   uint64_t next_handshake_ns = 0;
   uint64_t handshake_interval_ns = 0;
   uint64_t handshake_since_ns = 0;

@@ -125,6 +125,7 @@ TEST_F(IbvDatagramErrors, FailedResetEndsFirstContactsUnderWay) {
 // ---- the queue alone ----
 
 struct TestQueue {
+  explicit TestQueue(ibv::AddressHandles& addresses) : queue(addresses, errors) {}
   uint32_t poll() {
     return queue.poll(
         [this](const ibv::Handshake* handshake) { ++(handshake != nullptr ? heard : others); });
@@ -135,41 +136,41 @@ struct TestQueue {
   }
 
   ibv::Counter errors;
-  ibv::DatagramQueue queue{errors};
+  ibv::DatagramQueue queue;
   uint32_t heard = 0;
   uint32_t others = 0;
 };
 
-class DatagramQueueErrors : public testing::VerbsTest {
+class IbvDatagramQueue : public testing::VerbsTest {
  protected:
   void SetUp() override {
     VerbsTest::SetUp();
     ASSERT_EQ(ibv::open_port("", &port_), Status::kOk);
     for (TestQueue* each : {&a_, &b_}) ASSERT_EQ(each->queue.open(port_, nullptr, 0), Status::kOk);
-    ibv_ah_attr attributes{};
-    attributes.is_global = 1;
-    address_.reset(ibv_create_ah(port_.device.pd, &attributes));
     handshake_.endpoint.address.mtu = IBV_MTU_1024;
   }
   void TearDown() override {
-    address_.reset();
     a_.queue.close();
     b_.queue.close();
+    addresses_.close();
     close_ibv_device(port_.device);
     VerbsTest::TearDown();
   }
   bool send(TestQueue& from, TestQueue& to) {
-    return from.queue.send(handshake_, address_.get(), to.queue.number(), "the other");
+    ibv::Destination* const destination = addresses_.add_user(handshake_.endpoint.address);
+    const bool is_sent = from.queue.send(handshake_, *destination, to.queue.number(), "the other");
+    addresses_.remove_user(*destination);
+    return is_sent;
   }
 
   ibv::Port port_;
-  TestQueue a_;
-  TestQueue b_;
-  ibv::AddressHandle address_;
+  ibv::AddressHandles addresses_{port_};
+  TestQueue a_{addresses_};
+  TestQueue b_{addresses_};
   ibv::Handshake handshake_;
 };
 
-TEST_F(DatagramQueueErrors, SendsAgainOnceEverySendWasFlushed) {
+TEST_F(IbvDatagramQueue, SendsAgainOnceEverySendWasFlushed) {
   fake_verbs::fail_datagrams(IBV_WC_LOC_QP_OP_ERR);
   for (int i = 0; i < 20; ++i) ASSERT_TRUE(send(a_, b_));
   EXPECT_NE(a_.poll(), 0U);
@@ -182,7 +183,7 @@ TEST_F(DatagramQueueErrors, SendsAgainOnceEverySendWasFlushed) {
   EXPECT_EQ(a_.errors.value(), 1U);
 }
 
-TEST_F(DatagramQueueErrors, CompletionsFromBeforeAResetAreIgnored) {
+TEST_F(IbvDatagramQueue, CompletionsFromBeforeAResetAreIgnored) {
   for (int i = 0; i < 10; ++i) ASSERT_TRUE(send(a_, b_));
   fake_verbs::break_pair(a_.queue.number());
   EXPECT_EQ(a_.poll(), 16U);
@@ -202,7 +203,24 @@ TEST_F(DatagramQueueErrors, CompletionsFromBeforeAResetAreIgnored) {
   EXPECT_EQ(b_.heard, 40U);
 }
 
-TEST_F(DatagramQueueErrors, ResetsAreASecondApart) {
+TEST_F(IbvDatagramQueue, AddressHandleLivesUntilTheLastSendHasEnded) {
+  EXPECT_EQ(fake_verbs::live().ahs, 0U);
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(send(a_, b_));
+  EXPECT_EQ(fake_verbs::live().ahs, 1U) << "the same destination";
+  EXPECT_EQ(a_.poll(), 16U);
+  EXPECT_EQ(fake_verbs::live().ahs, 1U);
+  a_.poll_all();
+  EXPECT_EQ(fake_verbs::live().ahs, 0U);
+  // A reset ends sends whose completions have not been read.
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(send(a_, b_));
+  fake_verbs::break_pair(a_.queue.number());
+  EXPECT_EQ(a_.poll(), 16U) << "receive buffers that were flushed";
+  EXPECT_EQ(fake_verbs::live().ahs, 1U);
+  EXPECT_EQ(a_.poll(), 0U);
+  EXPECT_EQ(fake_verbs::live().ahs, 0U);
+}
+
+TEST_F(IbvDatagramQueue, ResetsAreASecondApart) {
   const uint64_t before = now_ns();
   fake_verbs::break_pair(a_.queue.number());
   (void)a_.poll();
@@ -215,7 +233,7 @@ TEST_F(DatagramQueueErrors, ResetsAreASecondApart) {
   EXPECT_FALSE(a_.queue.has_failed());
 }
 
-TEST_F(DatagramQueueErrors, FailedQueueIsNotPolled) {
+TEST_F(IbvDatagramQueue, FailedQueueIsNotPolled) {
   fake_verbs::break_pair(a_.queue.number());
   fake_verbs::fail_call(Call::kModifyQp, EIO);
   ::testing::internal::CaptureStderr();

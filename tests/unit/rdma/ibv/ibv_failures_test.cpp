@@ -111,8 +111,9 @@ TEST_F(IbvFailures, EveryCallMayFailAtEveryCount) {
 
 TEST_F(IbvFailures, FailedDestroyIsLogged) {
   for (const Call call : {Call::kDestroyChannel, Call::kDestroyAh, Call::kDeregMr}) {
-    IbvWorld world(2);
+    IbvWorld world(3);
     world.connect(0, 1);
+    (void)world[0].try_send(2, Lane::kRequest, 1, "abcd");  // its handshake needs an address handle
     fake_verbs::fail_call(call, EIO);
     ::testing::internal::CaptureStderr();
     world.ranks.clear();

@@ -1,0 +1,117 @@
+// Makes and destroys address handles. Tour "first contact": the handle is made with the peer, and destroyed
+// after the last datagram of its handshake.
+#include "rdma/ibv/connection/address_handles.hpp"
+
+#include "firehose/base/errno_text.hpp"
+#include "firehose/base/uncancelled.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+namespace hydrant::ibv {
+
+namespace {
+
+// Adapters differ in the error by which they say that they have no more handles.
+bool is_shortage(int error) noexcept {
+  return error == ENOMEM || error == ENOSPC || error == EAGAIN || error == EBUSY ||
+         error == EOVERFLOW;
+}
+
+bool is_same(const RemotePort& one, const RemotePort& other) noexcept {
+  return one.lid == other.lid && one.needs_grh == other.needs_grh &&
+         std::memcmp(&one.gid, &other.gid, sizeof one.gid) == 0;
+}
+
+}  // namespace
+
+void AddressHandles::close() noexcept {
+  while (Destination* const last = first_) {
+    first_ = last->next;
+    delete last;
+  }
+}
+
+Destination* AddressHandles::add_user(const DatagramAddress& address) noexcept {
+  const RemotePort port = remote_port(address);
+  for (Destination* one = first_; one != nullptr; one = one->next) {
+    if (!is_same(one->port, port)) continue;
+    ++one->users;
+    return one;
+  }
+  auto* const made = new (std::nothrow) Destination;
+  if (made == nullptr) {
+    (void)fail(Status::kResource, "no memory for an address");
+    return nullptr;
+  }
+  made->port = port;
+  made->users = 1;
+  made->next = first_;
+  first_ = made;
+  return made;
+}
+
+void AddressHandles::remove_user(Destination& destination) noexcept {
+  --destination.users;
+  remove_if_unused(destination);
+}
+
+Status AddressHandles::begin_send(Destination& destination, const char* peer_name) noexcept {
+  const Status status = make(destination, peer_name);
+  if (status == Status::kOk) ++destination.sends;
+  return status;
+}
+
+void AddressHandles::end_send(Destination& destination) noexcept {
+  --destination.sends;
+  remove_if_unused(destination);
+}
+
+void AddressHandles::remove_if_unused(Destination& destination) noexcept {
+  if (destination.users != 0 || destination.sends != 0) return;
+  Destination** link = &first_;
+  while (*link != &destination) link = &(*link)->next;
+  *link = destination.next;
+  destroy_handle(destination);
+  delete &destination;
+}
+
+Status AddressHandles::make(Destination& destination, const char* peer_name) noexcept {
+  if (destination.handle != nullptr) return Status::kOk;
+  int error = create(destination);
+  if (is_shortage(error) && give_up_one()) error = create(destination);
+  if (error == 0) return Status::kOk;
+  return is_shortage(error) ? fail(Status::kNotReady, "%s has no address handle for %s now: %s",
+                                   port_.name, peer_name, errno_text(error))
+                            : fail(Status::kResource, "%s cannot address %s: %s (no route to it?)",
+                                   port_.name, peer_name, errno_text(error));
+}
+
+// Returns 0, or the error.
+int AddressHandles::create(Destination& destination) noexcept {
+  (void)port_.descriptors.keep_ours(port_.device.context);
+  ibv_ah_attr attributes = address_of(port_, destination.port);
+  errno = 0;
+  destination.handle.reset(uncancelled::call(ibv_create_ah, port_.device.pd, &attributes));
+  if (destination.handle != nullptr) return 0;
+  return errno != 0 ? errno : EIO;
+}
+
+void AddressHandles::destroy_handle(Destination& destination) noexcept {
+  if (destination.handle == nullptr) return;
+  (void)port_.descriptors.keep_ours(port_.device.context);
+  destination.handle.reset();
+}
+
+// Destroys a handle that no send uses. False: there is none.
+bool AddressHandles::give_up_one() noexcept {
+  for (Destination* one = first_; one != nullptr; one = one->next) {
+    if (one->handle == nullptr || one->sends != 0) continue;
+    destroy_handle(*one);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace hydrant::ibv

@@ -1,0 +1,62 @@
+// Address handles of the datagrams that carry handshakes, one for each destination: a port, which ranks of a
+// node may share.
+//
+// Handles are objects of the adapter, and some adapters have few. So a handle lives only as long as a
+// handshake with a peer at its destination; a later answer makes it again. Where the adapter has no more, one
+// that no send uses is given up for another.
+//
+// Invariant: a destination is in the list while it has users or sends. No handle is destroyed while a send
+// uses it.
+//
+// Threads: under the contact lock.
+#pragma once
+
+#include "firehose/base/status.hpp"
+#include "rdma/ibv/connection/address_vector.hpp"
+#include "rdma/ibv/device/ibv_port.hpp"
+#include "rdma/ibv/device/verbs_objects.hpp"
+#include "rdma/ibv/wire/ibv_wire.hpp"
+
+#include <cstdint>
+
+namespace hydrant::ibv {
+
+struct Destination {
+  RemotePort port;
+  uint32_t users = 0;    // peers whose handshake is under way
+  uint32_t sends = 0;    // under way
+  AddressHandle handle;  // null: not made yet, or given up
+  Destination* next = nullptr;
+};
+
+class AddressHandles {
+ public:
+  // `port` outlives the handles, and is open when the first is made.
+  explicit AddressHandles(const Port& port) noexcept : port_(port) {}
+  ~AddressHandles() { close(); }
+  AddressHandles(const AddressHandles&) = delete;
+  AddressHandles& operator=(const AddressHandles&) = delete;
+  // Destroys all. The queue pair that sends to them must be destroyed before.
+  void close() noexcept;
+
+  // The destination with this address, which has one user more. Null, with an error text: no memory.
+  Destination* add_user(const DatagramAddress& address) noexcept;
+  void remove_user(Destination& destination) noexcept;
+  // Makes the handle if it is not there. Errors: kNotReady: the adapter has no more now; kResource: for
+  // example no route.
+  Status make(Destination& destination, const char* peer_name) noexcept;
+  // Makes the handle, and notes a send that uses it. Errors: those of make().
+  Status begin_send(Destination& destination, const char* peer_name) noexcept;
+  void end_send(Destination& destination) noexcept;
+
+ private:
+  int create(Destination& destination) noexcept;
+  void destroy_handle(Destination& destination) noexcept;
+  bool give_up_one() noexcept;
+  void remove_if_unused(Destination& destination) noexcept;
+
+  const Port& port_;
+  Destination* first_ = nullptr;
+};
+
+}  // namespace hydrant::ibv

@@ -1,0 +1,100 @@
+// Address handles: they live as long as a handshake, and few of them suffice for many peers.
+#include "tests/unit/rdma/ibv/ibv_world.hpp"
+#include "tests/unit/rdma/ibv/verbs_fixture.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <string>
+
+namespace hydrant {
+namespace {
+
+using testing::IbvRank;
+using testing::IbvWorld;
+
+class IbvAddressHandles : public testing::VerbsTest {};
+
+TEST_F(IbvAddressHandles, AreGoneAfterTheHandshakes) {
+  IbvWorld world(3);
+  world.connect(0, 1);
+  world.connect(1, 2);
+  world.connect(2, 0);
+  EXPECT_TRUE(world.until([] { return fake_verbs::live().ahs == 0; }));
+  EXPECT_GE(fake_verbs::calls(fake_verbs::Call::kCreateAh), 3U);
+}
+
+TEST_F(IbvAddressHandles, AreSharedByTheRanksOfANode) {
+  IbvWorld world(6);  // all on the same port
+  for (Rank rank = 1; rank < 6; ++rank)
+    ASSERT_EQ(world[0].try_send(rank, Lane::kRequest, 1, "abcd"), Status::kNotReady);
+  EXPECT_EQ(fake_verbs::live().ahs, 1U);
+}
+
+// Each rank on a node of its own; each adapter has two address handles.
+class IbvFewAddressHandles : public IbvAddressHandles {
+ protected:
+  static constexpr Rank kRanks = 9;
+
+  void SetUp() override {
+    fake_verbs::reset();
+    for (Rank rank = 0; rank < kRanks; ++rank) {
+      names_.at(rank) = "fake" + std::to_string(rank);
+      fake_verbs::add_device({.name = names_.at(rank).c_str(),
+                              .gids = {fake_verbs::ipv4_gid(static_cast<uint8_t>(rank + 1))},
+                              .max_ah = 2});
+    }
+  }
+  void open(IbvWorld& world) {
+    for (Rank rank = 0; rank < kRanks; ++rank) {
+      IbvTransport::Options options = IbvWorld::single();
+      options.ports = names_.at(rank).c_str();
+      world.ranks.push_back(std::make_unique<IbvRank>(world.box, rank, kRanks, options));
+      ASSERT_EQ(world[rank].opened, Status::kOk) << last_error_text();
+    }
+  }
+  // Sends from rank 0 to the ranks from `first` on, which poll; the others do not.
+  static bool reach_from(IbvWorld& world, Rank first) {
+    std::array<bool, kRanks> is_sent = {};
+    const uint64_t deadline = testing::in_seconds(10);
+    for (Rank sent = first; sent < kRanks && now_ns() < deadline;) {
+      for (Rank to = first; to < kRanks; ++to) {
+        if (is_sent.at(to)) continue;
+        const Status status = world[0].try_send(to, Lane::kRequest, 1, "abcd");
+        if (status != Status::kOk && status != Status::kNotReady) return false;
+        is_sent.at(to) = status == Status::kOk;
+        sent += is_sent.at(to) ? 1 : 0;
+      }
+      world[0].poll();
+      for (Rank to = first; to < kRanks; ++to) world[to].poll();
+    }
+    for (Rank to = first; to < kRanks; ++to) {
+      if (!is_sent.at(to)) return false;
+    }
+    return true;
+  }
+
+  std::array<std::string, kRanks> names_;
+};
+
+TEST_F(IbvFewAddressHandles, SufficeForManyPeers) {
+  IbvWorld world(0);
+  open(world);
+  for (Rank to = 1; to < kRanks; ++to)
+    ASSERT_EQ(world[0].try_send(to, Lane::kRequest, 1, "abcd"), Status::kNotReady)
+        << last_error_text();
+  EXPECT_EQ(fake_verbs::live().ahs, 2U);
+  EXPECT_TRUE(reach_from(world, 1)) << last_error_text();
+  EXPECT_TRUE(world.until([] { return fake_verbs::live().ahs == 0; }));
+}
+
+TEST_F(IbvFewAddressHandles, AreNotKeptForSilentPeers) {
+  IbvWorld world(0);
+  open(world);
+  for (const Rank silent : {1U, 2U})
+    ASSERT_EQ(world[0].try_send(silent, Lane::kRequest, 1, "abcd"), Status::kNotReady);
+  EXPECT_TRUE(reach_from(world, 3)) << last_error_text();
+}
+
+}  // namespace
+}  // namespace hydrant
