@@ -27,6 +27,7 @@ class LockedBootstrap final : public Bootstrap {
     const MutexLock lock(mu_);
     return inside_.get(rank, key, entry, bytes, deadline_ns);
   }
+  int event_fd() const noexcept override { return inside_.event_fd(); }
   // Takes no lock: a rank leaves without waiting for other threads.
   void leave(int code, ExitReason how, uint64_t deadline_ns) noexcept override {
     inside_.leave(code, how, deadline_ns);

@@ -422,16 +422,17 @@ constexpr std::array<KnobInfo, at(JobKnob::kIbvOdp)> kFirstRows = {{
                "process; messages to that peer wait until such a put has completed.",
      .min = 65536,
      .max = kMaxSize},
-    {.index = at(JobKnob::kIbvTimeout),
-     .name = "HYDRANT_IBV_TIMEOUT",
-     .type = KnobType::kCount,
-     .unit = "",
-     .default_text = "14",
-     .effect = "How long a verbs adapter waits for an acknowledgement before it retransmits: 4.096 "
-               "us times 2 to the power of this value, 67 ms for 14. After seven timeouts the peer "
-               "is treated as lost.",
-     .min = 8,
-     .max = 22},
+    {.index = at(JobKnob::kIbvPatience),
+     .name = "HYDRANT_IBV_PATIENCE",
+     .type = KnobType::kDuration,
+     .unit = "seconds",
+     .default_text = "8s",
+     .effect =
+         "How long a verbs adapter repeats a packet that is not acknowledged before the peer is "
+         "treated as lost: about this time, because adapters know powers of two only, and with "
+         "some adapters up to four times as long.",
+     .min = 10'000'000,
+     .max = kHourNs},
     {.index = at(JobKnob::kIbvCredits),
      .name = "HYDRANT_IBV_CREDITS",
      .type = KnobType::kCount,

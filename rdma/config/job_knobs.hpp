@@ -57,7 +57,7 @@ enum class JobKnob : uint32_t {
   kTransport,
   kIbvPorts,
   kIbvStripeMin,
-  kIbvTimeout,
+  kIbvPatience,
   kIbvCredits,
   kIbvOdp,
   kIbvRelaxedOrdering,

@@ -4,7 +4,6 @@
 #include "firehose/base/log.hpp"
 #include "firehose/base/uncancelled.hpp"
 #include "rdma/config/job_knobs.hpp"
-#include "rdma/ibv/connection/ibv_queue_pair.hpp"
 #include "rdma/ibv/ibv_transport.hpp"
 
 #include <algorithm>
@@ -85,7 +84,9 @@ Status IbvTransport::open_parts(const ibv::PortList& failed) noexcept {
   parts_.messages.open(parts_.handshakes);
   parts_.operations.open(max_piece, max_at_once, has_atomics_, topology.rank, parts_.handshakes);
   parts_.disconnector.open(threaded);
-  parts_.liveness.open(parts_.options);
+  // A launcher that sends events reports the deaths of this job's ranks. It knows no joined process.
+  const bool are_ranks_watched = parts_.bootstrap.event_fd() >= 0;
+  parts_.liveness.open(parts_.options, are_ranks_watched ? topology.size : 0);
   for (ibv::CellPool& pool : parts_.cells) {
     status =
         pool.open(parts_.port.device.pd, parts_.options.cells, parts_.options.cell_bytes, threaded);
@@ -99,13 +100,12 @@ Status IbvTransport::open_parts(const ibv::PortList& failed) noexcept {
 }
 
 Status IbvTransport::open_ports(const ibv::PortList& failed) noexcept {
-  if (parts_.options.timeout == 0)
-    parts_.options.timeout = static_cast<uint8_t>(knob_number(JobKnob::kIbvTimeout));
-  // An adapter may wait for four times the timeout before it sends a packet again.
+  if (parts_.options.patience_ns == 0)
+    parts_.options.patience_ns = knob_number(JobKnob::kIbvPatience);
+  // An adapter may wait for four times its timeout before it sends a packet again, and the timeout may be
+  // longer by a third than what was asked for.
   if (parts_.options.stall_timeout_ns == 0)
-    parts_.options.stall_timeout_ns =
-        std::max(kMinStallNs,
-                 uint64_t{4} * (ibv::kRetries + 1) * (uint64_t{4096} << parts_.options.timeout));
+    parts_.options.stall_timeout_ns = std::max(kMinStallNs, 6 * parts_.options.patience_ns);
   ibv::PortSettings settings = ibv::chosen_port_settings();
   settings.failed = &failed;
   if (const Status status =

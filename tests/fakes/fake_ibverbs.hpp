@@ -196,6 +196,9 @@ int command_fd(ibv_pd* pd);
 void fail_datagrams(ibv_wc_status status, uint32_t count = 1);
 // Moves the queue pair with this number to the error state and raises an event, like a fault of the adapter.
 void break_pair(uint32_t number);
+// Lets time pass. A connected queue pair that is held fails when its head was posted longer ago than all its
+// retries take, by the timeout and the count that it was given.
+void elapse(uint64_t ms);
 // Whether a datagram that is too long for its buffer leaves its queue pair as it is, and is merely lost.
 void spare_queues(bool spares);
 

@@ -89,6 +89,7 @@ int post_one(FakeQp& qp, const ibv_send_wr& request) {
   if (qp.verbs.qp_type == IBV_QPT_UD)
     work.address = reinterpret_cast<const FakeAh*>(request.wr.ud.ah)->address;
   work.position = qp.posted++;
+  work.posted_ns = w.now_ns;
   w.last_posted = {&request, request, request.num_sge > 0 ? *request.sg_list : ibv_sge{}};
   qp.work.push_back(std::move(work));
   if (qp.verbs.state == IBV_QPS_ERR) flush_pair(&qp.verbs);

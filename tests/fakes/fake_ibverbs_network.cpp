@@ -468,6 +468,20 @@ DeviceTraffic traffic_of(const char* device) {
   return {};
 }
 
+void elapse(uint64_t ms) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  w.now_ns += ms * 1'000'000;
+  for (const auto& [number, qp] : w.qps) {
+    const bool is_held = w.is_held || fake_of(qp->verbs.context)->device->is_held;
+    if (!is_held || qp->verbs.state != IBV_QPS_RTS || qp->work.empty() || qp->timeout == 0)
+      continue;
+    const uint64_t gives_up_ns = (qp->retries + uint64_t{1}) * (uint64_t{4096} << qp->timeout);
+    if (w.now_ns - qp->work.front().posted_ns >= gives_up_ns)
+      fail_work_of(*qp, IBV_WC_RETRY_EXC_ERR);
+  }
+}
+
 Traffic traffic() {
   World& w = world();
   const std::lock_guard<std::mutex> lock(w.mu);

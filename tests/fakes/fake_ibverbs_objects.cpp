@@ -279,6 +279,8 @@ int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask) {
   if ((mask & IBV_QP_DEST_QPN) != 0) fake.destination = attributes->dest_qp_num;
   if ((mask & IBV_QP_QKEY) != 0) fake.qkey = attributes->qkey;
   if ((mask & IBV_QP_ACCESS_FLAGS) != 0) fake.access = attributes->qp_access_flags;
+  if ((mask & IBV_QP_TIMEOUT) != 0) fake.timeout = attributes->timeout;
+  if ((mask & IBV_QP_RETRY_CNT) != 0) fake.retries = attributes->retry_cnt;
   qp->state = attributes->qp_state;
   if (qp->state == IBV_QPS_ERR) flush_pair(qp);
   if (qp->state == IBV_QPS_RESET) empty_pair(&fake);

@@ -84,6 +84,7 @@ struct Work {
   std::vector<std::byte> data;  // copied at posting, if inline
   ibv_ah_attr address{};        // copied at posting, of a datagram
   uint64_t position = 0;
+  uint64_t posted_ns = 0;
 };
 
 struct FakeQp {
@@ -102,6 +103,8 @@ struct FakeQp {
   std::deque<Buffer> buffers;
   uint64_t posted = 0;
   uint64_t over = 0;  // position up to which completions were polled
+  uint8_t timeout = 0;
+  uint8_t retries = 0;
 };
 
 struct World {
@@ -135,6 +138,7 @@ struct World {
   ibv_wc_status datagram_failure = IBV_WC_SUCCESS;
   uint32_t datagrams_to_fail = 0;
   bool spares_queues = false;
+  uint64_t now_ns = 0;  // moved by elapse() alone
 };
 
 World& world();

@@ -92,6 +92,7 @@ TEST(VerbsDevice, APutSendsNoMessage) {
 TEST(VerbsDevice, FailedPeerIsDetected) {
   IbvTransport::Options options = IbvWorld::single();
   options.probe_ns = 100'000'000;
+  options.patience_ns = 1'000'000'000;
   IbvWorld world(2, options);
   world.connect(0, 1);
   world.ranks[1].reset();

@@ -66,6 +66,7 @@ struct Process : testing::RankProcess {
     IbvTransport::Options options;
     options.single_threaded = true;
     options.probe_ns = probe_ns;
+    options.patience_ns = 1'000'000'000;  // a killed process is noticed sooner than by default
     options.max_joined = kGroupRanks;
     open(bootstrap, options);
     inbox.then = [this](const Incoming& message) {

@@ -33,6 +33,7 @@ struct Here : testing::RankProcess {
     IbvTransport::Options options;
     options.single_threaded = true;
     options.probe_ns = probe_ns;
+    options.patience_ns = 1'000'000'000;  // a killed rank is noticed sooner than by default
     open(bootstrap, options);
   }
   ~Here() { transport.reset(); }  // before the bootstrap, which it uses at first contact

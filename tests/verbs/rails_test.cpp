@@ -120,7 +120,7 @@ TEST_F(VerbsRails, APutArrivesBeforeALaterMessage) {
 
 TEST_F(VerbsRails, CutRailFailsThePeerAndIsNamed) {
   IbvTransport::Options short_of_patience = options();
-  short_of_patience.timeout = 8;
+  short_of_patience.patience_ns = 10'000'000;
   IbvWorld world(2, short_of_patience);
   ASSERT_TRUE(settle(world));
   PinnedMemory here(*world[0].transport, Access::kLocalWrite, 2 * kMiB);

@@ -17,6 +17,9 @@ constexpr uint8_t kReceiverTimer = 12;  // 0.64 ms
 // RDMA reads and atomics under way at once; the adapter itself delays further ones.
 constexpr uint32_t kReads = 16;
 
+constexpr uint64_t kTimeoutUnitNs = 4096;
+constexpr uint8_t kMaxTimeout = 31;
+
 }  // namespace
 
 uint32_t draw_sequence() noexcept { return static_cast<uint32_t>(now_ns() / 64) & 0xff'ffff; }
@@ -39,6 +42,15 @@ Status start_queue_pair(ibv_qp* queue, const Port& port) noexcept {
   return fail(Status::kResource, "%s: cannot start a queue pair: %s", port.name, errno_text(error));
 }
 
+uint8_t timeout_for(uint64_t patience_ns, uint32_t retries) noexcept {
+  uint8_t timeout = 1;  // 0 is for ever
+  uint64_t gives_up_ns = (retries + 1) * (kTimeoutUnitNs << timeout);
+  // Twice the time is nearer as soon as `patience_ns` is more than one and a half of it.
+  for (; timeout < kMaxTimeout && gives_up_ns + gives_up_ns / 2 < patience_ns; ++timeout)
+    gives_up_ns *= 2;
+  return timeout;
+}
+
 Status connect_queue_pair(const QueuePairConnection& connection) noexcept {
   const Port& port = *connection.port;
   ibv_qp_attr state{};
@@ -56,8 +68,8 @@ Status connect_queue_pair(const QueuePairConnection& connection) noexcept {
   if (error == 0) {
     state.qp_state = IBV_QPS_RTS;
     state.sq_psn = connection.own_sequence;
-    state.timeout = connection.timeout;
-    state.retry_cnt = kRetries;
+    state.timeout = timeout_for(connection.patience_ns, port.max_retries);
+    state.retry_cnt = port.max_retries;
     state.rnr_retry = kReceiverRetries;
     state.max_rd_atomic = static_cast<uint8_t>(
         std::clamp(std::min<uint32_t>(port.max_reads_out, connection.reads_in), 1u, kReads));

@@ -12,10 +12,6 @@
 
 namespace hydrant::ibv {
 
-// The adapter sends a packet again six times: the failure of a peer's machine is detected after half a
-// second, or a few seconds with an adapter that waits longer than its timeout. Not seven: rxe of Linux 6.1
-// takes that as for ever.
-inline constexpr uint8_t kRetries = 6;
 
 // A sequence number for the first packet of a connection. It differs each time, so that late packets of an
 // earlier connection are not taken for this one's.
@@ -27,14 +23,18 @@ uint8_t reads_accepted(const Port& port) noexcept;
 // Takes the queue pair to INIT, so that it can be connected. Errors: kResource.
 Status start_queue_pair(ibv_qp* queue, const Port& port) noexcept;
 
+// The local ACK timeout with which an adapter that sends a packet again `retries` times gives a peer up after
+// about `patience_ns`, which is (retries + 1) * 4.096 us * 2^timeout: of all timeouts the nearest.
+uint8_t timeout_for(uint64_t patience_ns, uint32_t retries) noexcept;
+
 // Both ends of a connection.
 struct QueuePairConnection {
   ibv_qp* queue = nullptr;
   const Port* port = nullptr;
   uint32_t own_sequence = 0;
-  uint8_t timeout = 0;    // as in IbvTransport::Options
-  const char* peer = "";  // its name, for errors
-  RemotePort there;       // this and all below: the peer's
+  uint64_t patience_ns = 0;  // as in IbvTransport::Options
+  const char* peer = "";     // its name, for errors
+  RemotePort there;          // this and all below: the peer's
   uint8_t mtu = 0;
   uint8_t reads_in = 0;
   uint32_t number = 0;

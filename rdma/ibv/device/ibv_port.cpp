@@ -19,6 +19,11 @@ namespace {
 constexpr uint32_t kVendorOfRxe = 0xffffff;
 constexpr uint32_t kVendorOfSiw = 0x626d74;
 
+// Three bits of a queue pair have the number of retries. Rxe takes 7 as for ever: rxe_completer() of the
+// kernel (drivers/infiniband/sw/rxe/rxe_comp.c) does not count down from it.
+constexpr uint8_t kMaxRetries = 7;
+constexpr uint8_t kMaxRetriesOfRxe = 6;
+
 // Chooses the entry of the P_Key table: that of the partition `wanted`, or with 0 the first of which the port
 // is a full member, because two limited members do not reach each other.
 Status choose_partition(const ibv_port_attr& attributes, uint16_t wanted, Port* port) noexcept {
@@ -123,6 +128,7 @@ Status open_port_device(const char* name, Port* port, uint32_t* ports) noexcept 
   port->max_reads_out = positive(device.max_qp_init_rd_atom);
   port->max_queue_pairs = positive(device.max_qp);
   port->atomics = device.atomic_cap;
+  port->max_retries = device.vendor_id == kVendorOfRxe ? kMaxRetriesOfRxe : kMaxRetries;
   port->posts_by_call = device.vendor_id == kVendorOfRxe || device.vendor_id == kVendorOfSiw;
   *ports = device.phys_port_cnt;
   return Status::kOk;

@@ -40,6 +40,7 @@ struct Port {
   uint32_t max_reads_in = 1;     // RDMA reads and atomics under way at once, as their target
   uint32_t max_reads_out = 1;    // ... and as their initiator
   uint32_t max_queue_pairs = 0;
+  uint8_t max_retries = 0;  // how often a packet is sent again, at most
   ibv_atomic_cap atomics = IBV_ATOMIC_NONE;
   int completion_vector = 0;  // of the completion queues of this process
 };

@@ -49,9 +49,6 @@ PortSettings chosen_port_settings() noexcept {
 }
 
 Status check_options(const Options& o) noexcept {
-  if (o.timeout > 31)
-    return fail(Status::kBadArg, "a timeout of %u: 1 to 31, or 0 for HYDRANT_IBV_TIMEOUT",
-                o.timeout);
   if (o.eager_bytes < MessageChannel::kMaxHeadBytes || o.eager_bytes > UINT16_MAX ||
       o.eager_bytes % 8 != 0)
     return fail(Status::kBadArg, "messages of %u bytes: between %u and %u, a multiple of 8",

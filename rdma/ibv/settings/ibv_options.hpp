@@ -28,13 +28,13 @@ struct Options {
   // abandons_silent_ranks is set.
   uint64_t connect_ns = 60'000'000'000;
   bool abandons_silent_ranks = false;
-  uint64_t probe_ns = 2'000'000'000;  // between probes of an idle peer; 0: none
-  // An adapter that reports no completion for this time is taken to hang. 0: a minute, or four times the time
-  // of its retries if that is longer.
+  uint64_t probe_ns = 10'000'000'000;  // between probes of an idle peer; 0: none
+  // How long an adapter repeats a packet before it gives the peer up, about. 0: HYDRANT_IBV_PATIENCE.
+  uint64_t patience_ns = 0;
+  // An adapter that reports no completion for this time is taken to hang. 0: a minute, or six times the
+  // patience if that is longer.
   uint64_t stall_timeout_ns = 0;
   uint64_t handshake_ns = 20'000'000;  // until the first handshake is repeated
-  // A packet is sent again after 4.096 us << timeout. 0: HYDRANT_IBV_TIMEOUT, 14 (67 ms) by default.
-  uint8_t timeout = 0;
   // Puts and gets of this length or longer are cut over the rails; at least 64 KiB. 0:
   // HYDRANT_IBV_STRIPE_MIN.
   size_t stripe_bytes = 0;

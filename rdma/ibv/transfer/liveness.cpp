@@ -13,7 +13,8 @@ constexpr char kSilent[] = "the adapter reports no completions and no errors";
 
 }  // namespace
 
-void Liveness::open(const Options& options) noexcept {
+void Liveness::open(const Options& options, Rank first_probed) noexcept {
+  first_probed_ = first_probed;
   threaded_ = !options.single_threaded;
   if (options.probe_ns == 0) return;
   interval_ns_ = options.probe_ns;
@@ -39,8 +40,10 @@ void Liveness::check() noexcept HYDRANT_NO_TSA {
 // Probes the peer if nothing was posted since the last check. A signalled request under way serves as a
 // probe.
 void Liveness::probe(Peer& peer) noexcept {
-  const bool is_due = peer.send.is_last_signalled() && peer.send.used() != 0;
-  if (peer.state.is_open() && peer.send.posted() == peer.probed && !is_due) {
+  const bool is_under_way = peer.send.used() != 0;
+  const bool is_due = is_under_way && peer.send.is_last_signalled();
+  const bool is_probed = is_under_way || peer.rank >= first_probed_;
+  if (is_probed && peer.state.is_open() && peer.send.posted() == peer.probed && !is_due) {
     poster_.post_tail(peer);
     counters_.probes.add();
   }

@@ -1,7 +1,7 @@
 // Detects peers that have died, and adapters that hang. Only a sender notices a dead peer, by missing
-// acknowledgements, so an idle peer is probed with an empty write. The adapter of a stopped process still
-// acknowledges the write. An adapter that hangs reports nothing at all, so checks without progress are
-// counted.
+// acknowledgements, so an idle peer is probed with an empty write, unless the launcher reports its death. The
+// adapter of a stopped process still acknowledges the write. An adapter that hangs reports nothing at all, so
+// checks without progress are counted.
 //
 // Invariant: a single thread checks in each interval.
 //
@@ -24,7 +24,9 @@ class Liveness {
  public:
   Liveness(PeerTable& peers, Poster& poster, DeferredWork& deferred, Counters& counters) noexcept
       : peers_(peers), poster_(poster), deferred_(deferred), counters_(counters) {}
-  void open(const Options& options) noexcept;
+  // Peers with lower numbers than `first_probed` are probed only after requests that get no completion of
+  // their own.
+  void open(const Options& options, Rank first_probed) noexcept;
 
   // Checks all peers if the interval has passed.
   void check() noexcept;
@@ -39,6 +41,7 @@ class Liveness {
   DeferredWork& deferred_;
   Counters& counters_;
   bool threaded_ = true;
+  Rank first_probed_ = 0;
   uint64_t interval_ns_ = 0;
   uint64_t patience_ = 0;  // checks without progress
   std::atomic<uint64_t> next_ns_{UINT64_MAX};

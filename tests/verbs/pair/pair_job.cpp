@@ -58,7 +58,7 @@ void PairJob::SetUp() {
   IbvTransport::Options options;
   options.single_threaded = true;
   options.probe_ns = kProbeNs;
-  options.timeout = kTimeout;
+  options.patience_ns = kPatienceNs;
   process.open(*bootstrap, options);
   ASSERT_NE(process.transport, nullptr);
   process.inbox.then = [this](const Incoming& message) { take(message); };

@@ -28,6 +28,7 @@ struct CardBox {
   std::mutex mu;
   std::map<std::string, std::string> endpoints;
   Status get_fails = Status::kOk;
+  int event_fd = -1;  // >= 0: it reports deaths
 };
 
 class BoxBootstrap final : public Bootstrap {
@@ -56,6 +57,7 @@ class BoxBootstrap final : public Bootstrap {
     std::memcpy(endpoint.data(), found->second.data(), *bytes);
     return Status::kOk;
   }
+  int event_fd() const noexcept override { return box_.event_fd; }
   void leave(int, ExitReason, uint64_t) noexcept override {}
 
  private:
