@@ -120,7 +120,7 @@ class IbvTransport final : public NetworkTransport {
   // ibv_transport_progress.cpp
   void poll_rarely(uint32_t polls) noexcept;
   uint32_t run_deferred() noexcept;
-  bool advance(ibv::Peer& peer) noexcept;
+  bool advance(ibv::Peer& peer, uint32_t* ended) noexcept;
   bool is_quiet(ibv::Peer& peer) noexcept;
 
   ibv::TransportParts parts_;

@@ -45,15 +45,19 @@ uint32_t IbvTransport::poll(Receiver& receiver, uint32_t budget, bool replies_on
 
 // Returns the number of operations that ended.
 uint32_t IbvTransport::run_deferred() noexcept {
-  const uint32_t ended = parts_.rails.count() != 0 ? parts_.completions.poll_rails() : 0;
+  uint32_t ended = parts_.rails.count() != 0 ? parts_.completions.poll_rails() : 0;
   parts_.deferred.run(
-      [this](ibv::DeferredItem& item) { return advance(static_cast<Peer&>(item)); });
+      [&](ibv::DeferredItem& item) { return advance(static_cast<Peer&>(item), &ended); });
   return ended;
 }
 
-// True: no work is left for the peer. Stripes on rails count as work until they have ended.
-bool IbvTransport::advance(Peer& peer) noexcept {
+// True: no work is left for the peer. Stripes on rails count as work until they have ended. Adds to *ended
+// the operations that ended.
+bool IbvTransport::advance(Peer& peer, uint32_t* ended) noexcept {
   if (peer.state.is_refused()) parts_.disconnector.disconnect(peer, peer.state.refusal());
+  if (peer.state.is_abandoned() && peer.state.is_disconnected() &&
+      !parts_.completions.end_abandoned(peer, ended))
+    return false;
   const ibv::SpinGuard guard(peer.lock, !parts_.options.single_threaded);
   if (peer.state.is_disconnected() && !parts_.disconnector.post_tail(peer)) return false;
   if (!peer.state.is_open()) return !ibv::Striping::has_stripes(peer);
@@ -76,7 +80,7 @@ bool IbvTransport::is_quiet(Peer& peer) noexcept HYDRANT_NO_TSA {
     quiet = peer.send.used() == 0 && peer.pending.waiting() == nullptr &&
             !ibv::Striping::has_stripes(peer) && !peer.stalled[0].is_there &&
             !peer.stalled[1].is_there;
-    if (!peer.send.is_last_signalled()) parts_.poster.post_tail(peer);
+    if (!peer.send.is_last_signalled()) (void)parts_.poster.post_tail(peer);
   }
   if (threaded) peer.lock.unlock();
   return quiet;

@@ -10,6 +10,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -196,6 +197,9 @@ int command_fd(ibv_pd* pd);
 void fail_datagrams(ibv_wc_status status, uint32_t count = 1);
 // Moves the queue pair with this number to the error state and raises an event, like a fault of the adapter.
 void break_pair(uint32_t number);
+// The device carries out and reports nothing any more. It swallows what is posted, and answers changes of
+// queue pairs with this error; 0: it pretends to make them, as some drivers do.
+void kill_device(const char* name, int modify_error = EIO);
 // Lets time pass. A connected queue pair that is held fails when its head was posted longer ago than all its
 // retries take, by the timeout and the count that it was given.
 void elapse(uint64_t ms);

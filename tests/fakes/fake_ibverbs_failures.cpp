@@ -4,6 +4,8 @@
 
 #include <infiniband/verbs.h>
 
+#include <cstring>
+
 namespace hydrant::fake_verbs {
 
 void empty_pair(FakeQp* qp) {
@@ -38,6 +40,16 @@ void break_pair(uint32_t number) {
     flush_pair(pair);
   }
   raise_event(pair->context, IBV_EVENT_QP_FATAL, 0, pair);
+}
+
+void kill_device(const char* name, int modify_error) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  for (const auto& device : w.devices) {
+    if (std::strcmp(device->facts.name, name) != 0) continue;
+    device->is_dead = true;
+    device->modify_error = modify_error;
+  }
 }
 
 void spare_queues(bool spares) {

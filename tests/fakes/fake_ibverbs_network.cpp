@@ -265,6 +265,7 @@ void run_connected(FakeQp& qp) {
     FakeQp* there = found != w.qps.end() ? found->second : nullptr;
     // The acknowledgement has to get back, too.
     const bool hears = there != nullptr && there->destination == qp.verbs.qp_num &&
+                       !fake_verbs::fake_of(there->verbs.context)->device->is_dead &&
                        (there->verbs.state == IBV_QPS_RTR || there->verbs.state == IBV_QPS_RTS) &&
                        reaches(qp, qp.address, *there) && reaches(*there, there->address, qp);
     if (!hears) {
@@ -364,7 +365,8 @@ void run() {
   World& w = world();
   if (w.is_held) return;
   for (const auto& [number, qp] : w.qps) {
-    if (fake_of(qp->verbs.context)->device->is_held) continue;
+    const FakeDevice& device = *fake_of(qp->verbs.context)->device;
+    if (device.is_held || device.is_dead) continue;
     if (qp->verbs.qp_type == IBV_QPT_UD) {
       run_datagrams(*qp);
     } else {

@@ -269,6 +269,8 @@ int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask) {
   const std::lock_guard<std::mutex> lock(w.mu);
   if (const int error = enter(Call::kModifyQp)) return error;
   FakeQp& fake = *reinterpret_cast<FakeQp*>(qp);
+  const FakeDevice& device = *fake_of(qp->context)->device;
+  if (device.is_dead) return device.modify_error;
   if (const int error = check_change(fake, *attributes, mask)) return error;
   if ((mask & IBV_QP_PORT) != 0) fake.port = attributes->port_num;
   if ((mask & IBV_QP_PKEY_INDEX) != 0)

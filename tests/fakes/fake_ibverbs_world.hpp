@@ -22,6 +22,8 @@ struct FakeDevice {
   Device facts;
   bool is_held = false;
   DeviceTraffic traffic;
+  bool is_dead = false;
+  int modify_error = 0;  // of a dead device
 };
 
 struct FakeContext {

@@ -40,14 +40,15 @@ Status SendQueue::open(const Config& config) noexcept {
               port_->name, errno_text(errno), port_->max_queue_pairs);
 }
 
-void SendQueue::shut(const char* peer_name) noexcept {
+bool SendQueue::shut(const char* peer_name) noexcept {
   (void)port_->descriptors.keep_ours(port_->device.context);
   ibv_qp_attr state{};
   state.qp_state = IBV_QPS_ERR;
-  if (const int error = uncancelled::call(ibv_modify_qp, pair_.get(), &state, IBV_QP_STATE);
-      error != 0)
-    log_warning("%s port %u: cannot shut the queue pair to %s: %s", port_->name, port_->number,
-                peer_name, errno_text(error));
+  const int error = uncancelled::call(ibv_modify_qp, pair_.get(), &state, IBV_QP_STATE);
+  if (error == 0) return true;
+  log_warning("%s port %u: cannot shut the queue pair to %s: %s", port_->name, port_->number,
+              peer_name, errno_text(error));
+  return false;
 }
 
 const char* SendQueue::describe_failure(const char* text) noexcept {

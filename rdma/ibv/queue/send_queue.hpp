@@ -80,8 +80,9 @@ class SendQueue {
   // Destroys the queue pair, which ends the adapter's work for it. Any thread, once.
   void close() noexcept { pair_.reset(); }
   bool is_open() const noexcept { return pair_ != nullptr; }
-  // Moves the queue pair to the error state: all requests complete, failed. Logs a failure. Without the lock.
-  void shut(const char* peer_name) noexcept;
+  // Moves the queue pair to the error state: all requests complete, failed. False: the adapter refuses that,
+  // which is logged. Without the lock.
+  bool shut(const char* peer_name) noexcept;
 
   ibv_qp* pair() const noexcept { return pair_.get(); }
   uint32_t number() const noexcept { return pair_->qp_num; }
@@ -136,8 +137,6 @@ class SendQueue {
   }
   // The record of the next position; unchanged if undo_unposted() has just removed its request.
   const SendRecord& next_record() const noexcept { return records_[posted_ & mask_]; }
-  // Ends all posted requests here, because the adapter will report none of them.
-  void abandon() noexcept { completed_.store(posted_, std::memory_order_release); }
 
   // ---- completions ----
   static constexpr uint64_t kSendTag = 1;  // in wr_id; those of receive buffers are even

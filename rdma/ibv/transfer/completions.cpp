@@ -26,6 +26,7 @@ Status status_of(ibv_wc_status status) noexcept {
   Peer& peer = *queue.peer();
   const Status status = status_of(completion.status);
   const uint64_t position = last.position;
+  if (position < queue.completed()) return 0;  // it was abandoned
   CompletionBatch batch;
   uint32_t ended = 0;
   for (bool is_done = false; !is_done; ended += batch.notify()) {
@@ -82,6 +83,54 @@ void Completions::report_failure(SendQueue& queue, const ibv_wc& completion) noe
   log_warning(limit, "%s: the completion queue of port %u cannot be read", port.name, port.number);
   disconnector_.disconnect_all(&port == port_ ? "the completion queue cannot be read"
                                               : "the completion queue of a rail cannot be read");
+}
+
+// ---- abandoned peers ----
+
+bool Completions::end_abandoned(Peer& peer, uint32_t* ended) noexcept {
+  bool is_done = end_posted(peer.send, queue_, ended);
+  if (peer.rails == nullptr) return is_done;
+  for (uint32_t i = 0; i < rails_.count(); ++i) {
+    SendQueue& queue = peer.rails->rails[i].send;
+    if (queue.is_open() && !end_posted(queue, rails_[i].completions, ended)) is_done = false;
+  }
+  *ended += disconnector_.fail_stripes(peer);
+  return is_done;
+}
+
+// Only a thread that reads the completion queue moves completed(), so this locks that queue. False: another
+// thread has locked it, or there may be more completions, which count.
+bool Completions::end_posted(SendQueue& queue, GrowingCompletionQueue& completions,
+                             uint32_t* ended) noexcept HYDRANT_NO_TSA {
+  if (!completions.try_lock()) return false;
+  ibv_wc found[kBatch];
+  const int count = completions.poll(found, kBatch);
+  for (int i = 0; i < count; ++i) {
+    if (SendQueue::is_send(found[i])) {
+      *ended += end_request(found[i]);
+    } else {
+      receiving_.accept(found[i]);
+    }
+  }
+  const bool is_empty = count < kBatch;
+  if (is_empty) *ended += fail_posted(queue);
+  completions.unlock();
+  return is_empty;
+}
+
+uint32_t Completions::fail_posted(SendQueue& queue) noexcept {
+  Peer& peer = *queue.peer();
+  CompletionBatch batch;
+  uint32_t ended = 0;
+  for (bool is_done = false; !is_done; ended += batch.notify()) {
+    const SpinGuard guard(peer.lock, threaded_);
+    uint64_t end = queue.completed();
+    for (; end < queue.posted() && !batch.is_full(); ++end)
+      release(peer, queue.record_at(end), Status::kBroken, &batch);
+    queue.complete(end);
+    is_done = end == queue.posted();
+  }
+  return ended;
 }
 
 uint32_t Completions::poll_rails() noexcept HYDRANT_NO_TSA {

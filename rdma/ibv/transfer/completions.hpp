@@ -46,6 +46,9 @@ class Completions {
   int poll(uint32_t* ended) noexcept;
   // Reads a batch from the queue of each rail. Returns the number of operations that ended.
   uint32_t poll_rails() noexcept;
+  // Ends what is posted for a disconnected and abandoned peer, behind what has completed. False: try again.
+  // Adds to *ended the operations that ended.
+  bool end_abandoned(Peer& peer, uint32_t* ended) noexcept;
 
  private:
   static constexpr int kBatch = CompletionBatch::kCapacity;
@@ -53,6 +56,8 @@ class Completions {
   uint32_t end_request(const ibv_wc& completion) noexcept;
   uint32_t end_requests(const ibv_wc& completion) noexcept;
   void release(Peer& peer, SendRecord& record, Status status, CompletionBatch* batch) noexcept;
+  bool end_posted(SendQueue& queue, GrowingCompletionQueue& completions, uint32_t* ended) noexcept;
+  uint32_t fail_posted(SendQueue& queue) noexcept;
   void report_failure(SendQueue& queue, const ibv_wc& completion) noexcept;
   void report_unreadable(const Port& port) noexcept;
 

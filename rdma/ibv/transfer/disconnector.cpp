@@ -10,22 +10,23 @@ void Disconnector::disconnect(Peer& peer, const char* reason) noexcept {
   if (!peer.state.disconnect(reason)) return;
   counters_.lost.add();
   const PeerName name = name_of(peer);
-  peer.send.shut(name.text);
+  if (!peer.send.shut(name.text)) peer.state.abandon();
   if (peer.rails != nullptr) {
     for (PeerRail& end : peer.rails->rails) {
-      if (end.send.is_open()) end.send.shut(name.text);
+      if (end.send.is_open() && !end.send.shut(name.text)) peer.state.abandon();
     }
   }
   CompletionBatch batch;
   {
     const SpinGuard guard(peer.lock, threaded_);
-    striping_.post_tails(peer);
+    if (!peer.state.is_abandoned() && !striping_.post_tails(peer)) peer.state.abandon();
     messages_.abandon(peer);
     (void)post_tail(peer);
     operations_.fail_waiting(peer, &batch);
   }
   (void)batch.notify();
   (void)fail_stripes(peer);
+  if (peer.state.is_abandoned()) deferred_.add(peer);
   // The job itself has declared a dead rank dead, so it needs no callback. A rank that cannot reach itself
   // through the adapter has not failed.
   if (peer_failed_ != nullptr && !peers_.is_dead(peer.rank) && !peer.is_self) {
@@ -37,14 +38,14 @@ void Disconnector::disconnect(Peer& peer, const char* reason) noexcept {
 // Posts a signalled last request. The adapter reports no success of unsignalled requests before it; the
 // completion of the last one ends them all.
 bool Disconnector::post_tail(Peer& peer) noexcept {
-  if (peer.has_tail || peer.send.used() == 0) return true;
+  if (peer.has_tail || peer.send.used() == 0 || peer.state.is_abandoned()) return true;
   if (peer.send.room() == 0) {
     deferred_.add(peer);
     return false;
   }
   // A refused last request is not tried again.
   peer.has_tail = true;
-  poster_.post_tail(peer);
+  if (!poster_.post_tail(peer)) peer.state.abandon();
   return true;
 }
 
@@ -58,7 +59,11 @@ uint32_t Disconnector::fail_stripes(Peer& peer) noexcept {
 }
 
 void Disconnector::disconnect_all(const char* reason) noexcept {
-  peers_.for_each([&](Peer& peer) { disconnect(peer, reason); });
+  peers_.for_each([&](Peer& peer) {
+    peer.state.abandon();
+    disconnect(peer, reason);
+    deferred_.add(peer);  // also if it was disconnected before
+  });
 }
 
 void Disconnector::disconnect_dead() noexcept {

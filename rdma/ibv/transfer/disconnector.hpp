@@ -2,8 +2,9 @@
 // for them.
 //
 // Invariant: after disconnect() each operation and message of the peer ends. A posted one ends by a
-// completion: its own failed one, or that of the last request, which is posted for this. The others end at
-// once.
+// completion: its own failed one, or that of the last request, which is posted for this. If an adapter may
+// report nothing more, the peer is abandoned, and posted ones end in the next polls
+// (Completions::end_abandoned()). The others end at once.
 //
 // Threads: any thread that polls, without the lock of the peer.
 #pragma once
@@ -40,6 +41,7 @@ class Disconnector {
   // Later calls for the peer report `reason`, which is kept by reference. Only the first call for a peer
   // counts.
   void disconnect(Peer& peer, const char* reason) noexcept;
+  // Disconnects all peers because a device may report nothing more.
   void disconnect_all(const char* reason) noexcept;
   // Disconnects the peers that the job has declared dead since the last call.
   [[gnu::cold]] void disconnect_dead() noexcept;

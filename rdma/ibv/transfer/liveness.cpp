@@ -44,7 +44,7 @@ void Liveness::probe(Peer& peer) noexcept {
   const bool is_due = is_under_way && peer.send.is_last_signalled();
   const bool is_probed = is_under_way || peer.rank >= first_probed_;
   if (is_probed && peer.state.is_open() && peer.send.posted() == peer.probed && !is_due) {
-    poster_.post_tail(peer);
+    (void)poster_.post_tail(peer);
     counters_.probes.add();
   }
   peer.probed = peer.send.posted();
@@ -64,6 +64,7 @@ void Liveness::refuse_stalled(Peer& peer) noexcept {
       "%s port %u: no request to %s at %s has completed in %llu checks, and none has failed",
       stalled->port().name, stalled->port().number, name_of(peer).text,
       text_of(peer.endpoint.address).text, static_cast<unsigned long long>(patience_));
+  peer.state.abandon();
   peer.state.refuse(stalled->describe_failure(kSilent));
   deferred_.add(peer);
 }

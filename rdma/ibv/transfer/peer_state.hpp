@@ -42,6 +42,11 @@ class PeerState {
   bool is_refused() const noexcept { return is_refused_.load(std::memory_order_acquire); }
   const char* refusal() const noexcept { return refusal_; }
 
+  // Notes that an adapter may report nothing more of what is posted for the peer: once the peer is
+  // disconnected, polls end that.
+  void abandon() noexcept { is_abandoned_.store(true, std::memory_order_release); }
+  bool is_abandoned() const noexcept { return is_abandoned_.load(std::memory_order_acquire); }
+
  private:
   enum class State : uint32_t { kConnecting, kOpen, kDisconnected };
 
@@ -49,6 +54,7 @@ class PeerState {
 
   std::atomic<State> state_{State::kConnecting};
   std::atomic<bool> is_refused_{false};
+  std::atomic<bool> is_abandoned_{false};
   std::atomic<const char*> reason_{nullptr};
   const char* refusal_ = "its queue pair accepts no requests";
 };

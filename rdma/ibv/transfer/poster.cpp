@@ -24,14 +24,14 @@ namespace hydrant::ibv {
   deferred_.add(peer);
 }
 
-void Poster::post_tail(Peer& peer) noexcept {
-  if (peer.send.room() == 0) return;
+bool Poster::post_tail(Peer& peer) noexcept {
+  if (peer.send.room() == 0) return true;
   ibv_send_wr request{};
   request.opcode = IBV_WR_RDMA_WRITE;
   request.wr.rdma.remote_addr = peer.memory.peer_slots;
   request.wr.rdma.rkey = peer.memory.peer_slot_key;
   (void)peer.send.add(request, true);
-  (void)post(peer, &request, 1);
+  return post(peer, &request, 1);
 }
 
 }  // namespace hydrant::ibv

@@ -28,8 +28,8 @@ class Poster {
     return false;
   }
   // Posts an empty signalled write, whose completion ends all requests before it. Does nothing if the queue
-  // is full.
-  void post_tail(Peer& peer) noexcept;
+  // is full. False: the adapter refuses it.
+  bool post_tail(Peer& peer) noexcept;
   // Releases the slot of a message, and its cell if it has one.
   void release_message(Peer& peer, const SendRecord& record) noexcept {
     peer.slots.release(record.slot);

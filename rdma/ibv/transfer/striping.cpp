@@ -161,8 +161,9 @@ void Striping::fail_waiting(Peer& peer, CompletionBatch* batch) noexcept {
 
 // Ends the unsignalled requests of each rail, whose success the adapter does not report: a signalled last
 // request completes and ends them.
-void Striping::post_tails(Peer& peer) noexcept {
-  if (peer.rails == nullptr) return;
+bool Striping::post_tails(Peer& peer) noexcept {
+  if (peer.rails == nullptr) return true;
+  bool are_posted = true;
   for (PeerRail& end : peer.rails->rails) {
     if (!end.send.is_open() || end.send.used() == 0) continue;
     ibv_send_wr request{};
@@ -170,10 +171,10 @@ void Striping::post_tails(Peer& peer) noexcept {
     (void)end.send.add(request, true);
     ibv_send_wr* bad = nullptr;
     if (end.send.post(&request, &bad) == 0) continue;
-    // The posted requests may never complete, so they are taken to have ended.
     (void)end.send.undo_unposted();
-    end.send.abandon();
+    are_posted = false;
   }
+  return are_posted;
 }
 
 }  // namespace hydrant::ibv

@@ -44,8 +44,9 @@ class Striping {
                        CompletionBatch* batch) noexcept;
   // For a disconnected peer: ends waiting stripes whose rail has nothing under way.
   void fail_waiting(Peer& peer, CompletionBatch* batch) noexcept;
-  // For a disconnected peer: posts a last request on each rail, whose completion ends all before it.
-  void post_tails(Peer& peer) noexcept;
+  // For a disconnected peer: posts a last request on each rail, whose completion ends all before it. False:
+  // an adapter refuses it, so that requests before it may never complete.
+  bool post_tails(Peer& peer) noexcept;
 
   static bool has_stripes(const Peer& peer) noexcept {
     return peer.rails != nullptr && peer.rails->stripes != 0;

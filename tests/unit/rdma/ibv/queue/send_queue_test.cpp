@@ -107,7 +107,7 @@ TEST_F(SendQueueTest, QueueWithNothingDueIsNotStalled) {
   EXPECT_FALSE(queue_.is_stalled(2));
   EXPECT_FALSE(queue_.is_stalled(2));
   EXPECT_TRUE(queue_.is_stalled(2));
-  queue_.abandon();
+  queue_.complete(queue_.posted());
   EXPECT_FALSE(queue_.is_stalled(2));
   EXPECT_EQ(queue_.used(), 0U);
 }

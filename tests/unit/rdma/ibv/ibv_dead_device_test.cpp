@@ -1,0 +1,165 @@
+// A device that dies: nothing that is posted there stays open.
+#include "tests/unit/rdma/ibv/ibv_rails_world.hpp"
+#include "tests/unit/rdma/ibv/ibv_world.hpp"
+#include "tests/unit/rdma/ibv/verbs_fixture.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cerrno>
+
+namespace hydrant {
+namespace {
+
+using testing::IbvWorld;
+using testing::kTarget;
+using testing::PinnedMemory;
+using testing::Told;
+
+class IbvDeadDevice : public testing::VerbsTest {
+ protected:
+  // The first rank learns of the death by an event of the device, or when it cannot shut a queue pair.
+  static void report(IbvWorld& world, bool is_event) {
+    if (is_event) {
+      fake_verbs::raise_event(world[0].transport->port().device.context, IBV_EVENT_DEVICE_FATAL, 0,
+                              nullptr);
+    } else {
+      world[0].transport->disconnect(1);
+    }
+  }
+};
+
+// With an event the driver pretends to change the queue pair, without one it refuses.
+TEST_F(IbvDeadDevice, PutsGetsAndMessagesUnderWayEnd) {
+  for (const bool is_event : {true, false}) {
+    fake_verbs::reset();
+    fake_verbs::add_device({});
+    IbvWorld world(2);
+    world.connect(0, 1);
+    PinnedMemory here(*world[0].transport, Access::kLocalWrite, 4096);
+    PinnedMemory there(*world[1].transport, kTarget, 4096);
+    const PinnedOperations::Pinned remote = there.for_peer();
+    std::array<Told, 20> told;  // more than the adapter reports at once
+    for (size_t i = 0; i < told.size(); ++i) {
+      PinnedOperations& pinned = *world[0].transport->pinned();
+      ASSERT_EQ(i % 2 == 0 ? pinned.put(1, remote, here.local(), 4096, &told.at(i))
+                           : pinned.get(1, remote, here.local(), 4096, &told.at(i)),
+                Status::kOk);
+    }
+    ASSERT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kOk);
+    ASSERT_EQ(world[0].try_send_cell(1, Lane::kRequest, 1, "head", "payload"), Status::kOk);
+    fake_verbs::kill_device("fake0", is_event ? 0 : EIO);
+    report(world, is_event);
+    ::testing::internal::CaptureStderr();
+    EXPECT_TRUE(world.until([&] { return told.back().times != 0; }));
+    (void)::testing::internal::GetCapturedStderr();
+    for (const Told& one : told) {
+      EXPECT_EQ(one.times, 1U);
+      EXPECT_EQ(one.status, Status::kBroken);
+    }
+    Cell cell;  // The messages have given theirs back.
+    for (uint32_t i = 0; i < IbvTransport::Options().cells; ++i)
+      EXPECT_EQ(world[0].transport->messages(1).take_cell(1, Lane::kRequest, 8, &cell),
+                Status::kOk);
+    EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kBroken);
+  }
+}
+
+TEST_F(IbvDeadDevice, PutThatIsPartlyPostedEnds) {
+  for (const bool is_event : {true, false}) {
+    fake_verbs::reset();
+    fake_verbs::add_device({.max_message = 64});
+    IbvTransport::Options options = IbvWorld::single();
+    options.send_depth = 16;
+    IbvWorld world(2, options);
+    world.connect(0, 1);
+    PinnedMemory here(*world[0].transport, Access::kLocalWrite, 8192);
+    PinnedMemory there(*world[1].transport, Access::kRemoteWrite, 8192);
+    Told told;
+    ASSERT_EQ(world[0].transport->pinned()->put(1, there.for_peer(), here.local(), 8192, &told),
+              Status::kOk);
+    fake_verbs::kill_device("fake0", is_event ? 0 : EIO);
+    report(world, is_event);
+    ::testing::internal::CaptureStderr();
+    EXPECT_TRUE(world.until([&] { return told.times != 0; }));
+    (void)::testing::internal::GetCapturedStderr();
+    world.poll_all();
+    EXPECT_EQ(told.times, 1U);
+    EXPECT_EQ(told.status, Status::kBroken);
+  }
+}
+
+// The adapter refuses to shut the queue pair, and reports its requests later all the same.
+TEST_F(IbvDeadDevice, CompletionsOfAbandonedRequestsAreIgnored) {
+  IbvWorld world(2);
+  world.connect(0, 1);
+  PinnedMemory here(*world[0].transport, Access::kLocalWrite, 4096);
+  PinnedMemory there(*world[1].transport, kTarget, 4096);
+  const PinnedOperations::Pinned remote = there.for_peer();
+  fake_verbs::hold(true);
+  std::array<Told, 5> told;
+  for (Told& one : told)
+    ASSERT_EQ(world[0].transport->pinned()->put(1, remote, here.local(), 4096, &one), Status::kOk);
+  fake_verbs::fail_call(fake_verbs::Call::kModifyQp, EIO);
+  ::testing::internal::CaptureStderr();
+  world[0].transport->disconnect(1);
+  EXPECT_TRUE(world.until([&] { return told.back().times != 0; }));
+  fake_verbs::hold(false);
+  for (int i = 0; i < 100; ++i) world.poll_all();
+  (void)::testing::internal::GetCapturedStderr();
+  EXPECT_GE(fake_verbs::traffic().writes, told.size()) << "it has carried them out";
+  for (const Told& one : told) {
+    EXPECT_EQ(one.times, 1U);
+    EXPECT_EQ(one.status, Status::kBroken);
+  }
+}
+
+// Polls have not seen them yet.
+TEST_F(IbvDeadDevice, CompletedPutsAreReportedAsComplete) {
+  IbvWorld world(2);
+  world.connect(0, 1);
+  PinnedMemory here(*world[0].transport, Access::kLocalWrite, 4096);
+  PinnedMemory there(*world[1].transport, kTarget, 4096);
+  const PinnedOperations::Pinned remote = there.for_peer();
+  std::array<Told, 40> told;  // more than a poll reads
+  for (Told& one : told)
+    ASSERT_EQ(world[0].transport->pinned()->put(1, remote, here.local(), 64, &one), Status::kOk);
+  world[1].poll();  // carries them out
+  fake_verbs::kill_device("fake0");
+  report(world, false);
+  ::testing::internal::CaptureStderr();
+  EXPECT_TRUE(world.until([&] { return told.back().times != 0; }));
+  (void)::testing::internal::GetCapturedStderr();
+  for (const Told& one : told) {
+    EXPECT_EQ(one.times, 1U);
+    EXPECT_EQ(one.status, Status::kOk);
+  }
+}
+
+class IbvDeadRail : public testing::RailTest {};
+
+TEST_F(IbvDeadRail, StripesUnderWayEnd) {
+  add_devices(2);
+  IbvWorld world(2, testing::rail_options());
+  ASSERT_TRUE(settle(world, 2));
+  constexpr size_t kBytes = 4 * testing::kStripe;
+  PinnedMemory here(*world[0].transport, Access::kLocalWrite, kBytes);
+  PinnedMemory there(*world[1].transport, kTarget, kBytes);
+  const PinnedOperations::Pinned remote = there.for_peer();
+  Told put;
+  Told get;
+  ASSERT_EQ(world[0].transport->pinned()->put(1, remote, here.local(), kBytes, &put), Status::kOk);
+  ASSERT_EQ(world[0].transport->pinned()->get(1, remote, here.local(), kBytes, &get), Status::kOk);
+  fake_verbs::kill_device("fake1");
+  world[0].transport->disconnect(1);
+  ::testing::internal::CaptureStderr();
+  EXPECT_TRUE(world.until([&] { return put.times != 0 && get.times != 0; }));
+  (void)::testing::internal::GetCapturedStderr();
+  for (const Told* one : {&put, &get}) {
+    EXPECT_EQ(one->times, 1U);
+    EXPECT_EQ(one->status, Status::kBroken);
+  }
+}
+
+}  // namespace
+}  // namespace hydrant
