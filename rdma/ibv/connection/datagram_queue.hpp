@@ -29,6 +29,8 @@ class DatagramQueue {
     return uncancelled::call(ibv_req_notify_cq, completions_.get(), 0) == 0;
   }
 
+  // Whether another datagram can be sent now.
+  bool has_room() const noexcept { return sends_ < kDatagramSends; }
   // Sends to the queue pair `number` of the process at `address`; `name` of the peer is for the log. False:
   // there is no room now, or the adapter refuses the request.
   bool send(const Handshake& handshake, ibv_ah* address, uint32_t number,

@@ -11,13 +11,14 @@ namespace hydrant::ibv {
 namespace {
 
 constexpr uint64_t kEndpointNs = 10'000'000'000;
-constexpr uint64_t kMaxIntervalNs = 500'000'000;
 
 }  // namespace
 
 Status Handshakes::open(ibv_comp_channel* channel) noexcept {
   const MutexLock lock(mu_);
   if (const Status status = groups_.open(parts_.options.max_joined); status != Status::kOk)
+    return status;
+  if (const Status status = sender_.open(parts_.peers.places()); status != Status::kOk)
     return status;
   if (const Status status = datagrams_.open(parts_.ports.all[0], channel, parts_.rails.count());
       status != Status::kOk)
@@ -74,7 +75,7 @@ Status Handshakes::start_connection(Rank number) noexcept {
     if (status == Status::kOk) status = parts_.factory.make(number, number, endpoint, &peer);
   }
   if (status != Status::kOk) return add_context(status, "first contact with %s", name.text);
-  start(*peer);
+  sender_.start(*peer, now_ns());
   return Status::kNotReady;
 }
 
@@ -94,80 +95,18 @@ Status Handshakes::connect_to_self() noexcept {
   return Status::kNotReady;
 }
 
-void Handshakes::start(Peer& peer) noexcept {
-  PeerConnection& connection = peer.connection;
-  connection.handshake_interval_ns = parts_.options.handshake_ns;
-  connection.handshake_since_ns = now_ns();
-  connection.gives_up_ns = connection.handshake_since_ns + parts_.options.connect_ns;
-  connection.next_connecting = connecting_;
-  connecting_ = &peer;
-  connecting_count_.fetch_add(1, std::memory_order_relaxed);
-  repeat(now_ns());
-}
-
-// ---- sending ----
-
-bool Handshakes::send(Peer& peer) noexcept {
-  if (!datagrams_.send(connector_.describe(peer, groups_.own_group()),
-                       peer.connection.address.get(), peer.endpoint.address.datagram_queue,
-                       name_of(peer).text))
-    return false;
-  parts_.counters.handshakes.add();
-  return true;
-}
-
-void Handshakes::repeat(uint64_t now) noexcept {
-  uint64_t next_ns = UINT64_MAX;
-  for (Peer** link = &connecting_; *link != nullptr;) {
-    Peer& peer = **link;
-    PeerConnection& connection = peer.connection;
-    if (has_timed_out(peer, now)) {
-      *link = connection.next_connecting;
-      connecting_count_.fetch_sub(1, std::memory_order_relaxed);
-      continue;
-    }
-    if (now >= connection.next_handshake_ns) {
-      (void)send(peer);
-      connection.next_handshake_ns = now + connection.handshake_interval_ns;
-      connection.handshake_interval_ns =
-          std::min(connection.handshake_interval_ns * 2, kMaxIntervalNs);
-    }
-    next_ns = std::min({next_ns, connection.next_handshake_ns, connection.gives_up_ns});
-    link = &connection.next_connecting;
-  }
-  next_ns_.store(next_ns, std::memory_order_relaxed);
-}
-
-// True: no further handshake is sent to the peer. For a silent rank of the job it logs a warning and returns
-// false, so handshakes continue, unless Options::abandons_silent_ranks is set.
-bool Handshakes::has_timed_out(Peer& peer, uint64_t now) noexcept {
-  PeerConnection& connection = peer.connection;
-  const bool is_late = now >= connection.gives_up_ns;
-  if (!peer.state.is_connecting())
-    return is_late || PeerConnector::is_handshake_done(peer) || peer.state.is_disconnected();
-  if (!is_late) return false;
-  const Port& port = parts_.ports.all[0];
-  const bool goes_on = peer.rank < parts_.own.ranks() && !parts_.options.abandons_silent_ranks;
-  log_warning("%s at %s has not answered for %llu ms: %s port %u, its handshake queue pair %u%s",
-              name_of(peer).text, text_of(peer.endpoint.address).text,
-              static_cast<unsigned long long>((now - connection.handshake_since_ns) / 1'000'000),
-              port.name, port.number, peer.endpoint.address.datagram_queue,
-              goes_on ? "; it is computing, stopped or unreachable: handshakes continue" : "");
-  if (goes_on) {
-    connection.gives_up_ns = now + parts_.options.connect_ns;
-    return false;
-  }
-  parts_.disconnector.disconnect(peer, "it has not answered the handshakes");
-  return true;
-}
-
 // ---- receiving ----
 
 uint32_t Handshakes::poll() noexcept {
   if (!mu_.try_lock()) return 0;
   const uint32_t count =
       datagrams_.poll([this](const Handshake* handshake) HYDRANT_NO_TSA { receive(handshake); });
-  if (connecting_ != nullptr) repeat(now_ns());
+  // A datagram that has left makes room for another, and one that has arrived may change what is due.
+  const uint64_t next_ns = count != 0 ? 0 : sender_.next_ns();
+  if (next_ns != UINT64_MAX) {
+    const uint64_t now = now_ns();
+    if (now >= next_ns) sender_.repeat(now);
+  }
   mu_.unlock();
   return count;
 }
@@ -215,6 +154,7 @@ Rank Handshakes::sender_of(const Handshake& handshake) noexcept {
 
 void Handshakes::handle_handshake(const Handshake& handshake, Rank from) noexcept {
   if (parts_.peers.is_dead(from)) return;
+  const uint64_t now = now_ns();
   Peer* peer = parts_.peers.find(from);
   if (peer == nullptr) {
     if (parts_.factory.make(from, handshake.from, handshake.endpoint, &peer) != Status::kOk) {
@@ -223,7 +163,7 @@ void Handshakes::handle_handshake(const Handshake& handshake, Rank from) noexcep
                   name_of(from, handshake.from, handshake.endpoint.group).text, last_error_text());
       return;
     }
-    start(*peer);
+    sender_.expect(*peer, now);
   }
   if (peer->endpoint.address.nonce != handshake.endpoint.address.nonce ||
       peer->state.is_disconnected()) {
@@ -239,7 +179,8 @@ void Handshakes::handle_handshake(const Handshake& handshake, Rank from) noexcep
     connector_.learn_rails(*peer, handshake);
     if (peer->state.open()) parts_.counters.connected.add();
   }
-  if (!handshake.open) (void)send(*peer);
+  if (!handshake.open) sender_.answer(*peer, now);
+  if (PeerConnector::is_handshake_done(*peer)) sender_.stop(*peer);
 }
 
 // ---- groups that meet ----

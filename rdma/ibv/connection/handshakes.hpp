@@ -1,15 +1,13 @@
 // First contact and handshakes. Each side repeats its handshake until it knows that the other can receive.
 // Both sides may begin: each has one queue pair for the other, so crossing handshakes make one connection.
 //
-// Invariant: a peer is in the list of connecting_ from its creation until its handshake is done, or it is
-// disconnected or has timed out; connecting_count_ is the length of the list.
-//
 // Threads: any. The methods take the contact lock, which guards everything but the hints.
 #pragma once
 
 #include "firehose/base/thread.hpp"
 #include "rdma/bootstrap/bootstrap.hpp"
 #include "rdma/ibv/connection/datagram_queue.hpp"
+#include "rdma/ibv/connection/handshake_sender.hpp"
 #include "rdma/ibv/connection/joined_groups.hpp"
 #include "rdma/ibv/connection/own_endpoint.hpp"
 #include "rdma/ibv/connection/peer_connector.hpp"
@@ -20,7 +18,6 @@
 #include "rdma/ibv/transfer/first_contact.hpp"
 #include "rdma/ibv/transfer/peer_table.hpp"
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -46,7 +43,15 @@ class Handshakes final : public FirstContact {
   explicit Handshakes(const Parts& parts) noexcept
       : parts_(parts),
         connector_(parts.options, parts.ports, parts.own, parts.rails),
-        groups_(parts.own, parts.factory) {}
+        groups_(parts.own, parts.factory),
+        sender_({.options = parts.options,
+                 .ports = parts.ports,
+                 .own = parts.own,
+                 .connector = connector_,
+                 .groups = groups_,
+                 .datagrams = datagrams_,
+                 .disconnector = parts.disconnector,
+                 .counters = parts.counters}) {}
 
   // Errors: kResource.
   Status open(ibv_comp_channel* channel) noexcept HYDRANT_EXCLUDES(mu_);
@@ -58,10 +63,8 @@ class Handshakes final : public FirstContact {
   // completions; 0 at once if another thread holds the lock.
   uint32_t poll() noexcept HYDRANT_EXCLUDES(mu_);
   // Hints, read without the lock.
-  bool is_connecting() const noexcept {
-    return connecting_count_.load(std::memory_order_relaxed) != 0;
-  }
-  uint64_t next_handshake_ns() const noexcept { return next_ns_.load(std::memory_order_relaxed); }
+  bool is_connecting() const noexcept { return next_handshake_ns() != UINT64_MAX; }
+  uint64_t next_handshake_ns() const noexcept HYDRANT_NO_TSA { return sender_.next_ns(); }
   bool request_notice() noexcept HYDRANT_NO_TSA { return datagrams_.request_notice(); }
 
   // As in IbvTransport.
@@ -75,10 +78,6 @@ class Handshakes final : public FirstContact {
  private:
   Status read_endpoint(Rank rank, EndpointAddress* endpoint) noexcept HYDRANT_REQUIRES(mu_);
   Status find_own_group() noexcept HYDRANT_REQUIRES(mu_);
-  void start(Peer& peer) noexcept HYDRANT_REQUIRES(mu_);
-  bool send(Peer& peer) noexcept HYDRANT_REQUIRES(mu_);
-  void repeat(uint64_t now) noexcept HYDRANT_REQUIRES(mu_);
-  bool has_timed_out(Peer& peer, uint64_t now) noexcept HYDRANT_REQUIRES(mu_);
   void receive(const Handshake* handshake) noexcept HYDRANT_REQUIRES(mu_);
   Rank sender_of(const Handshake& handshake) noexcept HYDRANT_REQUIRES(mu_);
   void handle_handshake(const Handshake& handshake, Rank from) noexcept HYDRANT_REQUIRES(mu_);
@@ -88,9 +87,7 @@ class Handshakes final : public FirstContact {
   DatagramQueue datagrams_ HYDRANT_GUARDED_BY(mu_);
   PeerConnector connector_ HYDRANT_GUARDED_BY(mu_);
   JoinedGroups groups_ HYDRANT_GUARDED_BY(mu_);
-  Peer* connecting_ HYDRANT_GUARDED_BY(mu_) = nullptr;
-  std::atomic<uint32_t> connecting_count_{0};
-  std::atomic<uint64_t> next_ns_{UINT64_MAX};
+  HandshakeSender sender_ HYDRANT_GUARDED_BY(mu_);
 };
 
 }  // namespace hydrant::ibv

@@ -43,7 +43,8 @@ struct PeerConnection {
   uint64_t handshake_interval_ns = 0;
   uint64_t handshake_since_ns = 0;
   uint64_t gives_up_ns = 0;
-  Peer* next_connecting = nullptr;
+  static constexpr uint32_t kNotTimed = UINT32_MAX;
+  uint32_t timer_place = kNotTimed;  // in HandshakeTimer
 };
 
 // Registered memory for messages with a peer. Constant once the peer is published, except peer_slots and

@@ -1,0 +1,95 @@
+// Sends and repeats handshakes. Tour "first contact": each side sends from here until it knows that the other
+// can receive.
+#include "rdma/ibv/connection/handshake_sender.hpp"
+
+#include "firehose/base/log.hpp"
+
+#include <algorithm>
+
+namespace hydrant::ibv {
+
+namespace {
+
+// Until a full queue of datagrams is looked at again, if no completion comes.
+constexpr uint64_t kFullPauseNs = 1'000'000;
+
+}  // namespace
+
+void HandshakeSender::expect(Peer& peer, uint64_t now) noexcept {
+  PeerConnection& connection = peer.connection;
+  connection.handshake_interval_ns = parts_.options.handshake_ns;
+  connection.handshake_since_ns = connection.next_handshake_ns = now;
+  connection.gives_up_ns = now + parts_.options.connect_ns;
+  timer_.add(peer);
+}
+
+void HandshakeSender::start(Peer& peer, uint64_t now) noexcept {
+  expect(peer, now);
+  repeat(now);
+}
+
+bool HandshakeSender::send(Peer& peer) noexcept {
+  if (!parts_.datagrams.send(parts_.connector.describe(peer, parts_.groups.own_group()),
+                             peer.connection.address.get(), peer.endpoint.address.datagram_queue,
+                             name_of(peer).text))
+    return false;
+  parts_.counters.handshakes.add();
+  return true;
+}
+
+void HandshakeSender::answer(Peer& peer, uint64_t now) noexcept {
+  const bool is_sent = parts_.datagrams.has_room() && send(peer);
+  if (!HandshakeTimer::has(peer)) return;
+  if (is_sent) {
+    timer_.note_sent(peer, now);
+  } else {
+    peer.connection.next_handshake_ns = now;
+    timer_.reorder(peer);
+  }
+}
+
+void HandshakeSender::repeat(uint64_t now) noexcept {
+  uint64_t next_ns = timer_.next_ns();
+  while (next_ns <= now) {
+    Peer& peer = timer_.first();
+    if (has_ended(peer, now)) {
+      timer_.remove(peer);
+    } else if (now < peer.connection.next_handshake_ns) {
+      timer_.reorder(peer);  // it was late, and the time until the next warning has begun
+    } else if (!parts_.datagrams.has_room()) {
+      next_ns = now + kFullPauseNs;
+      break;
+    } else if (send(peer)) {
+      timer_.note_sent(peer, now);
+    } else {
+      timer_.note_refused(peer, now);
+    }
+    next_ns = timer_.next_ns();
+  }
+  next_ns_.store(next_ns, std::memory_order_relaxed);
+}
+
+// True: no further handshake is sent to the peer. For a silent rank of the job it logs a warning and returns
+// false, so handshakes continue, unless Options::abandons_silent_ranks is set.
+bool HandshakeSender::has_ended(Peer& peer, uint64_t now) noexcept {
+  PeerConnection& connection = peer.connection;
+  const bool is_late = now >= connection.gives_up_ns;
+  if (!peer.state.is_connecting())
+    return is_late || PeerConnector::is_handshake_done(peer) || peer.state.is_disconnected();
+  if (!is_late) return false;
+  const Port& port = parts_.ports.all[0];
+  const bool goes_on = peer.rank < parts_.own.ranks() && !parts_.options.abandons_silent_ranks;
+  log_warning("%s at %s has not answered for %llu ms: %s port %u, its handshake queue pair %u%s",
+              name_of(peer).text, text_of(peer.endpoint.address).text,
+              static_cast<unsigned long long>((now - connection.handshake_since_ns) / 1'000'000),
+              port.name, port.number, peer.endpoint.address.datagram_queue,
+              goes_on ? "; it is computing, stopped or unreachable: handshakes continue" : "");
+  if (goes_on) {
+    connection.gives_up_ns = now + std::max<uint64_t>(parts_.options.connect_ns, 1);
+    return false;
+  }
+  parts_.disconnector.disconnect(peer, "it has not answered the handshakes");
+  return true;
+}
+
+}  // namespace hydrant::ibv

@@ -1,0 +1,48 @@
+// Many first contacts at once, over the fake: each is sent to, and those that wait cost polls nothing.
+#include "tests/unit/rdma/ibv/ibv_world.hpp"
+#include "tests/unit/rdma/ibv/verbs_fixture.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hydrant {
+namespace {
+
+using testing::IbvRank;
+using testing::IbvWorld;
+
+class IbvStorms : public testing::VerbsTest {
+ protected:
+  static constexpr Rank kPeers = 40;
+  static_assert(kPeers > ibv::kDatagramSends);
+
+  // Handshakes are not repeated during the test.
+  static IbvTransport::Options patient() {
+    IbvTransport::Options options = IbvWorld::single();
+    options.handshake_ns = 3'600'000'000'000;
+    return options;
+  }
+  static void contact_all(IbvWorld& world) {
+    for (Rank peer = 1; peer <= kPeers; ++peer)
+      ASSERT_EQ(world[0].try_send(peer, Lane::kRequest, 1, "a"), Status::kNotReady)
+          << last_error_text();
+  }
+};
+
+TEST_F(IbvStorms, FirstContactsThatFindNoRoomLeaveLater) {
+  IbvWorld world(kPeers + 1, patient());
+  fake_verbs::hold(true);
+  contact_all(world);
+  EXPECT_EQ(world[0].transport->counts().handshakes, ibv::kDatagramSends);
+  fake_verbs::hold(false);
+  const uint64_t deadline = testing::in_seconds(10);
+  while (world[0].transport->counts().handshakes < kPeers && now_ns() < deadline) world[0].poll();
+  EXPECT_EQ(world[0].transport->counts().handshakes, kPeers);
+  for (Rank peer = 1; peer <= kPeers; ++peer) {
+    for (uint32_t i = 0; i < 16; ++i) world[peer].poll();
+    EXPECT_EQ(world[peer].transport->counts().handshakes, 1U) << "rank " << peer << " has answered";
+  }
+}
+
+}  // namespace
+}  // namespace hydrant
