@@ -76,6 +76,7 @@ Status Handshakes::start_connection(Rank number) noexcept {
   }
   if (status != Status::kOk) return add_context(status, "first contact with %s", name.text);
   sender_.start(*peer, now_ns());
+  eager_polls_.store(kEagerPolls, std::memory_order_relaxed);
   return Status::kNotReady;
 }
 
@@ -99,6 +100,8 @@ Status Handshakes::connect_to_self() noexcept {
 
 uint32_t Handshakes::poll() noexcept {
   if (!mu_.try_lock()) return 0;
+  if (const uint32_t left = eager_polls_.load(std::memory_order_relaxed); left != 0)
+    eager_polls_.store(left - 1, std::memory_order_relaxed);
   const uint32_t count =
       datagrams_.poll([this](const Handshake* handshake) HYDRANT_NO_TSA { receive(handshake); });
   // A datagram that has left makes room for another, and one that has arrived may change what is due.
@@ -114,6 +117,7 @@ uint32_t Handshakes::poll() noexcept {
 void Handshakes::receive(const Handshake* handshake) noexcept {
   const Rank from = handshake != nullptr ? sender_of(*handshake) : kNoRank;
   if (from != kNoRank) {
+    eager_polls_.store(kEagerPolls, std::memory_order_relaxed);
     handle_handshake(*handshake, from);
     return;
   }

@@ -18,6 +18,7 @@
 #include "rdma/ibv/transfer/first_contact.hpp"
 #include "rdma/ibv/transfer/peer_table.hpp"
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -62,8 +63,12 @@ class Handshakes final : public FirstContact {
   // Replies to handshakes that have arrived, and repeats own ones that are due. Returns the number of
   // completions; 0 at once if another thread holds the lock.
   uint32_t poll() noexcept HYDRANT_EXCLUDES(mu_);
-  // Hints, read without the lock.
-  bool is_connecting() const noexcept { return next_handshake_ns() != UINT64_MAX; }
+  // Hints, read without the lock. Whether a handshake is likely to arrive now, so that every poll should look
+  // for it: only for a while after the last one, because a silent rank must not slow down all polls.
+  bool expects_handshake() const noexcept {
+    return eager_polls_.load(std::memory_order_relaxed) != 0;
+  }
+  // When a handshake is due; UINT64_MAX: none is.
   uint64_t next_handshake_ns() const noexcept HYDRANT_NO_TSA { return sender_.next_ns(); }
   bool request_notice() noexcept HYDRANT_NO_TSA { return datagrams_.request_notice(); }
 
@@ -76,6 +81,8 @@ class Handshakes final : public FirstContact {
   }
 
  private:
+  static constexpr uint32_t kEagerPolls = 1024;
+
   Status read_endpoint(Rank rank, EndpointAddress* endpoint) noexcept HYDRANT_REQUIRES(mu_);
   Status find_own_group() noexcept HYDRANT_REQUIRES(mu_);
   void receive(const Handshake* handshake) noexcept HYDRANT_REQUIRES(mu_);
@@ -88,6 +95,7 @@ class Handshakes final : public FirstContact {
   PeerConnector connector_ HYDRANT_GUARDED_BY(mu_);
   JoinedGroups groups_ HYDRANT_GUARDED_BY(mu_);
   HandshakeSender sender_ HYDRANT_GUARDED_BY(mu_);
+  std::atomic<uint32_t> eager_polls_{0};  // left; written under the lock
 };
 
 }  // namespace hydrant::ibv

@@ -44,5 +44,21 @@ TEST_F(IbvStorms, FirstContactsThatFindNoRoomLeaveLater) {
   }
 }
 
+// Ranks that compute answer nothing. It shows in how often the polls of a rank that waits for them ask the
+// adapter.
+TEST_F(IbvStorms, SilentPeersCostPollsNothing) {
+  IbvWorld world(kPeers + 1, patient());
+  const auto looks = [&] {
+    const uint64_t before = fake_verbs::calls(fake_verbs::Call::kPollCq);
+    for (uint32_t i = 0; i < 4096; ++i) world[0].poll();
+    return fake_verbs::calls(fake_verbs::Call::kPollCq) - before;
+  };
+  const uint64_t idle = looks();
+  fake_verbs::hold(true);
+  contact_all(world);
+  EXPECT_GT(looks(), idle) << "at first every poll looks for an answer";
+  EXPECT_EQ(looks(), idle);
+}
+
 }  // namespace
 }  // namespace hydrant
