@@ -7,6 +7,7 @@
 #include "firehose/base/uncancelled.hpp"
 
 #include <cerrno>
+#include <utility>
 
 namespace hydrant::ibv {
 
@@ -64,6 +65,7 @@ Status DatagramQueue::start() noexcept {
 
 void DatagramQueue::close() noexcept {
   pair_.reset();
+  for (AddressHandle& address : addresses_) address.reset();
   completions_.reset();
   memory_.close();
 }
@@ -95,6 +97,14 @@ bool DatagramQueue::send(const Handshake& handshake, ibv_ah* address, uint32_t n
   }
   ++sends_;
   ++next_send_;
+  return true;
+}
+
+bool DatagramQueue::send(const Handshake& handshake, AddressHandle address, uint32_t number,
+                         const char* name) noexcept {
+  AddressHandle& place = addresses_[next_send_ % kDatagramSends];
+  if (!send(handshake, address.get(), number, name)) return false;
+  place = std::move(address);
   return true;
 }
 

@@ -35,6 +35,9 @@ class DatagramQueue {
   // there is no room now, or the adapter refuses the request.
   bool send(const Handshake& handshake, ibv_ah* address, uint32_t number,
             const char* name) noexcept;
+  // The same to a process that is no peer: the queue keeps `address` until the datagram has left.
+  bool send(const Handshake& handshake, AddressHandle address, uint32_t number,
+            const char* name) noexcept;
   // Calls receive(handshake) for each handshake that has arrived, and receive(null) for any other datagram.
   // Returns the number of completions.
   template <typename Receive>
@@ -65,6 +68,8 @@ class DatagramQueue {
   VerbsMemory memory_;  // receive buffers, then send buffers
   CompletionQueue completions_;
   QueuePair pair_;
+  AddressHandle
+      addresses_[kDatagramSends];  // by send buffer; destroyed when the next one takes their place
 };
 
 }  // namespace hydrant::ibv

@@ -48,12 +48,22 @@ void HandshakeSender::answer(Peer& peer, uint64_t now) noexcept {
   }
 }
 
+// The peer has answered, so the time in which it has to answer begins again.
+void HandshakeSender::postpone(Peer& peer, uint64_t now) noexcept {
+  if (!HandshakeTimer::has(peer)) return;
+  PeerConnection& connection = peer.connection;
+  connection.handshake_since_ns = now;
+  connection.gives_up_ns = now + std::max(parts_.options.connect_ns, 2 * parts_.options.refused_ns);
+  connection.handshake_interval_ns = parts_.options.refused_ns;
+  timer_.note_sent(peer, now);
+}
+
 void HandshakeSender::repeat(uint64_t now) noexcept {
   uint64_t next_ns = timer_.next_ns();
   while (next_ns <= now) {
     Peer& peer = timer_.first();
     if (has_ended(peer, now)) {
-      timer_.remove(peer);
+      stop(peer);
     } else if (now < peer.connection.next_handshake_ns) {
       timer_.reorder(peer);  // it was late, and the time until the next warning has begun
     } else if (!parts_.datagrams.has_room()) {

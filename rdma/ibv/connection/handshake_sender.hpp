@@ -45,7 +45,9 @@ class HandshakeSender {
   // Answers a handshake of the peer. Without room it is due at once if it is timed; otherwise the peer will
   // repeat its own.
   void answer(Peer& peer, uint64_t now) noexcept;
-  // The handshake with the peer is done.
+  // The peer has refused the connection: the next handshake follows after Options::refused_ns.
+  void postpone(Peer& peer, uint64_t now) noexcept;
+  // The handshake with the peer is done, or has failed.
   void stop(Peer& peer) noexcept { timer_.remove(peer); }
   // Sends the handshakes that are due, as many as there is room for.
   void repeat(uint64_t now) noexcept;

@@ -102,8 +102,9 @@ uint32_t Handshakes::poll() noexcept {
   if (!mu_.try_lock()) return 0;
   if (const uint32_t left = eager_polls_.load(std::memory_order_relaxed); left != 0)
     eager_polls_.store(left - 1, std::memory_order_relaxed);
-  const uint32_t count =
-      datagrams_.poll([this](const Handshake* handshake) HYDRANT_NO_TSA { receive(handshake); });
+  const uint32_t count = datagrams_.poll([this](const Handshake* handshake) HYDRANT_NO_TSA {
+    if (server_.receive(handshake)) eager_polls_.store(kEagerPolls, std::memory_order_relaxed);
+  });
   // A datagram that has left makes room for another, and one that has arrived may change what is due.
   const uint64_t next_ns = count != 0 ? 0 : sender_.next_ns();
   if (next_ns != UINT64_MAX) {
@@ -112,79 +113,6 @@ uint32_t Handshakes::poll() noexcept {
   }
   mu_.unlock();
   return count;
-}
-
-void Handshakes::receive(const Handshake* handshake) noexcept {
-  const Rank from = handshake != nullptr ? sender_of(*handshake) : kNoRank;
-  if (from != kNoRank) {
-    eager_polls_.store(kEagerPolls, std::memory_order_relaxed);
-    handle_handshake(*handshake, from);
-    return;
-  }
-  parts_.counters.strangers.add();
-  if (log_enabled(LogLevel::kDebug)) log_debug("verbs: ignored a datagram: %s", last_error_text());
-}
-
-// Returns the number of the sender in this process; kNoRank, with an error text, if the sender is no peer. A
-// process that is not joined yet gets no reply, and repeats its handshake.
-Rank Handshakes::sender_of(const Handshake& handshake) noexcept {
-  const OwnEndpoint& own = parts_.own;
-  const uint64_t group = handshake.endpoint.group;
-  if (handshake.to != own.self() || handshake.to_nonce != own.nonce()) {
-    (void)fail(Status::kBadArg, "a handshake from rank %u to rank %u of another job",
-               handshake.from, handshake.to);
-    return kNoRank;
-  }
-  if (group == 0) {
-    if (handshake.from < own.ranks() && handshake.from != own.self() &&
-        handshake.index_at_peer == own.self())
-      return handshake.from;
-    (void)fail(Status::kBadArg, "a handshake from rank %u, which knows this process as rank %u",
-               handshake.from, handshake.index_at_peer);
-    return kNoRank;
-  }
-  const Rank number = groups_.number_of(group, handshake.from);
-  if (number == kNoRank) {
-    parts_.counters.early.add();
-    (void)fail(Status::kBadArg, "a handshake from rank %u of group %016llx, which is not joined",
-               handshake.from, static_cast<unsigned long long>(group));
-    return kNoRank;
-  }
-  if (groups_.at(number).endpoint.address.nonce == handshake.endpoint.address.nonce) return number;
-  (void)fail(Status::kBadArg, "a handshake as from rank %u of group %016llx, by another process",
-             handshake.from, static_cast<unsigned long long>(group));
-  return kNoRank;
-}
-
-void Handshakes::handle_handshake(const Handshake& handshake, Rank from) noexcept {
-  if (parts_.peers.is_dead(from)) return;
-  const uint64_t now = now_ns();
-  Peer* peer = parts_.peers.find(from);
-  if (peer == nullptr) {
-    if (parts_.factory.make(from, handshake.from, handshake.endpoint, &peer) != Status::kOk) {
-      static RateLimit limit(RateLimit::kSecond);
-      log_warning(limit, "%s cannot be connected: %s",
-                  name_of(from, handshake.from, handshake.endpoint.group).text, last_error_text());
-      return;
-    }
-    sender_.expect(*peer, now);
-  }
-  if (peer->endpoint.address.nonce != handshake.endpoint.address.nonce ||
-      peer->state.is_disconnected()) {
-    parts_.counters.strangers.add();
-    return;
-  }
-  if (!peer->connection.can_receive && connector_.connect(*peer, handshake) != Status::kOk) {
-    log_warning("%s", last_error_text());
-    parts_.disconnector.disconnect(*peer, "its queue pair could not be connected");
-    return;
-  }
-  if (handshake.can_receive) {
-    connector_.learn_rails(*peer, handshake);
-    if (peer->state.open()) parts_.counters.connected.add();
-  }
-  if (!handshake.open) sender_.answer(*peer, now);
-  if (PeerConnector::is_handshake_done(*peer)) sender_.stop(*peer);
 }
 
 // ---- groups that meet ----

@@ -8,6 +8,7 @@
 #include "rdma/bootstrap/bootstrap.hpp"
 #include "rdma/ibv/connection/datagram_queue.hpp"
 #include "rdma/ibv/connection/handshake_sender.hpp"
+#include "rdma/ibv/connection/handshake_server.hpp"
 #include "rdma/ibv/connection/joined_groups.hpp"
 #include "rdma/ibv/connection/own_endpoint.hpp"
 #include "rdma/ibv/connection/peer_connector.hpp"
@@ -52,6 +53,16 @@ class Handshakes final : public FirstContact {
                  .groups = groups_,
                  .datagrams = datagrams_,
                  .disconnector = parts.disconnector,
+                 .counters = parts.counters}),
+        server_({.own = parts.own,
+                 .rails = parts.rails,
+                 .groups = groups_,
+                 .peers = parts.peers,
+                 .factory = parts.factory,
+                 .connector = connector_,
+                 .sender = sender_,
+                 .datagrams = datagrams_,
+                 .disconnector = parts.disconnector,
                  .counters = parts.counters}) {}
 
   // Errors: kResource.
@@ -85,9 +96,6 @@ class Handshakes final : public FirstContact {
 
   Status read_endpoint(Rank rank, EndpointAddress* endpoint) noexcept HYDRANT_REQUIRES(mu_);
   Status find_own_group() noexcept HYDRANT_REQUIRES(mu_);
-  void receive(const Handshake* handshake) noexcept HYDRANT_REQUIRES(mu_);
-  Rank sender_of(const Handshake& handshake) noexcept HYDRANT_REQUIRES(mu_);
-  void handle_handshake(const Handshake& handshake, Rank from) noexcept HYDRANT_REQUIRES(mu_);
 
   const Parts parts_;
   Mutex mu_;  // the contact lock
@@ -95,6 +103,7 @@ class Handshakes final : public FirstContact {
   PeerConnector connector_ HYDRANT_GUARDED_BY(mu_);
   JoinedGroups groups_ HYDRANT_GUARDED_BY(mu_);
   HandshakeSender sender_ HYDRANT_GUARDED_BY(mu_);
+  HandshakeServer server_ HYDRANT_GUARDED_BY(mu_);
   std::atomic<uint32_t> eager_polls_{0};  // left; written under the lock
 };
 

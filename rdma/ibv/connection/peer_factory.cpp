@@ -37,11 +37,16 @@ Status PeerFactory::check_settings(const PeerName& name,
 Status PeerFactory::make(Rank rank, Rank their_rank, const EndpointAddress& endpoint,
                          Peer** made) noexcept {
   const PeerName name = name_of(rank, their_rank, endpoint.group);
-  Status status =
-      ports_.keep_descriptors() ? check_settings(name, endpoint) : device_is_closed(port().name);
-  const uint32_t receives = receives_from(rank);
-  if (status == Status::kOk) status = make_room(receives);
+  refusal_ = Refusal::kClosed;
+  if (!ports_.keep_descriptors()) return device_is_closed(port().name);
+  refusal_ = Refusal::kSettings;
+  Status status = check_settings(name, endpoint);
   if (status != Status::kOk) return status;
+  refusal_ = Refusal::kFull;
+  const uint32_t receives = receives_from(rank);
+  status = make_room(receives);
+  if (status != Status::kOk) return status;
+  refusal_ = Refusal::kNoMemory;
   std::unique_ptr<Peer> peer(new (std::nothrow) Peer);
   if (peer == nullptr) return fail(Status::kResource, "no memory for %s", name.text);
   peer->rank = rank;
@@ -49,7 +54,8 @@ Status PeerFactory::make(Rank rank, Rank their_rank, const EndpointAddress& endp
   peer->connection.their_rank = their_rank;
   peer->endpoint = endpoint;
   status = allocate(*peer, receives);
-  if (status == Status::kOk) status = open_address(*peer);
+  if (status == Status::kOk)
+    status = open_address(name, endpoint.address, &peer->connection.address);
   if (status == Status::kOk) status = open_queue(*peer);
   if (status != Status::kOk) return status;
   open_rails(*peer);
@@ -108,21 +114,22 @@ Status PeerFactory::allocate(Peer& peer, uint32_t receives) noexcept {
   return Status::kOk;
 }
 
-Status PeerFactory::open_address(Peer& peer) noexcept {
+Status PeerFactory::open_address(const PeerName& name, const DatagramAddress& to,
+                                 AddressHandle* made) noexcept {
   ibv_ah_attr attributes{};
-  attributes.dlid = peer.endpoint.address.lid;
+  attributes.dlid = to.lid;
   attributes.port_num = port().number;
   if (port().is_ethernet) {
     attributes.is_global = 1;
-    attributes.grh.dgid = peer.endpoint.address.gid;
+    attributes.grh.dgid = to.gid;
     attributes.grh.sgid_index = port().gid_index;
     attributes.grh.hop_limit = kHops;
   }
   errno = 0;
-  peer.connection.address.reset(uncancelled::call(ibv_create_ah, port().device.pd, &attributes));
-  if (peer.connection.address != nullptr) return Status::kOk;
+  made->reset(uncancelled::call(ibv_create_ah, port().device.pd, &attributes));
+  if (*made != nullptr) return Status::kOk;
   return fail(Status::kResource, "%s cannot address %s: %s (no route to it?)", port().name,
-              name_of(peer).text, errno_text(errno));
+              name.text, errno_text(errno));
 }
 
 Status PeerFactory::open_queue(Peer& peer) noexcept {

@@ -36,13 +36,17 @@ class PeerFactory {
   // Creates and publishes a peer, not connected yet. Errors: those of check_settings(); kResource; kBroken:
   // the program has closed the device. A failure leaves no trace.
   Status make(Rank rank, Rank their_rank, const EndpointAddress& endpoint, Peer** made) noexcept;
+  // Why the last make() has failed, for the process that has asked to be connected.
+  Refusal refusal() const noexcept { return refusal_; }
+  // Makes a handle by which datagrams reach the process at `to`. Errors: kResource.
+  Status open_address(const PeerName& name, const DatagramAddress& to,
+                      AddressHandle* made) noexcept;
 
  private:
   const Port& port() const noexcept { return ports_.all[0]; }
   uint32_t receives_from(Rank rank) const noexcept;
   Status make_room(uint32_t receives) noexcept;
   Status allocate(Peer& peer, uint32_t receives) noexcept;
-  Status open_address(Peer& peer) noexcept;
   Status open_queue(Peer& peer) noexcept;
   void open_rails(Peer& peer) noexcept;
   Status open_rail(Peer& peer, uint32_t index) noexcept;
@@ -55,6 +59,7 @@ class PeerFactory {
   Rails& rails_;
   Receiving& receiving_;
   uint32_t count_ = 0;  // peers with receive buffers
+  Refusal refusal_ = Refusal::kNone;
 };
 
 }  // namespace hydrant::ibv

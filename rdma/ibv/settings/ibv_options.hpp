@@ -30,7 +30,8 @@ struct Options {
   // An adapter that reports no completion for this time is taken to hang. 0: a minute, or four times the time
   // of its retries if that is longer.
   uint64_t stall_timeout_ns = 0;
-  uint64_t handshake_ns = 20'000'000;  // until the first handshake is repeated
+  uint64_t handshake_ns = 20'000'000;   // until the first handshake is repeated
+  uint64_t refused_ns = 5'000'000'000;  // until one that the peer has refused is repeated
   // A packet is sent again after 4.096 us << timeout. 0: HYDRANT_IBV_TIMEOUT, 14 (67 ms) by default.
   uint8_t timeout = 0;
   // Puts and gets of this length or longer are cut over the rails; at least 64 KiB. 0:

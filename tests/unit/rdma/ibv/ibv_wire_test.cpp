@@ -10,7 +10,10 @@
 namespace hydrant::ibv {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+
+constexpr std::byte kSpareFlags{0xfc};  // of the flags of a handshake, byte 6
 
 EndpointAddress sample_endpoint() {
   EndpointAddress endpoint;
@@ -40,7 +43,7 @@ TEST(IbvWire, AddressLayoutIsFixed) {
   std::byte bytes[kEndpointBytes];
   encode_endpoint(sample_endpoint(), bytes);
   const unsigned char expected[kEndpointBytes] = {
-      'H',  'Y',  'I',  'C', 2,    0,    0,    0,    0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11,
+      'H',  'Y',  'I',  'C', 3,    0,    0,    0,    0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11,
       0xef, 0xcd, 0xab, 0,   0x34, 0x12, 3,    1,    0,    1,    2,    3,    4,    5,    6,    7,
       8,    9,    10,   11,  12,   13,   14,   15,   0,    2,    0,    0,    0,    0x40, 0,    0,
       32,   0,    4,    0,   0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 0,    0,    0,    0};
@@ -85,6 +88,46 @@ TEST(IbvWire, WrongLengthsVersionsAndMagicNumbersAreRefused) {
   bytes[4] = std::byte{1};
   EXPECT_EQ(decode_endpoint({bytes, kEndpointBytes}, &endpoint), Status::kBadArg);
   EXPECT_THAT(last_error_text(), HasSubstr("all ranks must run the same library"));
+}
+
+// The layout of another version is not known, so its length does not matter.
+TEST(IbvWire, OtherVersionsAreNamedWithThisOne) {
+  std::byte bytes[kHandshakeBytes];
+  const auto names_both = AllOf(HasSubstr("version 2"), HasSubstr("version 3"));
+  for (const size_t length : {size_t{8}, kEndpointBytes - 8, kEndpointBytes}) {
+    encode_endpoint(sample_endpoint(), bytes);
+    bytes[4] = std::byte{2};
+    EndpointAddress endpoint;
+    EXPECT_EQ(decode_endpoint({bytes, length}, &endpoint), Status::kBadArg);
+    EXPECT_THAT(last_error_text(), names_both) << length;
+  }
+  for (const size_t length : {size_t{8}, kHandshakeBytes - 8, kHandshakeBytes}) {
+    encode_handshake(sample_handshake(), bytes);
+    bytes[4] = std::byte{2};
+    Handshake handshake;
+    EXPECT_EQ(decode_handshake({bytes, length}, &handshake), Status::kBadArg);
+    EXPECT_THAT(last_error_text(), names_both) << length;
+  }
+}
+
+TEST(IbvWire, RefusalsRoundTripAndUnknownFlagsAreIgnored) {
+  std::byte bytes[kHandshakeBytes];
+  Handshake made = sample_handshake();
+  made.refusal = Refusal::kNoMemory;
+  encode_handshake(made, bytes);
+  EXPECT_EQ(bytes[7], std::byte{2});
+  Handshake read;
+  ASSERT_EQ(decode_handshake(bytes, &read), Status::kOk) << last_error_text();
+  EXPECT_EQ(read.refusal, Refusal::kNoMemory);
+  bytes[7] = std::byte{200};  // a reason of a later version
+  ASSERT_EQ(decode_handshake(bytes, &read), Status::kOk) << last_error_text();
+  EXPECT_EQ(static_cast<uint8_t>(read.refusal), 200);
+  bytes[7] = std::byte{0};
+  bytes[6] |= kSpareFlags;
+  ASSERT_EQ(decode_handshake(bytes, &read), Status::kOk) << last_error_text();
+  EXPECT_EQ(read.refusal, Refusal::kNone);
+  EXPECT_TRUE(read.can_receive);
+  EXPECT_FALSE(read.open);
 }
 
 TEST(IbvWire, InvalidInputIsRejected) {
@@ -198,7 +241,7 @@ TEST(IbvWire, AddressTextsAreLidsOrIpAddresses) {
   EXPECT_STREQ(text_of(address).text, "fe80::1234:0:0:ff");
 }
 
-// Decoding any bytes returns a status; accepted bytes are encoded to the same bytes.
+// Decoding any bytes returns a status; accepted bytes are encoded to the same bytes, but for unknown flags.
 TEST(IbvWire, AnyBytesAreDecodedOrRefused) {
   std::mt19937 random(1);
   uint32_t accepted = 0;
@@ -215,6 +258,7 @@ TEST(IbvWire, AnyBytesAreDecodedOrRefused) {
     ++accepted;
     std::byte again[sizeof bytes];
     encode_handshake(handshake, again);
+    again[6] |= bytes[6] & kSpareFlags;
     ASSERT_EQ(std::memcmp(bytes, again, length), 0);
   }
   EXPECT_GT(accepted, 1000U);

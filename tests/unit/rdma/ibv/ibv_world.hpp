@@ -163,7 +163,7 @@ struct IbvWorld {
   static IbvTransport::Options single() {
     IbvTransport::Options options;
     options.single_threaded = true;
-    options.handshake_ns = 1'000'000;
+    options.handshake_ns = options.refused_ns = 1'000'000;
     return options;
   }
   IbvRank& operator[](Rank rank) { return *ranks[rank]; }
