@@ -2,17 +2,7 @@
 // handshakes are exchanged until both sides can receive.
 #include "rdma/ibv/connection/handshakes.hpp"
 
-#include "firehose/base/log.hpp"
-
-#include <algorithm>
-
 namespace hydrant::ibv {
-
-namespace {
-
-constexpr uint64_t kEndpointNs = 10'000'000'000;
-
-}  // namespace
 
 Status Handshakes::open(ibv_comp_channel* channel) noexcept {
   const MutexLock lock(mu_);
@@ -34,47 +24,39 @@ void Handshakes::close() noexcept {
 
 // ---- first contact ----
 
-Status Handshakes::read_endpoint(Rank rank, EndpointAddress* endpoint) noexcept {
-  std::byte bytes[kMaxEndpointBytes + 1];
-  size_t length = 0;
-  const Status status =
-      parts_.bootstrap.get(rank, kEndpointKey, bytes, &length, now_ns() + kEndpointNs);
-  if (status == Status::kNotReady)
-    return fail(Status::kBroken, "rank %u has no verbs endpoint address: it uses another transport",
-                rank);
-  if (status != Status::kOk) return status;
-  if (decode_endpoint({bytes, std::min(length, sizeof bytes)}, endpoint) != Status::kOk)
-    return Status::kBroken;
-  return endpoint->group == 0
-             ? Status::kOk
-             : fail(Status::kBroken, "rank %u has the endpoint address of another job", rank);
-}
-
-Status Handshakes::start_connection(Rank number) noexcept {
+// kOk: there is such a peer, and no contact with it yet.
+Status Handshakes::check_new(Rank number) const noexcept HYDRANT_NO_TSA {
   const OwnEndpoint& own = parts_.own;
   if (number == own.self())
     return fail(Status::kBadArg, "a message to oneself does not go through the transport");
-  const MutexLock lock(mu_);
   if (!exists(number))
     return fail(Status::kBadArg, "rank %u does not exist; the job has %u, and %u have been joined",
                 number, own.ranks(), groups_.count());
   if (parts_.peers.is_dead(number))
     return fail(Status::kBroken, "%s %u is gone: the job has declared it dead",
                 number < own.ranks() ? "rank" : "peer", number);
-  if (parts_.peers.find(number) != nullptr) return Status::kNotReady;
-  Peer* peer = nullptr;
-  Status status = Status::kOk;
-  PeerName name = name_of(number, number, 0);
-  if (number >= own.ranks()) {
-    const GroupAddress& theirs = groups_.at(number);
-    name = name_of(number, theirs.rank, theirs.endpoint.group);
-    status = parts_.factory.make(number, theirs.rank, theirs.endpoint, &peer);
-  } else {
-    EndpointAddress endpoint;
-    status = read_endpoint(number, &endpoint);
-    if (status == Status::kOk) status = parts_.factory.make(number, number, endpoint, &peer);
+  return parts_.peers.find(number) != nullptr ? Status::kNotReady : Status::kOk;
+}
+
+Status Handshakes::start_connection(Rank number) noexcept {
+  Status status = check_new(number);
+  if (status != Status::kOk) return status;
+  GroupAddress theirs;
+  theirs.rank = number;
+  if (number < parts_.own.ranks()) {
+    status = book_.try_look_up(number, &theirs.endpoint);
+    if (status == Status::kNotReady) return status;
+    if (status != Status::kOk) return add_context(status, "first contact with rank %u", number);
   }
-  if (status != Status::kOk) return add_context(status, "first contact with %s", name.text);
+  const MutexLock lock(mu_);
+  status = check_new(number);  // again, because a handshake of the peer may have come meanwhile
+  if (status != Status::kOk) return status;
+  if (number >= parts_.own.ranks()) theirs = groups_.at(number);
+  Peer* peer = nullptr;
+  status = parts_.factory.make(number, theirs.rank, theirs.endpoint, &peer);
+  if (status != Status::kOk)
+    return add_context(status, "first contact with %s",
+                       name_of(number, theirs.rank, theirs.endpoint.group).text);
   sender_.start(*peer, now_ns());
   eager_polls_.store(kEagerPolls, std::memory_order_relaxed);
   return Status::kNotReady;
@@ -118,15 +100,19 @@ uint32_t Handshakes::poll() noexcept {
 // ---- groups that meet ----
 
 Status Handshakes::find_own_group() noexcept {
-  if (groups_.own_group() != 0) return Status::kOk;
+  {
+    const MutexLock lock(mu_);
+    if (groups_.own_group() != 0) return Status::kOk;
+  }
   uint64_t nonce = parts_.own.nonce();
   if (parts_.own.self() != 0) {
     EndpointAddress endpoint;
-    if (const Status status = read_endpoint(0, &endpoint); status != Status::kOk)
+    if (const Status status = book_.look_up(0, &endpoint); status != Status::kOk)
       return add_context(status, "cannot find the name of this group");
     nonce = endpoint.address.nonce;
   }
   if (nonce == 0) return fail(Status::kBroken, "the endpoint address of rank 0 names no process");
+  const MutexLock lock(mu_);
   groups_.set_own_group(nonce);
   return Status::kOk;
 }
@@ -137,8 +123,8 @@ Status Handshakes::group_address(std::span<std::byte> blob, size_t* bytes) noexc
     return fail(Status::kBadArg,
                 "the group address has %zu bytes, the buffer %zu: pass one of %zu bytes", needed,
                 blob.size(), kMaxGroupAddressBytes);
-  const MutexLock lock(mu_);
   if (const Status status = find_own_group(); status != Status::kOk) return status;
+  const MutexLock lock(mu_);
   GroupAddress made{parts_.own.self(), parts_.own.ranks(), parts_.own.address()};
   made.endpoint.group = groups_.own_group();
   encode_group_address(made, blob.data());
@@ -151,8 +137,8 @@ Status Handshakes::join(std::span<const std::span<const std::byte>> endpoints,
   if (numbers.size() < endpoints.size())
     return fail(Status::kBadArg, "%zu endpoint addresses, and room for the numbers of %zu",
                 endpoints.size(), numbers.size());
-  const MutexLock lock(mu_);
   if (const Status status = find_own_group(); status != Status::kOk) return status;
+  const MutexLock lock(mu_);
   return groups_.join(endpoints, numbers);
 }
 

@@ -1,11 +1,13 @@
 // First contact and handshakes. Each side repeats its handshake until it knows that the other can receive.
 // Both sides may begin: each has one queue pair for the other, so crossing handshakes make one connection.
 //
-// Threads: any. The methods take the contact lock, which guards everything but the hints.
+// Threads: any. The methods take the contact lock, which guards everything but the look-ups, which may take
+// seconds, and the hints.
 #pragma once
 
 #include "firehose/base/thread.hpp"
 #include "rdma/bootstrap/bootstrap.hpp"
+#include "rdma/ibv/connection/contact_book.hpp"
 #include "rdma/ibv/connection/datagram_queue.hpp"
 #include "rdma/ibv/connection/handshake_sender.hpp"
 #include "rdma/ibv/connection/handshake_server.hpp"
@@ -28,9 +30,6 @@ namespace hydrant::ibv {
 
 class Handshakes final : public FirstContact {
  public:
-  // The key of the endpoint address in the bootstrap.
-  static constexpr const char* kEndpointKey = "ibv";
-
   struct Parts {
     Bootstrap& bootstrap;
     const Options& options;
@@ -44,6 +43,7 @@ class Handshakes final : public FirstContact {
   };
   explicit Handshakes(const Parts& parts) noexcept
       : parts_(parts),
+        book_(parts.bootstrap),
         connector_(parts.options, parts.ports, parts.own, parts.rails),
         groups_(parts.own, parts.factory),
         sender_({.options = parts.options,
@@ -94,10 +94,11 @@ class Handshakes final : public FirstContact {
  private:
   static constexpr uint32_t kEagerPolls = 1024;
 
-  Status read_endpoint(Rank rank, EndpointAddress* endpoint) noexcept HYDRANT_REQUIRES(mu_);
-  Status find_own_group() noexcept HYDRANT_REQUIRES(mu_);
+  Status check_new(Rank number) const noexcept;
+  Status find_own_group() noexcept HYDRANT_EXCLUDES(mu_);
 
   const Parts parts_;
+  ContactBook book_;
   Mutex mu_;  // the contact lock
   DatagramQueue datagrams_ HYDRANT_GUARDED_BY(mu_);
   PeerConnector connector_ HYDRANT_GUARDED_BY(mu_);

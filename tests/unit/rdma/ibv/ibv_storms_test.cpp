@@ -1,4 +1,5 @@
-// Many first contacts at once, over the fake: each is sent to, and those that wait cost polls nothing.
+// Many first contacts at once, over the fake: each is sent to, those that wait cost polls nothing, and a slow
+// launcher delays no answer.
 #include "tests/unit/rdma/ibv/ibv_world.hpp"
 #include "tests/unit/rdma/ibv/verbs_fixture.hpp"
 
@@ -58,6 +59,32 @@ TEST_F(IbvStorms, SilentPeersCostPollsNothing) {
   contact_all(world);
   EXPECT_GT(looks(), idle) << "at first every poll looks for an answer";
   EXPECT_EQ(looks(), idle);
+}
+
+// The launcher may take seconds to look an address up. Polls in the look-up stand for those of other threads.
+TEST_F(IbvStorms, HandshakesAreAnsweredDuringALookUp) {
+  IbvWorld world(3);
+  uint32_t look_ups = 0;
+  world.box.before_get = [&](Rank rank) {
+    if (rank != 1) return;  // rank 2 looks rank 0 up
+    ++look_ups;
+    EXPECT_EQ(world.send(2, 0, Lane::kRequest, 1, "abcd"), Status::kOk) << last_error_text();
+    EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kNotReady);
+  };
+  EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kNotReady);
+  EXPECT_EQ(look_ups, 1U) << "one at a time";
+  EXPECT_EQ(world.send(0, 1, Lane::kRequest, 1, "abcd"), Status::kOk) << last_error_text();
+}
+
+TEST_F(IbvStorms, PeerThatCallsDuringItsLookUpIsConnectedOnce) {
+  IbvWorld world(2);
+  world.box.before_get = [&](Rank rank) {
+    if (rank != 1) return;  // rank 1 looks rank 0 up
+    EXPECT_EQ(world.send(1, 0, Lane::kRequest, 1, "abcd"), Status::kOk) << last_error_text();
+  };
+  EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kNotReady);
+  EXPECT_EQ(world.send(0, 1, Lane::kRequest, 1, "abcd"), Status::kOk) << last_error_text();
+  EXPECT_EQ(fake_verbs::connected_pairs().size(), 2U);
 }
 
 }  // namespace
