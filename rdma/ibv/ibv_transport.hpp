@@ -30,8 +30,9 @@ class IbvTransport final : public NetworkTransport {
  public:
   using Options = ibv::Options;
   // The endpoint address that open() puts into `bootstrap`; messages may be sent after the fence that
-  // follows. The bootstrap must outlive the transport, which reads it at first contact, under its own lock.
-  static constexpr const char* kEndpointKey = ibv::Handshakes::kEndpointKey;
+  // follows. The bootstrap must outlive the transport, which reads it at first contact, in one thread at a
+  // time.
+  static constexpr const char* kEndpointKey = ibv::ContactBook::kEndpointKey;
 
   // Errors: kUnsupported: no usable port, with the reason; kBadArg: options; kResource; those of put().
   static Status open(Bootstrap& bootstrap, const Options& options,

@@ -23,7 +23,7 @@ uint32_t IbvTransport::poll(Receiver& receiver, uint32_t budget, bool replies_on
     parts_.disconnector.disconnect_dead();
   uint32_t done = 0;
   (void)parts_.completions.poll(&done);
-  if (parts_.handshakes.is_connecting() || polls % kPollsBetweenHandshakes == 0) [[unlikely]]
+  if (parts_.handshakes.expects_handshake() || polls % kPollsBetweenHandshakes == 0) [[unlikely]]
     poll_rarely(polls);
   if (parts_.receiving.has_undelivered())
     done += parts_.receiving.deliver(receiver, budget, replies_only, polls);

@@ -35,11 +35,8 @@ bool Waiting::prepare_to_wait() noexcept {
 }
 
 uint64_t Waiting::next_poll_ns() const noexcept {
-  const uint64_t check_ns =
-      std::min(parts_.liveness.next_check_ns(), parts_.handshakes.next_reset_ns());
-  return parts_.handshakes.is_connecting()
-             ? std::min(check_ns, parts_.handshakes.next_handshake_ns())
-             : check_ns;
+  return std::min({parts_.liveness.next_check_ns(), parts_.handshakes.next_handshake_ns(),
+                   parts_.handshakes.next_reset_ns()});
 }
 
 Sleeper::Outcome Waiting::wait_in_kernel(uint64_t until_ns) noexcept {

@@ -49,6 +49,8 @@ class DatagramQueue {
     return due != kRuns ? due : UINT64_MAX;
   }
 
+  // Whether another datagram can be sent now.
+  bool has_room() const noexcept { return sends_ < kDatagramSends; }
   // Sends to the queue pair `number` at `destination`, which has a user during the call; `name` of the peer
   // is for the log. False: there is no room or no address handle now, the queue pair has failed, or the
   // adapter refuses the request.

@@ -2,23 +2,13 @@
 // handshakes are exchanged until both sides can receive.
 #include "rdma/ibv/connection/handshakes.hpp"
 
-#include "firehose/base/log.hpp"
-
-#include <algorithm>
-#include <utility>
-
 namespace hydrant::ibv {
-
-namespace {
-
-constexpr uint64_t kEndpointNs = 10'000'000'000;
-constexpr uint64_t kMaxIntervalNs = 500'000'000;
-
-}  // namespace
 
 Status Handshakes::open(ibv_comp_channel* channel) noexcept {
   const MutexLock lock(mu_);
   if (const Status status = groups_.open(parts_.options.max_joined); status != Status::kOk)
+    return status;
+  if (const Status status = sender_.open(parts_.peers.places()); status != Status::kOk)
     return status;
   if (const Status status = datagrams_.open(parts_.ports.all[0], channel, parts_.rails.count());
       status != Status::kOk)
@@ -35,49 +25,42 @@ void Handshakes::close() noexcept {
 
 // ---- first contact ----
 
-Status Handshakes::read_endpoint(Rank rank, EndpointAddress* endpoint) noexcept {
-  std::byte bytes[kMaxEndpointBytes + 1];
-  size_t length = 0;
-  const Status status =
-      parts_.bootstrap.get(rank, kEndpointKey, bytes, &length, now_ns() + kEndpointNs);
-  if (status == Status::kNotReady)
-    return fail(Status::kBroken, "rank %u has no verbs endpoint address: it uses another transport",
-                rank);
-  if (status != Status::kOk) return status;
-  if (decode_endpoint({bytes, std::min(length, sizeof bytes)}, endpoint) != Status::kOk)
-    return Status::kBroken;
-  return endpoint->group == 0
-             ? Status::kOk
-             : fail(Status::kBroken, "rank %u has the endpoint address of another job", rank);
-}
-
-Status Handshakes::start_connection(Rank number) noexcept {
+// kOk: there is such a peer, and no contact with it yet.
+Status Handshakes::check_new(Rank number) const noexcept HYDRANT_NO_TSA {
   const OwnEndpoint& own = parts_.own;
   if (number == own.self())
     return fail(Status::kBadArg, "a message to oneself does not go through the transport");
-  const MutexLock lock(mu_);
   if (!exists(number))
     return fail(Status::kBadArg, "rank %u does not exist; the job has %u, and %u have been joined",
                 number, own.ranks(), groups_.count());
   if (parts_.peers.is_dead(number))
     return fail(Status::kBroken, "%s %u is gone: the job has declared it dead",
                 number < own.ranks() ? "rank" : "peer", number);
-  if (parts_.peers.find(number) != nullptr) return Status::kNotReady;
-  if (datagrams_.has_failed()) return cannot_reach(number);
-  Peer* peer = nullptr;
-  Status status = Status::kOk;
-  PeerName name = name_of(number, number, 0);
-  if (number >= own.ranks()) {
-    const GroupAddress& theirs = groups_.at(number);
-    name = name_of(number, theirs.rank, theirs.endpoint.group);
-    status = parts_.factory.make(number, theirs.rank, theirs.endpoint, &peer);
-  } else {
-    EndpointAddress endpoint;
-    status = read_endpoint(number, &endpoint);
-    if (status == Status::kOk) status = parts_.factory.make(number, number, endpoint, &peer);
+  return parts_.peers.find(number) != nullptr ? Status::kNotReady : Status::kOk;
+}
+
+Status Handshakes::start_connection(Rank number) noexcept {
+  Status status = check_new(number);
+  if (status != Status::kOk) return status;
+  GroupAddress theirs;
+  theirs.rank = number;
+  if (number < parts_.own.ranks()) {
+    status = book_.try_look_up(number, &theirs.endpoint);
+    if (status == Status::kNotReady) return status;
+    if (status != Status::kOk) return add_context(status, "first contact with rank %u", number);
   }
-  if (status != Status::kOk) return add_context(status, "first contact with %s", name.text);
-  start(*peer);
+  const MutexLock lock(mu_);
+  status = check_new(number);  // again, because a handshake of the peer may have come meanwhile
+  if (status != Status::kOk) return status;
+  if (datagrams_.has_failed()) return cannot_reach(number);
+  if (number >= parts_.own.ranks()) theirs = groups_.at(number);
+  Peer* peer = nullptr;
+  status = parts_.factory.make(number, theirs.rank, theirs.endpoint, &peer);
+  if (status != Status::kOk)
+    return add_context(status, "first contact with %s",
+                       name_of(number, theirs.rank, theirs.endpoint.group).text);
+  sender_.start(*peer, now_ns());
+  eager_polls_.store(kEagerPolls, std::memory_order_relaxed);
   return Status::kNotReady;
 }
 
@@ -106,174 +89,41 @@ Status Handshakes::connect_to_self() noexcept {
   return Status::kNotReady;
 }
 
-void Handshakes::start(Peer& peer) noexcept {
-  PeerConnection& connection = peer.connection;
-  connection.handshake_interval_ns = parts_.options.handshake_ns;
-  connection.handshake_since_ns = now_ns();
-  connection.gives_up_ns = connection.handshake_since_ns + parts_.options.connect_ns;
-  connection.next_connecting = connecting_;
-  connecting_ = &peer;
-  connecting_count_.fetch_add(1, std::memory_order_relaxed);
-  repeat(now_ns());
-}
-
-// ---- sending ----
-
-// A peer whose handshake is done has no destination any more, and may need an answer nevertheless.
-bool Handshakes::send(Peer& peer) noexcept {
-  Destination* const kept = peer.connection.destination;
-  Destination* const to = kept != nullptr ? kept : parts_.addresses.add_user(peer.endpoint.address);
-  if (to == nullptr) return false;
-  const bool is_sent = datagrams_.send(connector_.describe(peer, groups_.own_group()), *to,
-                                       peer.endpoint.address.datagram_queue, name_of(peer).text);
-  if (kept == nullptr) parts_.addresses.remove_user(*to);
-  if (is_sent) parts_.counters.handshakes.add();
-  return is_sent;
-}
-
-void Handshakes::repeat(uint64_t now) noexcept {
-  uint64_t next_ns = UINT64_MAX;
-  for (Peer** link = &connecting_; *link != nullptr;) {
-    Peer& peer = **link;
-    PeerConnection& connection = peer.connection;
-    if (has_timed_out(peer, now)) {
-      *link = connection.next_connecting;
-      parts_.addresses.remove_user(*std::exchange(connection.destination, nullptr));
-      connecting_count_.fetch_sub(1, std::memory_order_relaxed);
-      continue;
-    }
-    if (now >= connection.next_handshake_ns) {
-      (void)send(peer);
-      connection.next_handshake_ns = now + connection.handshake_interval_ns;
-      connection.handshake_interval_ns =
-          std::min(connection.handshake_interval_ns * 2, kMaxIntervalNs);
-    }
-    next_ns = std::min({next_ns, connection.next_handshake_ns, connection.gives_up_ns});
-    link = &connection.next_connecting;
-  }
-  next_ns_.store(next_ns, std::memory_order_relaxed);
-}
-
-// True: no further handshake is sent to the peer. For a silent rank of the job it logs a warning and returns
-// false, so handshakes continue, unless Options::abandons_silent_ranks is set.
-bool Handshakes::has_timed_out(Peer& peer, uint64_t now) noexcept {
-  PeerConnection& connection = peer.connection;
-  const bool is_late = now >= connection.gives_up_ns;
-  if (!peer.state.is_connecting())
-    return is_late || PeerConnector::is_handshake_done(peer) || peer.state.is_disconnected();
-  if (datagrams_.has_failed()) {
-    parts_.disconnector.disconnect(peer, "the handshake queue pair of this process has failed");
-    return true;
-  }
-  if (!is_late) return false;
-  const Port& port = parts_.ports.all[0];
-  const bool goes_on = peer.rank < parts_.own.ranks() && !parts_.options.abandons_silent_ranks;
-  log_warning("%s at %s has not answered for %llu ms: %s port %u, its handshake queue pair %u%s",
-              name_of(peer).text, text_of(peer.endpoint.address).text,
-              static_cast<unsigned long long>((now - connection.handshake_since_ns) / 1'000'000),
-              port.name, port.number, peer.endpoint.address.datagram_queue,
-              goes_on ? "; it is computing, stopped or unreachable: handshakes continue" : "");
-  if (goes_on) {
-    connection.gives_up_ns = now + parts_.options.connect_ns;
-    return false;
-  }
-  parts_.disconnector.disconnect(peer, "it has not answered the handshakes");
-  return true;
-}
-
 // ---- receiving ----
 
 uint32_t Handshakes::poll() noexcept {
   if (!mu_.try_lock()) return 0;
-  const uint32_t count =
-      datagrams_.poll([this](const Handshake* handshake) HYDRANT_NO_TSA { receive(handshake); });
-  if (connecting_ != nullptr) repeat(now_ns());
+  if (const uint32_t left = eager_polls_.load(std::memory_order_relaxed); left != 0)
+    eager_polls_.store(left - 1, std::memory_order_relaxed);
+  const uint32_t count = datagrams_.poll([this](const Handshake* handshake) HYDRANT_NO_TSA {
+    if (server_.receive(handshake)) eager_polls_.store(kEagerPolls, std::memory_order_relaxed);
+  });
+  // A datagram that has left makes room for another, and one that has arrived may change what is due.
+  const uint64_t next_ns = count != 0 ? 0 : sender_.next_ns();
+  if (next_ns != UINT64_MAX) {
+    const uint64_t now = now_ns();
+    if (now >= next_ns) sender_.repeat(now);
+  }
   mu_.unlock();
   return count;
-}
-
-void Handshakes::receive(const Handshake* handshake) noexcept {
-  const Rank from = handshake != nullptr ? sender_of(*handshake) : kNoRank;
-  if (from != kNoRank) {
-    handle_handshake(*handshake, from);
-    return;
-  }
-  parts_.counters.strangers.add();
-  if (log_enabled(LogLevel::kDebug)) log_debug("verbs: ignored a datagram: %s", last_error_text());
-}
-
-// Returns the number of the sender in this process; kNoRank, with an error text, if the sender is no peer. A
-// process that is not joined yet gets no reply, and repeats its handshake.
-Rank Handshakes::sender_of(const Handshake& handshake) noexcept {
-  const OwnEndpoint& own = parts_.own;
-  const uint64_t group = handshake.endpoint.group;
-  if (handshake.to != own.self() || handshake.to_nonce != own.nonce()) {
-    (void)fail(Status::kBadArg, "a handshake from rank %u to rank %u of another job",
-               handshake.from, handshake.to);
-    return kNoRank;
-  }
-  if (group == 0) {
-    if (handshake.from < own.ranks() && handshake.from != own.self() &&
-        handshake.index_at_peer == own.self())
-      return handshake.from;
-    (void)fail(Status::kBadArg, "a handshake from rank %u, which knows this process as rank %u",
-               handshake.from, handshake.index_at_peer);
-    return kNoRank;
-  }
-  const Rank number = groups_.number_of(group, handshake.from);
-  if (number == kNoRank) {
-    parts_.counters.early.add();
-    (void)fail(Status::kBadArg, "a handshake from rank %u of group %016llx, which is not joined",
-               handshake.from, static_cast<unsigned long long>(group));
-    return kNoRank;
-  }
-  if (groups_.at(number).endpoint.address.nonce == handshake.endpoint.address.nonce) return number;
-  (void)fail(Status::kBadArg, "a handshake as from rank %u of group %016llx, by another process",
-             handshake.from, static_cast<unsigned long long>(group));
-  return kNoRank;
-}
-
-void Handshakes::handle_handshake(const Handshake& handshake, Rank from) noexcept {
-  if (parts_.peers.is_dead(from)) return;
-  Peer* peer = parts_.peers.find(from);
-  if (peer == nullptr) {
-    if (parts_.factory.make(from, handshake.from, handshake.endpoint, &peer) != Status::kOk) {
-      static RateLimit limit(RateLimit::kSecond);
-      log_warning(limit, "%s cannot be connected: %s",
-                  name_of(from, handshake.from, handshake.endpoint.group).text, last_error_text());
-      return;
-    }
-    start(*peer);
-  }
-  if (peer->endpoint.address.nonce != handshake.endpoint.address.nonce ||
-      peer->state.is_disconnected()) {
-    parts_.counters.strangers.add();
-    return;
-  }
-  if (!peer->connection.can_receive && connector_.connect(*peer, handshake) != Status::kOk) {
-    log_warning("%s", last_error_text());
-    parts_.disconnector.disconnect(*peer, "its queue pair could not be connected");
-    return;
-  }
-  if (handshake.can_receive) {
-    connector_.learn_rails(*peer, handshake);
-    if (peer->state.open()) parts_.counters.connected.add();
-  }
-  if (!handshake.open) (void)send(*peer);
 }
 
 // ---- groups that meet ----
 
 Status Handshakes::find_own_group() noexcept {
-  if (groups_.own_group() != 0) return Status::kOk;
+  {
+    const MutexLock lock(mu_);
+    if (groups_.own_group() != 0) return Status::kOk;
+  }
   uint64_t nonce = parts_.own.nonce();
   if (parts_.own.self() != 0) {
     EndpointAddress endpoint;
-    if (const Status status = read_endpoint(0, &endpoint); status != Status::kOk)
+    if (const Status status = book_.look_up(0, &endpoint); status != Status::kOk)
       return add_context(status, "cannot find the name of this group");
     nonce = endpoint.address.nonce;
   }
   if (nonce == 0) return fail(Status::kBroken, "the endpoint address of rank 0 names no process");
+  const MutexLock lock(mu_);
   groups_.set_own_group(nonce);
   return Status::kOk;
 }
@@ -284,8 +134,8 @@ Status Handshakes::group_address(std::span<std::byte> blob, size_t* bytes) noexc
     return fail(Status::kBadArg,
                 "the group address has %zu bytes, the buffer %zu: pass one of %zu bytes", needed,
                 blob.size(), kMaxGroupAddressBytes);
-  const MutexLock lock(mu_);
   if (const Status status = find_own_group(); status != Status::kOk) return status;
+  const MutexLock lock(mu_);
   GroupAddress made{parts_.own.self(), parts_.own.ranks(), parts_.own.address()};
   made.endpoint.group = groups_.own_group();
   encode_group_address(made, blob.data());
@@ -298,8 +148,8 @@ Status Handshakes::join(std::span<const std::span<const std::byte>> endpoints,
   if (numbers.size() < endpoints.size())
     return fail(Status::kBadArg, "%zu endpoint addresses, and room for the numbers of %zu",
                 endpoints.size(), numbers.size());
-  const MutexLock lock(mu_);
   if (const Status status = find_own_group(); status != Status::kOk) return status;
+  const MutexLock lock(mu_);
   return groups_.join(endpoints, numbers);
 }
 

@@ -1,16 +1,17 @@
 // First contact and handshakes. Each side repeats its handshake until it knows that the other can receive.
 // Both sides may begin: each has one queue pair for the other, so crossing handshakes make one connection.
 //
-// Invariant: a peer is in the list of connecting_ from its creation until its handshake is done, or it is
-// disconnected or has timed out; connecting_count_ is the length of the list.
-//
-// Threads: any. The methods take the contact lock, which guards everything but the hints.
+// Threads: any. The methods take the contact lock, which guards everything but the look-ups, which may take
+// seconds, and the hints.
 #pragma once
 
 #include "firehose/base/thread.hpp"
 #include "rdma/bootstrap/bootstrap.hpp"
 #include "rdma/ibv/connection/address_handles.hpp"
+#include "rdma/ibv/connection/contact_book.hpp"
 #include "rdma/ibv/connection/datagram_queue.hpp"
+#include "rdma/ibv/connection/handshake_sender.hpp"
+#include "rdma/ibv/connection/handshake_server.hpp"
 #include "rdma/ibv/connection/joined_groups.hpp"
 #include "rdma/ibv/connection/own_endpoint.hpp"
 #include "rdma/ibv/connection/peer_connector.hpp"
@@ -30,9 +31,6 @@ namespace hydrant::ibv {
 
 class Handshakes final : public FirstContact {
  public:
-  // The key of the endpoint address in the bootstrap.
-  static constexpr const char* kEndpointKey = "ibv";
-
   struct Parts {
     Bootstrap& bootstrap;
     const Options& options;
@@ -47,9 +45,28 @@ class Handshakes final : public FirstContact {
   };
   explicit Handshakes(const Parts& parts) noexcept
       : parts_(parts),
+        book_(parts.bootstrap),
         datagrams_(parts.addresses, parts.counters.ud_errors),
         connector_(parts.options, parts.ports, parts.own, parts.rails),
-        groups_(parts.own, parts.factory) {}
+        groups_(parts.own, parts.factory),
+        sender_({.options = parts.options,
+                 .ports = parts.ports,
+                 .own = parts.own,
+                 .connector = connector_,
+                 .groups = groups_,
+                 .addresses = parts.addresses,
+                 .datagrams = datagrams_,
+                 .disconnector = parts.disconnector,
+                 .counters = parts.counters}),
+        server_({.own = parts.own,
+                 .rails = parts.rails,
+                 .groups = groups_,
+                 .peers = parts.peers,
+                 .factory = parts.factory,
+                 .connector = connector_,
+                 .sender = sender_,
+                 .disconnector = parts.disconnector,
+                 .counters = parts.counters}) {}
 
   // Errors: kResource.
   Status open(ibv_comp_channel* channel) noexcept HYDRANT_EXCLUDES(mu_);
@@ -60,11 +77,13 @@ class Handshakes final : public FirstContact {
   // Replies to handshakes that have arrived, and repeats own ones that are due. Returns the number of
   // completions; 0 at once if another thread holds the lock.
   uint32_t poll() noexcept HYDRANT_EXCLUDES(mu_);
-  // Hints, read without the lock.
-  bool is_connecting() const noexcept {
-    return connecting_count_.load(std::memory_order_relaxed) != 0;
+  // Hints, read without the lock. Whether a handshake is likely to arrive now, so that every poll should look
+  // for it: only for a while after the last one, because a silent rank must not slow down all polls.
+  bool expects_handshake() const noexcept {
+    return eager_polls_.load(std::memory_order_relaxed) != 0;
   }
-  uint64_t next_handshake_ns() const noexcept { return next_ns_.load(std::memory_order_relaxed); }
+  // When a handshake is due; UINT64_MAX: none is.
+  uint64_t next_handshake_ns() const noexcept HYDRANT_NO_TSA { return sender_.next_ns(); }
   // When poll() resets the queue for handshakes after a failure; UINT64_MAX: not.
   uint64_t next_reset_ns() const noexcept HYDRANT_NO_TSA { return datagrams_.next_reset_ns(); }
   bool request_notice() noexcept HYDRANT_NO_TSA { return datagrams_.request_notice(); }
@@ -78,25 +97,21 @@ class Handshakes final : public FirstContact {
   }
 
  private:
+  static constexpr uint32_t kEagerPolls = 1024;
+
+  Status check_new(Rank number) const noexcept;
   Status cannot_reach(Rank number) noexcept HYDRANT_REQUIRES(mu_);
-  Status read_endpoint(Rank rank, EndpointAddress* endpoint) noexcept HYDRANT_REQUIRES(mu_);
-  Status find_own_group() noexcept HYDRANT_REQUIRES(mu_);
-  void start(Peer& peer) noexcept HYDRANT_REQUIRES(mu_);
-  bool send(Peer& peer) noexcept HYDRANT_REQUIRES(mu_);
-  void repeat(uint64_t now) noexcept HYDRANT_REQUIRES(mu_);
-  bool has_timed_out(Peer& peer, uint64_t now) noexcept HYDRANT_REQUIRES(mu_);
-  void receive(const Handshake* handshake) noexcept HYDRANT_REQUIRES(mu_);
-  Rank sender_of(const Handshake& handshake) noexcept HYDRANT_REQUIRES(mu_);
-  void handle_handshake(const Handshake& handshake, Rank from) noexcept HYDRANT_REQUIRES(mu_);
+  Status find_own_group() noexcept HYDRANT_EXCLUDES(mu_);
 
   const Parts parts_;
+  ContactBook book_;
   Mutex mu_;  // the contact lock
   DatagramQueue datagrams_ HYDRANT_GUARDED_BY(mu_);
   PeerConnector connector_ HYDRANT_GUARDED_BY(mu_);
   JoinedGroups groups_ HYDRANT_GUARDED_BY(mu_);
-  Peer* connecting_ HYDRANT_GUARDED_BY(mu_) = nullptr;
-  std::atomic<uint32_t> connecting_count_{0};
-  std::atomic<uint64_t> next_ns_{UINT64_MAX};
+  HandshakeSender sender_ HYDRANT_GUARDED_BY(mu_);
+  HandshakeServer server_ HYDRANT_GUARDED_BY(mu_);
+  std::atomic<uint32_t> eager_polls_{0};  // left; written under the lock
 };
 
 }  // namespace hydrant::ibv

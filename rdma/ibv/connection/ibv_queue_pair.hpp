@@ -12,7 +12,6 @@
 
 namespace hydrant::ibv {
 
-
 // A sequence number for the first packet of a connection. It differs each time, so that late packets of an
 // earlier connection are not taken for this one's.
 uint32_t draw_sequence() noexcept;

@@ -36,11 +36,16 @@ Status PeerFactory::check_settings(const PeerName& name,
 Status PeerFactory::make(Rank rank, Rank their_rank, const EndpointAddress& endpoint,
                          Peer** made) noexcept {
   const PeerName name = name_of(rank, their_rank, endpoint.group);
-  Status status =
-      ports_.keep_descriptors() ? check_settings(name, endpoint) : device_is_closed(port().name);
-  const uint32_t receives = receives_from(rank);
-  if (status == Status::kOk) status = make_room(receives);
+  refusal_ = Refusal::kClosed;
+  if (!ports_.keep_descriptors()) return device_is_closed(port().name);
+  refusal_ = Refusal::kSettings;
+  Status status = check_settings(name, endpoint);
   if (status != Status::kOk) return status;
+  refusal_ = Refusal::kFull;
+  const uint32_t receives = receives_from(rank);
+  status = make_room(receives);
+  if (status != Status::kOk) return status;
+  refusal_ = Refusal::kNoMemory;
   std::unique_ptr<Peer> peer(new (std::nothrow) Peer);
   if (peer == nullptr) return fail(Status::kResource, "no memory for %s", name.text);
   peer->rank = rank;

@@ -40,6 +40,8 @@ class PeerFactory {
   // those of check_settings(); kResource; kBroken: the program has closed the device. A failure leaves no
   // trace.
   Status make(Rank rank, Rank their_rank, const EndpointAddress& endpoint, Peer** made) noexcept;
+  // Why the last make() has failed, for the process that has asked to be connected.
+  Refusal refusal() const noexcept { return refusal_; }
 
  private:
   const Port& port() const noexcept { return ports_.all[0]; }
@@ -60,6 +62,7 @@ class PeerFactory {
   Receiving& receiving_;
   AddressHandles& addresses_;
   uint32_t count_ = 0;  // peers with receive buffers
+  Refusal refusal_ = Refusal::kNone;
 };
 
 }  // namespace hydrant::ibv

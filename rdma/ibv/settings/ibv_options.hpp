@@ -43,6 +43,8 @@ struct Options {
   // room in the shared receive queue.
   uint32_t max_joined = 0;
 
+  // Until a handshake that the peer has refused is repeated: 5 s by default.
+  uint64_t refused_ns() const noexcept { return 250 * handshake_ns; }
   // Messages that one peer can have under way to this process.
   uint32_t receives_per_peer() const noexcept;
   uint32_t completions_per_peer() const noexcept { return receives_per_peer() + send_depth; }

@@ -16,10 +16,6 @@ void Messages::open(FirstContact& contact) noexcept {
   cell_bytes_ = options_.cell_bytes;
 }
 
-[[gnu::noinline]] Status Messages::report_not_open(const Peer& peer) noexcept {
-  return peer.state.is_disconnected() ? disconnect_error(peer) : Status::kNotReady;
-}
-
 // Delays a message behind earlier puts. If a striped put is among them, notes that further puts must not be
 // striped until the message is sent; see Striping::usable_rails().
 [[gnu::noinline]] Status Messages::delay(Peer& peer) noexcept {
@@ -34,7 +30,7 @@ void Messages::open(FirstContact& contact) noexcept {
 
 inline Status Messages::check_ready(Peer& peer, Lane lane) noexcept {
   if (!peer.state.is_open()) [[unlikely]]
-    return report_not_open(peer);
+    return report_not_ready(peer);
   if (peer.stalled[static_cast<uint32_t>(lane)].is_there) [[unlikely]]
     return Status::kNotReady;
   if (peer.pending.delays_messages()) [[unlikely]]

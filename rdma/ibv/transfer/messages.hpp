@@ -37,7 +37,8 @@ class Messages final : public MessageChannel {
   uint32_t inline_bytes() const noexcept override { return eager_bytes_; }
   uint32_t cell_bytes() const noexcept override { return cell_bytes_; }
   // Also kNotReady: the peer is not connected yet, or an earlier message with a cell, or an earlier put,
-  // waits for room. kBroken also when the peer has not answered for connect_ns.
+  // waits for room. kBroken also when the peer has not answered for connect_ns; kResource when it has no room
+  // or memory for the connection.
   Status reserve(Rank rank, Lane lane, uint32_t bytes, Outgoing* room) noexcept override;
   void commit(Outgoing& room, uint32_t tag) noexcept override;
   void commit_with_cell(Outgoing& room, uint32_t tag, const Cell& cell,
@@ -71,7 +72,6 @@ class Messages final : public MessageChannel {
   Status check_ready(Peer& peer, Lane lane) noexcept;
   void finish(Outgoing& room, uint32_t tag, const Cell* cell, uint32_t cell_bytes) noexcept;
   Status delay(Peer& peer) noexcept;
-  Status report_not_open(const Peer& peer) noexcept;
   void write_header(Peer& peer, std::byte* message, uint32_t word, uint32_t head_bytes) noexcept;
   uint32_t prepare(Peer& peer, uint32_t slot, uint32_t word, uint32_t head_bytes) noexcept;
   bool prepare_cell(Peer& peer, Lane lane, uint32_t slot, const Cell& cell,

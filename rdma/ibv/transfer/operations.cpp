@@ -131,10 +131,6 @@ size_t Operations::get_list(Rank peer, std::span<const Operation> list) noexcept
   return begin_list<false>(peer, list);
 }
 
-[[gnu::noinline, gnu::cold]] Status Operations::report_not_ready(const Peer& peer) noexcept {
-  return peer.state.is_disconnected() ? disconnect_error(peer) : Status::kNotReady;
-}
-
 // ---- more than one work request ----
 
 [[gnu::noinline, gnu::cold]] Status Operations::begin_in_pieces(bool is_put, Peer& peer,

@@ -102,7 +102,6 @@ class Operations final : public PinnedOperations {
   [[gnu::cold]] Status begin_in_pieces(bool is_put, Peer& peer, const Pinned& remote,
                                        const Pinned& local, size_t bytes,
                                        Completion* completion) noexcept;
-  [[gnu::cold]] static Status report_not_ready(const Peer& peer) noexcept;
   PooledOperation* wait(Peer& peer, bool is_put, const Pinned& remote, const Pinned& local,
                         size_t bytes, Completion* completion) noexcept;
   [[gnu::cold]] Status hold_refused(Peer& peer, const SendRequest& request) noexcept;

@@ -45,7 +45,8 @@ struct PeerConnection {
   uint64_t handshake_interval_ns = 0;
   uint64_t handshake_since_ns = 0;
   uint64_t gives_up_ns = 0;
-  Peer* next_connecting = nullptr;
+  static constexpr uint32_t kNotTimed = UINT32_MAX;
+  uint32_t timer_place = kNotTimed;  // in HandshakeTimer
 };
 
 // Registered memory for messages with a peer. Constant once the peer is published, except peer_slots and
@@ -103,5 +104,9 @@ inline PeerName name_of(const Peer& peer) noexcept {
 }
 // Sets the error text: the name of the disconnected peer, the reason and its address. Returns kBroken.
 Status disconnect_error(const Peer& peer) noexcept;
+// Returns the answer to an operation on a peer that is not open, or that has no room now: kBroken if it is
+// disconnected; kResource or kBroken if it refuses the connection, for a reason that may pass or that stays;
+// else kNotReady. Sets the error text, but for kNotReady.
+[[gnu::cold]] Status report_not_ready(const Peer& peer) noexcept;
 
 }  // namespace hydrant::ibv

@@ -7,6 +7,8 @@
 // Threads: any.
 #pragma once
 
+#include "rdma/ibv/wire/ibv_wire.hpp"
+
 #include <atomic>
 #include <cstdint>
 
@@ -32,6 +34,14 @@ class PeerState {
   // Why the peer is disconnected.
   const char* reason() const noexcept { return reason_.load(std::memory_order_relaxed); }
 
+  // While it is connecting: why the peer refuses that. It may change its mind.
+  Refusal refusal_by_peer() const noexcept {
+    return refusal_by_peer_.load(std::memory_order_relaxed);
+  }
+  void note_refusal_by_peer(Refusal why) noexcept {
+    refusal_by_peer_.store(why, std::memory_order_relaxed);
+  }
+
   // Notes that the adapter refuses requests for the peer, or hangs: the next poll disconnects the peer. Under
   // the lock of the peer. `refusal`, the reason, is kept by reference; null: a queue pair accepts no
   // requests.
@@ -53,6 +63,7 @@ class PeerState {
   State load() const noexcept { return state_.load(std::memory_order_acquire); }
 
   std::atomic<State> state_{State::kConnecting};
+  std::atomic<Refusal> refusal_by_peer_{Refusal::kNone};
   std::atomic<bool> is_refused_{false};
   std::atomic<bool> is_abandoned_{false};
   std::atomic<const char*> reason_{nullptr};

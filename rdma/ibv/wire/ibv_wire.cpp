@@ -4,7 +4,7 @@
 //    endpoint address                   handshake
 //      0  magic "HYIC"                    0  magic "HYIG"
 //      4  version, 3                      4  version, 3
-//      6  how many rails                  6  flags
+//      6  how many rails                  6  flags, the reason of a refusal (1 each)
 //      8  address (32)                    8  from, to
 //     40  parameters (12)                16  nonce of the receiver
 //     52  group, port traits (4)         24  queue pair, sequence, slot key, index at peer
@@ -12,6 +12,9 @@
 //         GID (16), LID, MTU,            48  the sender's endpoint address (64, and 24 for each rail)
 //         link layer, port traits            its rails (24 each): queue pair, sequence, fence key,
 //                                            flags, fence
+//
+// The frame, the first 6 bytes, is the same in all versions, so that ranks of different versions name both.
+// Flags of a handshake that a receiver does not know are ignored.
 #include "rdma/ibv/wire/ibv_wire.hpp"
 
 #include <algorithm>
@@ -25,6 +28,7 @@ namespace {
 constexpr uint32_t kEndpointMagic = 0x43495948;
 constexpr uint32_t kHandshakeMagic = 0x47495948;
 constexpr uint16_t kWireVersion = 3;
+constexpr size_t kFrameBytes = 8;
 constexpr uint16_t kCanReceive = 1;
 constexpr uint16_t kOpen = 2;
 constexpr uint32_t kRailReady = 1;
@@ -84,7 +88,12 @@ bool get_traits(Reader& reader, Address* address) noexcept {
   return zero == 0 && address->gid_version <= 2 && address->is_ethernet <= 1;
 }
 
-Status read_frame(Reader& reader, const char* what, uint32_t magic, uint16_t* last) noexcept {
+// Reads the magic number, the version, and the two bytes behind them.
+Status read_frame(std::span<const std::byte> in, const char* what, uint32_t magic,
+                  uint16_t* last) noexcept {
+  if (in.size() < kFrameBytes)
+    return fail(Status::kBadArg, "%s of verbs of %zu bytes: it is cut", what, in.size());
+  Reader reader(in.data());
   uint32_t found = 0;
   uint16_t version = 0;
   reader.get(&found);
@@ -170,12 +179,8 @@ Status read_rails(Reader& reader, uint32_t count, EndpointAddress* endpoint) noe
 }  // namespace
 
 Status decode_endpoint(std::span<const std::byte> in, EndpointAddress* endpoint) noexcept {
-  if (in.size() < kEndpointBytes)
-    return fail(Status::kBadArg, "an endpoint address of verbs has %zu bytes or more, this one %zu",
-                kEndpointBytes, in.size());
-  Reader reader(in.data());
   uint16_t rails = 0;
-  if (const Status status = read_frame(reader, "an endpoint address", kEndpointMagic, &rails);
+  if (const Status status = read_frame(in, "an endpoint address", kEndpointMagic, &rails);
       status != Status::kOk)
     return status;
   if (rails >= kMaxRails)
@@ -185,6 +190,7 @@ Status decode_endpoint(std::span<const std::byte> in, EndpointAddress* endpoint)
     return fail(Status::kBadArg,
                 "an endpoint address of verbs with %u ports has %zu bytes, this one %zu",
                 rails + 1u, endpoint_bytes(rails), in.size());
+  Reader reader(in.data() + kFrameBytes);
   EndpointAddress read;
   DatagramAddress& address = read.address;
   reader.get(&address.nonce);
@@ -217,7 +223,8 @@ void encode_handshake(const Handshake& handshake, std::byte* out) noexcept {
   Writer writer(out);
   writer.put(kHandshakeMagic, 4);
   writer.put(kWireVersion, 2);
-  writer.put((handshake.can_receive ? kCanReceive : 0u) | (handshake.open ? kOpen : 0u), 2);
+  writer.put((handshake.can_receive ? kCanReceive : 0u) | (handshake.open ? kOpen : 0u), 1);
+  writer.put(static_cast<uint8_t>(handshake.refusal), 1);
   writer.put(handshake.from, 4);
   writer.put(handshake.to, 4);
   writer.put(handshake.to_nonce, 8);
@@ -263,6 +270,10 @@ Status read_rails(Reader& reader, Handshake* handshake) noexcept {
 }  // namespace
 
 Status decode_handshake(std::span<const std::byte> in, Handshake* handshake) noexcept {
+  uint16_t flags = 0;
+  if (const Status status = read_frame(in, "a handshake", kHandshakeMagic, &flags);
+      status != Status::kOk)
+    return status;
   // Each rail has an entry in the endpoint address and one behind it, so the length gives their number.
   // decode_endpoint() fails below if the count in the endpoint address differs.
   const size_t more = in.size() - kHandshakeBytes;
@@ -272,11 +283,7 @@ Status decode_handshake(std::span<const std::byte> in, Handshake* handshake) noe
                 "a handshake of verbs has %zu bytes and %zu for each rail, this one %zu",
                 kHandshakeBytes, kEndpointRailBytes + kHandshakeRailBytes, in.size());
   const auto rail_count = static_cast<uint32_t>(more / (kEndpointRailBytes + kHandshakeRailBytes));
-  Reader reader(in.data());
-  uint16_t flags = 0;
-  if (const Status status = read_frame(reader, "a handshake", kHandshakeMagic, &flags);
-      status != Status::kOk)
-    return status;
+  Reader reader(in.data() + kFrameBytes);
   Handshake read;
   reader.get(&read.from);
   reader.get(&read.to);
@@ -286,13 +293,12 @@ Status decode_handshake(std::span<const std::byte> in, Handshake* handshake) noe
   reader.get(&read.slot_key);
   reader.get(&read.index_at_peer);
   reader.get(&read.receive_slot);
-  if (flags > (kCanReceive | kOpen))
-    return fail(Status::kBadArg, "a handshake of verbs with reserved bits that are not zero");
   if (read.queue_pair > 0xff'ffff || read.sequence > 0xff'ffff)
     return fail(Status::kBadArg, "a handshake of verbs with an invalid queue pair number (%#x)",
                 read.queue_pair);
   read.can_receive = (flags & kCanReceive) != 0;
   read.open = (flags & kOpen) != 0;
+  read.refusal = static_cast<Refusal>(flags >> 8);
   const std::span<const std::byte> endpoint = in.subspan(kHandshakeBytes - kEndpointBytes);
   Status status = decode_endpoint(endpoint.first(endpoint_bytes(rail_count)), &read.endpoint);
   if (status == Status::kOk) {

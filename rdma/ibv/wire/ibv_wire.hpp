@@ -79,9 +79,20 @@ void encode_endpoint(const EndpointAddress& endpoint, std::byte* out) noexcept;
 // Errors: kBadArg, with the fault in the text. *endpoint is unchanged on failure.
 Status decode_endpoint(std::span<const std::byte> in, EndpointAddress* endpoint) noexcept;
 
+// Why a process refuses to be connected. A later version may have further reasons.
+enum class Refusal : uint8_t {
+  kNone = 0,      // it does not refuse
+  kFull = 1,      // its queues have no room for another peer
+  kNoMemory = 2,  // it could not create the memory or the queue pair of a peer
+  kSettings = 3,  // it has other settings
+  kClosed = 4,    // its program has closed the device
+  kEnded = 5,     // it has ended this connection
+};
+
 // Names the queue pair that the sender has made for the receiver. The sender repeats it until a handshake of
 // the receiver shows that it has arrived. `can_receive`: the sender knows the receiver's queue pair, and its
 // own can receive. `open`: the sender also knows that the receiver's can receive, so it needs no reply.
+// `refusal`: the sender has made no queue pair; it answers a handshake by the reason alone.
 struct Handshake {
   // The queue pair of one rail.
   struct Rail {
@@ -102,6 +113,7 @@ struct Handshake {
   uint64_t receive_slot = 0;  // address of the receive slots, first those for requests
   bool can_receive = false;
   bool open = false;
+  Refusal refusal = Refusal::kNone;
   Rail rails[kMaxRails - 1];  // endpoint.rail_count of them
 };
 

@@ -10,7 +10,10 @@
 namespace hydrant::ibv {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+
+constexpr std::byte kSpareFlags{0xfc};  // of the flags of a handshake, byte 6
 
 EndpointAddress sample_endpoint() {
   EndpointAddress endpoint;
@@ -88,6 +91,46 @@ TEST(IbvWire, WrongLengthsVersionsAndMagicNumbersAreRefused) {
   bytes[4] = std::byte{1};
   EXPECT_EQ(decode_endpoint({bytes, kEndpointBytes}, &endpoint), Status::kBadArg);
   EXPECT_THAT(last_error_text(), HasSubstr("all ranks must run the same library"));
+}
+
+// The layout of another version is not known, so its length does not matter.
+TEST(IbvWire, OtherVersionsAreNamedWithThisOne) {
+  std::byte bytes[kHandshakeBytes];
+  const auto names_both = AllOf(HasSubstr("version 2"), HasSubstr("version 3"));
+  for (const size_t length : {size_t{8}, kEndpointBytes - 8, kEndpointBytes}) {
+    encode_endpoint(sample_endpoint(), bytes);
+    bytes[4] = std::byte{2};
+    EndpointAddress endpoint;
+    EXPECT_EQ(decode_endpoint({bytes, length}, &endpoint), Status::kBadArg);
+    EXPECT_THAT(last_error_text(), names_both) << length;
+  }
+  for (const size_t length : {size_t{8}, kHandshakeBytes - 8, kHandshakeBytes}) {
+    encode_handshake(sample_handshake(), bytes);
+    bytes[4] = std::byte{2};
+    Handshake handshake;
+    EXPECT_EQ(decode_handshake({bytes, length}, &handshake), Status::kBadArg);
+    EXPECT_THAT(last_error_text(), names_both) << length;
+  }
+}
+
+TEST(IbvWire, RefusalsRoundTripAndUnknownFlagsAreIgnored) {
+  std::byte bytes[kHandshakeBytes];
+  Handshake made = sample_handshake();
+  made.refusal = Refusal::kNoMemory;
+  encode_handshake(made, bytes);
+  EXPECT_EQ(bytes[7], std::byte{2});
+  Handshake read;
+  ASSERT_EQ(decode_handshake(bytes, &read), Status::kOk) << last_error_text();
+  EXPECT_EQ(read.refusal, Refusal::kNoMemory);
+  bytes[7] = std::byte{200};  // a reason of a later version
+  ASSERT_EQ(decode_handshake(bytes, &read), Status::kOk) << last_error_text();
+  EXPECT_EQ(static_cast<uint8_t>(read.refusal), 200);
+  bytes[7] = std::byte{0};
+  bytes[6] |= kSpareFlags;
+  ASSERT_EQ(decode_handshake(bytes, &read), Status::kOk) << last_error_text();
+  EXPECT_EQ(read.refusal, Refusal::kNone);
+  EXPECT_TRUE(read.can_receive);
+  EXPECT_FALSE(read.open);
 }
 
 TEST(IbvWire, InvalidInputIsRejected) {
@@ -206,7 +249,7 @@ TEST(IbvWire, AddressTextsAreLidsOrIpAddresses) {
   EXPECT_STREQ(text_of(address).text, "fe80::1234:0:0:ff");
 }
 
-// Decoding any bytes returns a status; accepted bytes are encoded to the same bytes.
+// Decoding any bytes returns a status; accepted bytes are encoded to the same bytes, but for unknown flags.
 TEST(IbvWire, AnyBytesAreDecodedOrRefused) {
   std::mt19937 random(1);
   uint32_t accepted = 0;
@@ -223,6 +266,7 @@ TEST(IbvWire, AnyBytesAreDecodedOrRefused) {
     ++accepted;
     std::byte again[sizeof bytes];
     encode_handshake(handshake, again);
+    again[6] |= bytes[6] & kSpareFlags;
     ASSERT_EQ(std::memcmp(bytes, again, length), 0);
   }
   EXPECT_GT(accepted, 1000U);

@@ -28,7 +28,8 @@ struct CardBox {
   std::mutex mu;
   std::map<std::string, std::string> endpoints;
   Status get_fails = Status::kOk;
-  int event_fd = -1;  // >= 0: it reports deaths
+  std::function<void(Rank)> before_get;  // called at each get() with the rank that it is about
+  int event_fd = -1;                     // >= 0: it reports deaths
 };
 
 class BoxBootstrap final : public Bootstrap {
@@ -49,6 +50,7 @@ class BoxBootstrap final : public Bootstrap {
   Status fence(uint64_t) noexcept override { return Status::kOk; }
   Status get(Rank rank, std::string_view key, std::span<std::byte> endpoint, size_t* bytes,
              uint64_t) noexcept override {
+    if (box_.before_get) box_.before_get(rank);
     const std::lock_guard<std::mutex> lock(box_.mu);
     if (box_.get_fails != Status::kOk) return fail(box_.get_fails, "the launcher does not answer");
     const auto found = box_.endpoints.find(std::string(key) + std::to_string(rank));

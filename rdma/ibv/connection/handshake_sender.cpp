@@ -1,0 +1,130 @@
+// Sends and repeats handshakes. Tour "first contact": each side sends from here until it knows that the other
+// can receive.
+#include "rdma/ibv/connection/handshake_sender.hpp"
+
+#include "firehose/base/log.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace hydrant::ibv {
+
+namespace {
+
+// Until a full queue of datagrams is looked at again, if no completion comes.
+constexpr uint64_t kFullPauseNs = 1'000'000;
+
+}  // namespace
+
+void HandshakeSender::expect(Peer& peer, uint64_t now) noexcept {
+  PeerConnection& connection = peer.connection;
+  connection.handshake_interval_ns = parts_.options.handshake_ns;
+  connection.handshake_since_ns = connection.next_handshake_ns = now;
+  connection.gives_up_ns = now + parts_.options.connect_ns;
+  timer_.add(peer);
+}
+
+void HandshakeSender::start(Peer& peer, uint64_t now) noexcept {
+  expect(peer, now);
+  repeat(now);
+}
+
+bool HandshakeSender::send_once(const Handshake& handshake, const DatagramAddress& to,
+                                const char* name) noexcept {
+  Destination* const destination = parts_.addresses.add_user(to);
+  if (destination == nullptr) return false;
+  const bool is_sent = parts_.datagrams.send(handshake, *destination, to.datagram_queue, name);
+  parts_.addresses.remove_user(*destination);
+  return is_sent;
+}
+
+// A peer whose handshake is done has no destination any more, and may need an answer nevertheless.
+bool HandshakeSender::send(Peer& peer) noexcept {
+  const Handshake handshake = parts_.connector.describe(peer, parts_.groups.own_group());
+  const DatagramAddress& to = peer.endpoint.address;
+  const PeerName name = name_of(peer);
+  Destination* const kept = peer.connection.destination;
+  const bool is_sent = kept != nullptr
+                           ? parts_.datagrams.send(handshake, *kept, to.datagram_queue, name.text)
+                           : send_once(handshake, to, name.text);
+  if (is_sent) parts_.counters.handshakes.add();
+  return is_sent;
+}
+
+void HandshakeSender::stop(Peer& peer) noexcept {
+  if (!HandshakeTimer::has(peer)) return;
+  timer_.remove(peer);
+  parts_.addresses.remove_user(*std::exchange(peer.connection.destination, nullptr));
+}
+
+void HandshakeSender::answer(Peer& peer, uint64_t now) noexcept {
+  const bool is_sent = parts_.datagrams.has_room() && send(peer);
+  if (!HandshakeTimer::has(peer)) return;
+  if (is_sent) {
+    timer_.note_sent(peer, now);
+  } else {
+    peer.connection.next_handshake_ns = now;
+    timer_.reorder(peer);
+  }
+}
+
+// The peer has answered, so the time in which it has to answer begins again.
+void HandshakeSender::postpone(Peer& peer, uint64_t now) noexcept {
+  if (!HandshakeTimer::has(peer)) return;
+  PeerConnection& connection = peer.connection;
+  connection.handshake_since_ns = now;
+  connection.gives_up_ns =
+      now + std::max(parts_.options.connect_ns, 2 * parts_.options.refused_ns());
+  connection.handshake_interval_ns = parts_.options.refused_ns();
+  timer_.note_sent(peer, now);
+}
+
+void HandshakeSender::repeat(uint64_t now) noexcept {
+  uint64_t next_ns = timer_.next_ns();
+  while (next_ns <= now) {
+    Peer& peer = timer_.first();
+    if (has_ended(peer, now)) {
+      stop(peer);
+    } else if (now < peer.connection.next_handshake_ns) {
+      timer_.reorder(peer);  // it was late, and the time until the next warning has begun
+    } else if (!parts_.datagrams.has_room()) {
+      next_ns = now + kFullPauseNs;
+      break;
+    } else if (send(peer)) {
+      timer_.note_sent(peer, now);
+    } else {
+      timer_.note_refused(peer, now);
+    }
+    next_ns = timer_.next_ns();
+  }
+  next_ns_.store(next_ns, std::memory_order_relaxed);
+}
+
+// True: no further handshake is sent to the peer. For a silent rank of the job it logs a warning and returns
+// false, so handshakes continue, unless Options::abandons_silent_ranks is set.
+bool HandshakeSender::has_ended(Peer& peer, uint64_t now) noexcept {
+  PeerConnection& connection = peer.connection;
+  const bool is_late = now >= connection.gives_up_ns;
+  if (!peer.state.is_connecting())
+    return is_late || PeerConnector::is_handshake_done(peer) || peer.state.is_disconnected();
+  if (parts_.datagrams.has_failed()) {
+    parts_.disconnector.disconnect(peer, "the handshake queue pair of this process has failed");
+    return true;
+  }
+  if (!is_late) return false;
+  const Port& port = parts_.ports.all[0];
+  const bool goes_on = peer.rank < parts_.own.ranks() && !parts_.options.abandons_silent_ranks;
+  log_warning("%s at %s has not answered for %llu ms: %s port %u, its handshake queue pair %u%s",
+              name_of(peer).text, text_of(peer.endpoint.address).text,
+              static_cast<unsigned long long>((now - connection.handshake_since_ns) / 1'000'000),
+              port.name, port.number, peer.endpoint.address.datagram_queue,
+              goes_on ? "; it is computing, stopped or unreachable: handshakes continue" : "");
+  if (goes_on) {
+    connection.gives_up_ns = now + std::max<uint64_t>(parts_.options.connect_ns, 1);
+    return false;
+  }
+  parts_.disconnector.disconnect(peer, "it has not answered the handshakes");
+  return true;
+}
+
+}  // namespace hydrant::ibv

@@ -1,0 +1,71 @@
+// Sends handshakes: to a new peer at once, and again until its handshake is done, or it is disconnected or
+// has timed out.
+//
+// Invariant: a peer is timed from start() or expect() until then. Its next handshake becomes due later only
+// when one has left: what has found no room in the queue of datagrams stays due.
+//
+// Threads: under the contact lock, but for the hint.
+#pragma once
+
+#include "rdma/ibv/connection/address_handles.hpp"
+#include "rdma/ibv/connection/datagram_queue.hpp"
+#include "rdma/ibv/connection/handshake_timer.hpp"
+#include "rdma/ibv/connection/joined_groups.hpp"
+#include "rdma/ibv/connection/own_endpoint.hpp"
+#include "rdma/ibv/connection/peer_connector.hpp"
+#include "rdma/ibv/device/ibv_port_choice.hpp"
+#include "rdma/ibv/queue/counters.hpp"
+#include "rdma/ibv/settings/ibv_options.hpp"
+#include "rdma/ibv/transfer/disconnector.hpp"
+
+#include <atomic>
+#include <cstdint>
+
+namespace hydrant::ibv {
+
+class HandshakeSender {
+ public:
+  struct Parts {
+    const Options& options;
+    const Ports& ports;
+    const OwnEndpoint& own;
+    const PeerConnector& connector;
+    const JoinedGroups& groups;
+    AddressHandles& addresses;
+    DatagramQueue& datagrams;
+    Disconnector& disconnector;
+    Counters& counters;
+  };
+  explicit HandshakeSender(const Parts& parts) noexcept : parts_(parts) {}
+  // For `peers` peers. Errors: kResource.
+  Status open(uint32_t peers) noexcept { return timer_.open(peers, parts_.own.nonce()); }
+
+  // Begins with a peer that this side contacts: the first handshake leaves at once if there is room.
+  void start(Peer& peer, uint64_t now) noexcept;
+  // Begins with a peer that has sent a handshake, which answer() will answer.
+  void expect(Peer& peer, uint64_t now) noexcept;
+  // Answers a handshake of the peer. Without room it is due at once if it is timed; otherwise the peer will
+  // repeat its own.
+  void answer(Peer& peer, uint64_t now) noexcept;
+  // The peer has refused the connection: the next handshake follows after Options::refused_ns().
+  void postpone(Peer& peer, uint64_t now) noexcept;
+  // The handshake with the peer is done, or has failed.
+  void stop(Peer& peer) noexcept;
+  // Sends a handshake to a process that is no peer, if there is room now. `name` is for the log.
+  bool send_once(const Handshake& handshake, const DatagramAddress& to, const char* name) noexcept;
+  // Sends the handshakes that are due, as many as there is room for.
+  void repeat(uint64_t now) noexcept;
+
+  // A hint, read without the lock: when repeat() has to be called. UINT64_MAX: no peer is timed.
+  uint64_t next_ns() const noexcept { return next_ns_.load(std::memory_order_relaxed); }
+
+ private:
+  bool send(Peer& peer) noexcept;
+  bool has_ended(Peer& peer, uint64_t now) noexcept;
+
+  const Parts parts_;
+  HandshakeTimer timer_;
+  std::atomic<uint64_t> next_ns_{UINT64_MAX};
+};
+
+}  // namespace hydrant::ibv
