@@ -1,6 +1,7 @@
 // Messages and one-sided operations between ranks by InfiniBand verbs: a reliable-connected queue pair per
-// pair of ranks, connected on first contact; one shared receive queue; one completion queue for the first
-// port, and one for each rail. docs/verbs.md explains connection, credits, order and failure.
+// pair of ranks, connected on first contact; one shared receive queue, if the adapter has such queues; one
+// completion queue for the first port, and one for each rail. docs/verbs.md explains connection, credits,
+// order and failure.
 //
 // The transport owns its parts, and passes calls to them or hands them out: Messages sends, Receiving
 // delivers, Operations moves pinned memory, Completions reads the completion queues, Handshakes connects,

@@ -141,16 +141,21 @@ Status IbvTransport::open_queues() noexcept {
       status != Status::kOk)
     return status;
   const uint32_t each = parts_.options.receives_per_peer();
-  const auto receives =
-      static_cast<uint32_t>(std::min<uint64_t>(uint64_t{others} * each, parts_.port.max_receives));
-  if (receives < each)
+  const uint32_t most = parts_.port.max_receives;
+  const auto receives = static_cast<uint32_t>(std::min<uint64_t>(uint64_t{others} * each, most));
+  if (most != 0 && most < each)
     return fail(Status::kResource,
                 "%s: a shared receive queue holds at most %u buffers, one peer needs %u: fewer "
                 "credits (HYDRANT_IBV_CREDITS)",
-                parts_.port.name, parts_.port.max_receives, each);
+                parts_.port.name, most, each);
   if (const Status status = parts_.receiving.open(parts_.options, parts_.port, receives);
       status != Status::kOk)
     return status;
+  if (parts_.receiving.queue() == nullptr && each > parts_.port.max_sends)
+    return fail(Status::kResource,
+                "%s: a queue pair holds at most %u receive buffers, one peer needs %u: fewer "
+                "credits (HYDRANT_IBV_CREDITS)",
+                parts_.port.name, parts_.port.max_sends, each);
   parts_.options.send_depth =
       std::min(parts_.options.send_depth, std::max(parts_.port.max_sends, 1u));
   return measure_inline();
@@ -183,6 +188,10 @@ bool IbvTransport::accepts_inline(uint32_t bytes) noexcept {
   ibv_qp_init_attr attributes{};
   attributes.send_cq = attributes.recv_cq = parts_.completions.queue().get();
   attributes.srq = parts_.receiving.queue();
+  if (attributes.srq == nullptr) {
+    attributes.cap.max_recv_wr = parts_.options.receives_per_peer();
+    attributes.cap.max_recv_sge = 1;
+  }
   attributes.qp_type = IBV_QPT_RC;
   attributes.cap.max_send_wr = parts_.options.send_depth;
   attributes.cap.max_send_sge = 1;

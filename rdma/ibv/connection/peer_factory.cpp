@@ -53,7 +53,7 @@ Status PeerFactory::make(Rank rank, Rank their_rank, const EndpointAddress& endp
   peer->connection.their_rank = their_rank;
   peer->endpoint = endpoint;
   status = allocate(*peer, receives);
-  if (status == Status::kOk) status = open_queue(*peer);
+  if (status == Status::kOk) status = open_queue(*peer, receives);
   if (status == Status::kOk && !peer->is_self) status = open_address(*peer);
   if (status != Status::kOk) return status;
   open_rails(*peer);
@@ -62,7 +62,7 @@ Status PeerFactory::make(Rank rank, Rank their_rank, const EndpointAddress& endp
   if (receives != 0) ++count_;
   completions_.count_peer();
   Peer& published = peers_.publish(std::move(peer));
-  receiving_.add_buffers(published.memory.received.get(), receives);
+  receiving_.add_buffers(published.memory.received.get(), receives, published.send.pair());
   *made = &published;
   return Status::kOk;
 }
@@ -112,11 +112,12 @@ Status PeerFactory::allocate(Peer& peer, uint32_t receives) noexcept {
   return Status::kOk;
 }
 
-Status PeerFactory::open_queue(Peer& peer) noexcept {
+Status PeerFactory::open_queue(Peer& peer, uint32_t receives) noexcept {
   if (const Status status = peer.send.open({.peer = &peer,
                                             .port = &port(),
                                             .completions = completions_.get(),
                                             .receives = receiving_.queue(),
+                                            .own_receives = receives,
                                             .depth = options_.send_depth,
                                             .inline_bytes = options_.inline_bytes});
       status != Status::kOk)

@@ -48,7 +48,7 @@ class PeerFactory {
   uint32_t receives_from(Rank rank) const noexcept;
   Status make_room(uint32_t receives) noexcept;
   Status allocate(Peer& peer, uint32_t receives) noexcept;
-  Status open_queue(Peer& peer) noexcept;
+  Status open_queue(Peer& peer, uint32_t receives) noexcept;
   Status open_address(Peer& peer) noexcept;
   void open_rails(Peer& peer) noexcept;
   Status open_rail(Peer& peer, uint32_t index) noexcept;

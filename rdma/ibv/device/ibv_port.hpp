@@ -35,10 +35,10 @@ struct Port {
   uint32_t max_message_bytes = 0;
   // Limits of the device:
   uint32_t max_completions = 0;  // entries of one completion queue
-  uint32_t max_receives = 0;     // entries of one shared receive queue
-  uint32_t max_sends = 0;        // entries of one send queue
-  uint32_t max_reads_in = 1;     // RDMA reads and atomics under way at once, as their target
-  uint32_t max_reads_out = 1;    // ... and as their initiator
+  uint32_t max_receives = 0;     // entries of one shared receive queue; 0: it has none
+  uint32_t max_sends = 0;      // entries of one send queue, and of a queue pair's own receive queue
+  uint32_t max_reads_in = 1;   // RDMA reads and atomics under way at once, as their target
+  uint32_t max_reads_out = 1;  // ... and as their initiator
   uint32_t max_queue_pairs = 0;
   uint8_t max_retries = 0;  // how often a packet is sent again, at most
   ibv_atomic_cap atomics = IBV_ATOMIC_NONE;

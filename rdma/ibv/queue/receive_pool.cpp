@@ -13,13 +13,17 @@ namespace hydrant::ibv {
 
 Status ReceivePool::open(const Port& port, uint32_t capacity, bool threaded) noexcept {
   threaded_ = threaded;
-  capacity_ = capacity;
+  capacity_ = UINT32_MAX;
   device_ = port.name;
+  if (port.max_receives == 0) return Status::kOk;
   ibv_srq_init_attr attributes{};
   attributes.attr.max_wr = capacity;
   attributes.attr.max_sge = 1;
   errno = 0;
   queue_.reset(uncancelled::call(ibv_create_srq, port.device.pd, &attributes));
+  // Some drivers report a limit and have no such queues.
+  if (queue_ == nullptr && (errno == EOPNOTSUPP || errno == ENOSYS)) return Status::kOk;
+  capacity_ = capacity;
   if (queue_ != nullptr) return Status::kOk;
   return fail(Status::kResource, "%s: cannot create a shared receive queue of %u buffers: %s",
               port.name, capacity, errno_text(errno));

@@ -1,5 +1,6 @@
-// The buffers of the shared receive queue. A buffer is posted to the adapter, or holds a message that has
-// arrived, or is unposted because the adapter refused it. The pool keeps unposted buffers until a retry.
+// The buffers of the shared receive queue, or of the peers' queue pairs where the adapter has no shared one.
+// A buffer is posted to the adapter, or holds a message that has arrived, or is unposted because the adapter
+// refused it. The pool keeps unposted buffers until a retry.
 //
 // Invariant: a buffer is in unposted_ exactly while the adapter has refused it. Threads: any.
 #pragma once
@@ -25,6 +26,7 @@ struct ReceiveBuffer {
   ibv_sge piece = {};
   std::byte* data = nullptr;
   ReceiveBuffer* next = nullptr;
+  ibv_qp* pair = nullptr;  // the queue pair that it is posted to, if none is shared
   Peer* peer =
       nullptr;  // the sender of the last message in it, which gets the credit back; null: none does
   uint32_t counter = 0;  // which of its credits
@@ -41,17 +43,21 @@ struct ReceiveBuffer {
 
 class ReceivePool {
  public:
-  // A shared receive queue for `capacity` buffers. Errors: kResource.
+  // A shared receive queue for `capacity` buffers, if the adapter has such queues. Errors: kResource.
   Status open(const Port& port, uint32_t capacity, bool threaded) noexcept;
   // The queue pairs that receive from it must be destroyed before.
   void close() noexcept { queue_.reset(); }
+  // Null: each queue pair has buffers of its own.
   ibv_srq* queue() const noexcept { return queue_.get(); }
+  // The length of the shared queue; UINT32_MAX if there is none.
   uint32_t capacity() const noexcept { return capacity_; }
 
-  // Posts the list of `count` buffers; afterwards they are the adapter's. Returns how many were posted.
+  // Posts the list of `count` buffers, of one queue pair if none is shared; afterwards they are the
+  // adapter's. Returns how many were posted.
   uint32_t post(ReceiveBuffer& first, uint32_t count) noexcept {
     ibv_recv_wr* bad = nullptr;
-    const int error = ibv_post_srq_recv(queue_.get(), &first.work, &bad);
+    const int error = queue_ != nullptr ? ibv_post_srq_recv(queue_.get(), &first.work, &bad)
+                                        : ibv_post_recv(first.pair, &first.work, &bad);
     if (error != 0) [[unlikely]]
       return count - keep_unposted(bad != nullptr ? bad : &first.work, error);
     return count;

@@ -31,6 +31,10 @@ Status SendQueue::open(const Config& config) noexcept {
   attributes.qp_type = IBV_QPT_RC;
   attributes.cap.max_send_wr = depth_;
   attributes.cap.max_send_sge = 1;
+  if (config.receives == nullptr && config.own_receives != 0) {
+    attributes.cap.max_recv_wr = config.own_receives;
+    attributes.cap.max_recv_sge = 1;
+  }
   attributes.cap.max_inline_data = config.inline_bytes;
   errno = 0;
   pair_.reset(uncancelled::call(ibv_create_qp, port_->device.pd, &attributes));

@@ -71,7 +71,8 @@ class SendQueue {
     Peer* peer = nullptr;
     const Port* port = nullptr;  // outlives the queue
     ibv_cq* completions = nullptr;
-    ibv_srq* receives = nullptr;  // null: the queue pair receives no messages
+    ibv_srq* receives = nullptr;  // the shared receive queue, if there is one
+    uint32_t own_receives = 0;    // buffers of its own otherwise; 0: it receives no messages
     uint32_t depth = 0;
     uint32_t inline_bytes = 0;
   };

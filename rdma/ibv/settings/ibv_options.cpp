@@ -79,9 +79,10 @@ Needs needs_of(const Options& options, const Port& port, uint32_t ports) noexcep
       (ports - 1) * pages(1);
   needs.bytes_per_peer = pages((options.send_slots() + receives) * options.slot_bytes()) +
                          pages(uint64_t{kLaneCount} * options.receive_slots * options.cell_bytes);
+  // Without a shared receive queue each queue pair has its own.
+  const uint64_t by_receives = port.max_receives != 0 ? port.max_receives / receives : UINT32_MAX;
   needs.max_peers = static_cast<uint32_t>(
-      std::min({port.max_receives / receives,
-                uint64_t{port.max_completions} / options.completions_per_peer(),
+      std::min({by_receives, uint64_t{port.max_completions} / options.completions_per_peer(),
                 uint64_t{std::max(port.max_queue_pairs, 1u) - 1}}));
   return needs;
 }

@@ -18,7 +18,8 @@ Status Receiving::open(const Options& options, const Port& port, uint32_t receiv
 
 [[gnu::noinline]] void Receiving::reject(ReceiveBuffer& buffer, const ibv_wc& completion) noexcept {
   Peer* const peer = peers_.find_queue_pair(completion.qp_num);
-  repost_receive(buffer);
+  // A queue pair whose own receive has failed takes no more buffers: each would fail at once.
+  if (completion.status == IBV_WC_SUCCESS || pool_.queue() != nullptr) repost_receive(buffer);
   if (peer == nullptr || completion.status == IBV_WC_WR_FLUSH_ERR) return;
   const char* const failure =
       completion.status != IBV_WC_SUCCESS ? ibv_wc_status_str(completion.status) : nullptr;

@@ -28,17 +28,20 @@ class Receiving {
   Receiving(PeerTable& peers, DeferredWork& deferred, Disconnector& disconnector,
             Counters& counters) noexcept
       : peers_(peers), deferred_(deferred), disconnector_(disconnector), counters_(counters) {}
-  // `receives`: buffers of the shared receive queue. Errors: kResource.
+  // `receives`: buffers of the shared receive queue, if the adapter has one. Errors: kResource.
   Status open(const Options& options, const Port& port, uint32_t receives) noexcept;
   // The queue pairs that receive must be destroyed before.
   void close() noexcept { pool_.close(); }
+  // As in ReceivePool.
   ibv_srq* queue() const noexcept { return pool_.queue(); }
-  // Buffers of the shared receive queue.
   uint32_t capacity() const noexcept { return pool_.capacity(); }
 
-  // Posts the empty buffers of a new peer.
-  void add_buffers(ReceiveBuffer* buffers, uint32_t count) noexcept {
-    for (uint32_t i = 0; i < count; ++i) repost_receive(buffers[i]);
+  // Posts the empty buffers of a new peer, whose queue pair is `pair`.
+  void add_buffers(ReceiveBuffer* buffers, uint32_t count, ibv_qp* pair) noexcept {
+    for (uint32_t i = 0; i < count; ++i) {
+      buffers[i].pair = pair;
+      repost_receive(buffers[i]);
+    }
   }
   // A receive has completed.
   void accept(const ibv_wc& completion) noexcept;

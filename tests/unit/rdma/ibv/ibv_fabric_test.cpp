@@ -130,6 +130,52 @@ TEST_F(IbvFabric, LogSaysWhyOtherPortsAreNotUsed) {
                          HasSubstr("iwarp0 is not used: iwarp0 cannot be used")));
 }
 
+// ---- adapters without shared receive queues ----
+
+TEST_F(IbvFabric, AdapterWithoutSharedReceiveQueuesReceivesByEachQueuePair) {
+  fake_verbs::add_device({.max_srq_wr = 0});
+  IbvWorld world(4);
+  EXPECT_EQ(fake_verbs::live().srqs, 0U);
+  for (Rank rank = 1; rank < 4; ++rank) world.connect(0, rank);
+  for (uint32_t i = 0; i < 200; ++i) {
+    for (Rank rank = 1; rank < 4; ++rank) {
+      ASSERT_EQ(world.send(rank, 0, Lane::kRequest, 1, "request"), Status::kOk);
+      ASSERT_EQ(world.send_cell(0, rank, Lane::kReply, 1, "reply", "payload"), Status::kOk);
+    }
+  }
+  ASSERT_TRUE(world.arrived(0, 600));
+  for (Rank rank = 1; rank < 4; ++rank) ASSERT_TRUE(world.arrived(rank, 200));
+}
+
+// The driver of such an adapter may report a limit nevertheless.
+TEST_F(IbvFabric, AdapterThatRefusesASharedReceiveQueueReceivesByEachQueuePair) {
+  fake_verbs::add_device({});
+  fake_verbs::fail_always(Call::kCreateSrq, EOPNOTSUPP);
+  IbvWorld world(2);
+  world.connect(0, 1);
+  EXPECT_EQ(fake_verbs::live().srqs, 0U);
+}
+
+TEST_F(IbvFabric, BuffersOfAFailedQueuePairAreNotPostedAgain) {
+  fake_verbs::add_device({.max_srq_wr = 0});
+  IbvWorld world(2);
+  world.connect(0, 1);
+  fake_verbs::fail_work(IBV_WC_RETRY_EXC_ERR);
+  ASSERT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kOk);
+  ASSERT_TRUE(world.until([&] { return world[0].transport->counts().lost == 1; }));
+  for (int i = 0; i < 100; ++i) world[0].poll();
+  const uint64_t posted = fake_verbs::calls(Call::kPostRecv);
+  for (int i = 0; i < 100; ++i) world[0].poll();
+  EXPECT_EQ(fake_verbs::calls(Call::kPostRecv), posted);
+}
+
+TEST_F(IbvFabric, ReceiveQueueThatIsTooShortForAPeerIsReported) {
+  fake_verbs::add_device({.max_srq_wr = 0, .max_qp_wr = 71});
+  testing::CardBox box;
+  EXPECT_EQ(IbvRank(box, 0, 2, IbvWorld::single()).opened, Status::kResource);
+  EXPECT_THAT(last_error_text(), HasSubstr("at most 71 receive buffers, one peer needs 72"));
+}
+
 // ---- addresses ----
 
 fake_verbs::Gid infiniband_gid(uint8_t subnet, uint8_t last) {
