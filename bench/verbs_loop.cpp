@@ -272,7 +272,7 @@ int main(int argc, char** argv) {
   hydrant::fake_verbs::add_device({});
   hydrant::IbvTransport::Options options;
   options.single_threaded = mode == "single";
-  options.handshake_ns = 1'000'000;
+  options.handshakes.first_ns = 1'000'000;
   options.probe_ns = 0;  // probes follow the clock, which runs differently under valgrind
   Cards endpoints;
   LoopBootstrap bootstraps[] = {LoopBootstrap(endpoints, 0), LoopBootstrap(endpoints, 1)};

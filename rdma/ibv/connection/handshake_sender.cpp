@@ -18,7 +18,7 @@ constexpr uint64_t kFullPauseNs = 1'000'000;
 
 void HandshakeSender::expect(Peer& peer, uint64_t now) noexcept {
   PeerConnection& connection = peer.connection;
-  connection.handshake_interval_ns = parts_.options.handshake_ns;
+  connection.handshake_interval_ns = parts_.options.handshakes.first_ns;
   connection.handshake_since_ns = connection.next_handshake_ns = now;
   connection.gives_up_ns = now + parts_.options.connect_ns;
   timer_.add(peer);
@@ -74,8 +74,8 @@ void HandshakeSender::postpone(Peer& peer, uint64_t now) noexcept {
   PeerConnection& connection = peer.connection;
   connection.handshake_since_ns = now;
   connection.gives_up_ns =
-      now + std::max(parts_.options.connect_ns, 2 * parts_.options.refused_ns());
-  connection.handshake_interval_ns = parts_.options.refused_ns();
+      now + std::max(parts_.options.connect_ns, 2 * parts_.options.handshakes.refused_ns);
+  connection.handshake_interval_ns = parts_.options.handshakes.refused_ns;
   timer_.note_sent(peer, now);
 }
 

@@ -10,6 +10,11 @@
 
 namespace hydrant::ibv {
 
+struct HandshakeTimes {
+  uint64_t first_ns = 20'000'000;       // until the first handshake is repeated
+  uint64_t refused_ns = 5'000'000'000;  // until one that the peer has refused is repeated
+};
+
 struct Options {
   const char* ports = nullptr;  // instead of HYDRANT_IBV_PORTS
   bool single_threaded = false;
@@ -34,7 +39,7 @@ struct Options {
   // An adapter that reports no completion for this time is taken to hang. 0: a minute, or six times the
   // patience if that is longer.
   uint64_t stall_timeout_ns = 0;
-  uint64_t handshake_ns = 20'000'000;  // until the first handshake is repeated
+  HandshakeTimes handshakes;
   // Puts and gets of this length or longer are cut over the rails; at least 64 KiB. 0:
   // HYDRANT_IBV_STRIPE_MIN.
   size_t stripe_bytes = 0;
@@ -43,8 +48,6 @@ struct Options {
   // room in the shared receive queue.
   uint32_t max_joined = 0;
 
-  // Until a handshake that the peer has refused is repeated: 5 s by default.
-  uint64_t refused_ns() const noexcept { return 250 * handshake_ns; }
   // Messages that one peer can have under way to this process.
   uint32_t receives_per_peer() const noexcept;
   uint32_t completions_per_peer() const noexcept { return receives_per_peer() + send_depth; }

@@ -87,7 +87,7 @@ TEST_F(IbvRefusals, FullTargetIsReportedToEveryOperation) {
 // Handshakes are not repeated by time, so that exactly the first one is refused.
 TEST_F(IbvRefusals, RankIsConnectedWhenTheReasonHasPassed) {
   IbvTransport::Options options = IbvWorld::single();
-  options.handshake_ns = 3'600'000'000'000;
+  options.handshakes.first_ns = 3'600'000'000'000;
   IbvWorld world(2, options);
   EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kNotReady);
   fake_verbs::fail_call(fake_verbs::Call::kRegMr, ENOMEM);

@@ -20,7 +20,7 @@ class IbvStorms : public testing::VerbsTest {
   // Handshakes are not repeated during the test.
   static IbvTransport::Options patient() {
     IbvTransport::Options options = IbvWorld::single();
-    options.handshake_ns = 3'600'000'000'000;
+    options.handshakes.first_ns = 3'600'000'000'000;
     return options;
   }
   static void contact_all(IbvWorld& world) {

@@ -167,7 +167,7 @@ struct IbvWorld {
   static IbvTransport::Options single() {
     IbvTransport::Options options;
     options.single_threaded = true;
-    options.handshake_ns = 1'000'000;
+    options.handshakes = {.first_ns = 1'000'000, .refused_ns = 1'000'000};
     return options;
   }
   IbvRank& operator[](Rank rank) { return *ranks[rank]; }
