@@ -9,6 +9,11 @@ std::byte* NodeMemoryAccess::shared_block(Rank peer) const noexcept {
   return index < index_.size ? memory_.area(index).barrier : nullptr;
 }
 
+std::byte* NodeMemoryAccess::start_block(Rank peer) const noexcept {
+  const uint32_t index = index_.of(peer);
+  return index < index_.size ? memory_.area(index).start : nullptr;
+}
+
 std::byte* NodeMemoryAccess::collective_blocks(Rank peer) const noexcept {
   const uint32_t index = index_.of(peer);
   return index < index_.size ? memory_.collective_blocks(index) : nullptr;

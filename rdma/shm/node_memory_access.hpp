@@ -27,6 +27,7 @@ class NodeMemoryAccess final : public MemoryAccess {
   }
 
   std::byte* shared_block(Rank peer) const noexcept override;
+  std::byte* start_block(Rank peer) const noexcept override;
   std::byte* collective_blocks(Rank peer) const noexcept override;
   Status reserve_collective_block(uint32_t block) noexcept override;
   Status add_segment(Rank peer, uintptr_t peer_addr, size_t bytes, void* local) noexcept override;

@@ -17,6 +17,8 @@ MemoryAccess& MemoryAccess::none() noexcept { return no_memory; }
 
 std::byte* MemoryAccess::shared_block(Rank) const noexcept { return nullptr; }
 
+std::byte* MemoryAccess::start_block(Rank) const noexcept { return nullptr; }
+
 std::byte* MemoryAccess::collective_blocks(Rank) const noexcept { return nullptr; }
 
 Status MemoryAccess::reserve_collective_block(uint32_t) noexcept { return Status::kUnsupported; }

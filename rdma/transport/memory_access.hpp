@@ -22,6 +22,10 @@ class MemoryAccess {
   // 256 bytes of `peer` that all ranks of the node read and write, for barriers: 128-byte aligned, initially
   // zero. Null if this process and `peer` share no such memory.
   virtual std::byte* shared_block(Rank peer) const noexcept;
+  // kStartBytes bytes of `peer` that all ranks of the node read and write, for one agreement at the start:
+  // 64-byte aligned, initially zero. Null as above.
+  static constexpr uint32_t kStartBytes = 64;
+  virtual std::byte* start_block(Rank peer) const noexcept;
   // kCollectiveBlocks blocks of kCollectiveBytes of `peer`, one behind the other, that all ranks of the
   // node read and write, for collectives: 128-byte aligned, zero at first. Their owner reserves each
   // before the first access. Null if this process and `peer` share no such memory.

@@ -18,7 +18,7 @@
 namespace hydrant::shm {
 
 inline constexpr uint64_t kNodeMagic = 0x31'45'44'4f'4e'44'59'48;  // "HYDNODE1"
-inline constexpr uint32_t kLayoutVersion = 4;
+inline constexpr uint32_t kLayoutVersion = 5;
 inline constexpr uint32_t kMaxNodeRanks = 1024;
 inline constexpr uint32_t kPageBytes = 4096;
 inline constexpr uint32_t kLineBytes = 64;
@@ -126,6 +126,9 @@ struct RankArea {
   std::atomic<uint32_t>
       senders_confirm;  // 1: it has no membarrier; senders use locked instructions (ring.hpp)
 
+  // For an agreement of the node's ranks at the start.
+  alignas(kLineBytes) std::byte start[MemoryAccess::kStartBytes];
+
   // Bit 0: threads of the rank sleep. The higher bits count wake-ups.
   alignas(128) std::atomic<uint32_t> sleep;
 
@@ -140,8 +143,8 @@ struct RankArea {
   alignas(256) Doorbells doorbells[kMaxNodeRanks / 64];
 };
 static_assert(sizeof(RankArea) == 768 && offsetof(RankArea, pid) == 256 &&
-              offsetof(RankArea, sleep) == 384 && offsetof(RankArea, processor) == 448 &&
-              offsetof(RankArea, doorbells) == 512);
+              offsetof(RankArea, start) == 320 && offsetof(RankArea, sleep) == 384 &&
+              offsetof(RankArea, processor) == 448 && offsetof(RankArea, doorbells) == 512);
 
 struct alignas(kPageBytes) NodeHeader {
   uint64_t magic;

@@ -1,6 +1,7 @@
 // Puts and gets between the processes of a node: what is mapped, what the kernel copies, alone and in pieces.
 #include "tests/unit/rdma/shm/fake_kernel.hpp"
 
+#include <algorithm>
 #include <csignal>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -34,6 +35,24 @@ TEST(ShmOneSided, MappedMemoryNeedsNoKernel) {
             Status::kOk);
   EXPECT_EQ(here, pattern(8) + "hydrant");
   EXPECT_EQ(Kernel::calls, 0u);
+}
+
+TEST(ShmOneSided, StartBlocksAreSharedAndApartFromThoseOfBarriers) {
+  Pair pair;
+  std::byte* const written = pair.a.transport->memory().start_block(0);
+  const std::byte* const read = pair.b.transport->memory().start_block(0);
+  ASSERT_NE(written, nullptr);
+  ASSERT_NE(read, nullptr);
+  const auto are = [read](std::byte value) {
+    return std::all_of(read, read + MemoryAccess::kStartBytes,
+                       [value](std::byte one) { return one == value; });
+  };
+  EXPECT_TRUE(are(std::byte{0}));
+  std::memset(written, 7, MemoryAccess::kStartBytes);
+  EXPECT_TRUE(are(std::byte{7}));
+  EXPECT_EQ(pair.b.transport->memory().shared_block(0)[255], std::byte{0});
+  EXPECT_EQ(pair.b.transport->memory().start_block(1)[0], std::byte{0});
+  EXPECT_EQ(pair.a.transport->memory().start_block(2), nullptr);
 }
 
 // The other rank is this process: the kernel's own calls.
