@@ -3,7 +3,10 @@
 
 namespace hydrant {
 
-Status make_verbs_transport(Bootstrap&, bool, std::unique_ptr<NetworkTransport>*) noexcept {
+Status publish_verbs_networks(Bootstrap&) noexcept { return Status::kOk; }
+
+Status make_verbs_transport(Bootstrap&, bool, std::byte*,
+                            std::unique_ptr<NetworkTransport>*) noexcept {
   return fail(
       Status::kUnsupported,
       "this library was built without verbs; build it where rdma-core is installed (Debian: "

@@ -18,14 +18,17 @@ namespace {
 
 constexpr uint64_t kWaitNs = 60'000'000'000;
 
+// `near` is null if the ranks of this node share no memory.
 Status make_far_transport(Bootstrap& bootstrap, Mutex& bootstrap_mu, bool single_threaded,
-                          std::unique_ptr<NetworkTransport>* far) noexcept {
+                          Transport* near, std::unique_ptr<NetworkTransport>* far) noexcept {
   // Never destroyed, like the transport over it: threads may still use it when the process exits.
   alignas(LockedBootstrap) static std::byte place_of_guarded[sizeof(LockedBootstrap)];
   auto& guarded = *new (place_of_guarded) LockedBootstrap(bootstrap, bootstrap_mu);
-  const Status status = make_verbs_transport(guarded, single_threaded, far);
-  if (status != Status::kUnsupported) return status;
   const JobTopology& topology = bootstrap.topology();
+  std::byte* const board =
+      near != nullptr ? near->memory().start_block(topology.node_ranks[0]) : nullptr;
+  const Status status = make_verbs_transport(guarded, single_threaded, board, far);
+  if (status != Status::kUnsupported) return status;
   const std::string why = last_error_text();
   if (topology.node_count == 1)
     return fail(status,
@@ -57,19 +60,20 @@ Status make_transport(Bootstrap& bootstrap, Mutex& bootstrap_mu, bool single_thr
                 "HYDRANT_INJECT puts a network over shared memory, and these ranks use verbs; "
                 "leave it out, or run on one node without HYDRANT_TRANSPORT=ibv");
   }
-  Status status = Status::kOk;
+  Status status = is_one_node ? Status::kOk : publish_verbs_networks(bootstrap);
+  if (status != Status::kOk) return status;
   std::unique_ptr<Transport> near;
   if (choice != "ibv" && topology.node_ranks.size() > 1) {
     // The injected network has a thread of its own, so it needs the multi-threaded mode.
     status = make_node_transport(bootstrap, single_threaded && !injection.has_network, &near);
-  } else if (choice != "ibv") {
+  } else if (!is_one_node) {
     // The fence by which the ranks of another node share memory is collective over the job: this rank joins
-    // it.
+    // it. The networks that were published can be read after it.
     status = bootstrap.fence(now_ns() + kWaitNs);
   }
   std::unique_ptr<NetworkTransport> far;
   if (status == Status::kOk && wants_far)
-    status = make_far_transport(bootstrap, bootstrap_mu, single_threaded, &far);
+    status = make_far_transport(bootstrap, bootstrap_mu, single_threaded, near.get(), &far);
   if (status != Status::kOk) return status;
   if (near != nullptr && far != nullptr) {
     status = CompositeTransport::open(std::move(near), std::move(far), topology, transport);

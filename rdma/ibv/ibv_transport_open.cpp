@@ -22,6 +22,14 @@ constexpr uint64_t kMinStallNs = 60'000'000'000;
 constexpr uint32_t kInlineStep = 4;
 constexpr size_t kMinStripe = 65536;  // long enough that no stripe is empty or sent without a key
 
+// The settings point to both arguments.
+ibv::PortSettings port_settings(const ibv::Options& options, const ibv::PortList& failed) noexcept {
+  ibv::PortSettings settings = ibv::chosen_port_settings();
+  settings.failed = &failed;
+  if (options.network.has_value()) settings.network = &*options.network;
+  return settings;
+}
+
 }  // namespace
 
 Status IbvTransport::open(Bootstrap& bootstrap, const Options& options,
@@ -106,8 +114,7 @@ Status IbvTransport::open_ports(const ibv::PortList& failed) noexcept {
   // longer by a third than what was asked for.
   if (parts_.options.stall_timeout_ns == 0)
     parts_.options.stall_timeout_ns = std::max(kMinStallNs, 6 * parts_.options.patience_ns);
-  ibv::PortSettings settings = ibv::chosen_port_settings();
-  settings.failed = &failed;
+  const ibv::PortSettings settings = port_settings(parts_.options, failed);
   if (const Status status =
           ibv::open_ports(wanted_ports(), ibv::kMaxRails, &parts_.ports, settings);
       status != Status::kOk)
@@ -230,8 +237,7 @@ void IbvTransport::log_ports(const ibv::PortList& failed) const noexcept {
                  .text,
              port.gid_index);
   }
-  ibv::PortSettings settings = ibv::chosen_port_settings();
-  settings.failed = &failed;
+  const ibv::PortSettings settings = port_settings(parts_.options, failed);
   ibv::log_unused_ports(wanted_ports(), ibv::kMaxRails, settings);
 }
 

@@ -2,18 +2,33 @@
 // built without verbs has rdma/make_no_verbs_transport.cpp instead.
 #include "rdma/ibv/make_verbs_transport.hpp"
 
+#include "firehose/base/thread.hpp"
 #include "rdma/ibv/ibv_transport.hpp"
+#include "rdma/ibv/network_agreement.hpp"
 
 #include <utility>
 
 namespace hydrant {
 
-Status make_verbs_transport(Bootstrap& bootstrap, bool single_threaded,
+namespace {
+
+constexpr uint64_t kAgreementNs = 60'000'000'000;
+
+}  // namespace
+
+Status publish_verbs_networks(Bootstrap& bootstrap) noexcept {
+  return ibv::publish_networks(bootstrap);
+}
+
+Status make_verbs_transport(Bootstrap& bootstrap, bool single_threaded, std::byte* board,
                             std::unique_ptr<NetworkTransport>* transport) noexcept {
   IbvTransport::Options options = ibv::chosen_options();
   options.single_threaded = single_threaded;
+  Status status =
+      ibv::agree_on_network(bootstrap, board, now_ns() + kAgreementNs, &options.network);
+  if (status != Status::kOk) return status;
   std::unique_ptr<IbvTransport> made;
-  const Status status = IbvTransport::open(bootstrap, options, &made);
+  status = IbvTransport::open(bootstrap, options, &made);
   if (status == Status::kOk) *transport = std::move(made);
   return status;
 }

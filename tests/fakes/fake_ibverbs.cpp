@@ -148,6 +148,12 @@ void add_device(const Device& device) {
   w.devices.push_back(std::move(made));
 }
 
+void next_node() {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  for (const auto& device : w.devices) device->is_on_other_node = true;
+}
+
 void list_backwards(bool backwards) {
   World& w = world();
   const std::lock_guard<std::mutex> lock(w.mu);
@@ -257,9 +263,12 @@ ibv_device** ibv_get_device_list(int* count) {
   const std::lock_guard<std::mutex> lock(w.mu);
   if (const int error = enter(Call::kGetDeviceList)) return refuse<ibv_device*>(error);
   auto** list = new ibv_device*[w.devices.size() + 1]();
-  for (size_t i = 0; i < w.devices.size(); ++i) list[i] = &w.devices[i]->verbs;
-  if (w.lists_backwards) std::reverse(list, list + w.devices.size());
-  if (count != nullptr) *count = static_cast<int>(w.devices.size());
+  int listed = 0;
+  for (const auto& device : w.devices) {
+    if (!device->is_on_other_node) list[listed++] = &device->verbs;
+  }
+  if (w.lists_backwards) std::reverse(list, list + listed);
+  if (count != nullptr) *count = listed;
   w.lists.insert(list);
   return list;
 }

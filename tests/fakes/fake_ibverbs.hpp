@@ -99,6 +99,9 @@ struct Device {
 // Resets all state; no device is present afterwards.
 void reset();
 void add_device(const Device& device);
+// Later calls are made on another node: the list of devices leaves out those that exist now. They go on
+// working.
+void next_node();
 // The list of devices is in the opposite order from now on, as on another node.
 void list_backwards(bool backwards);
 

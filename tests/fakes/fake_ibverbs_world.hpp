@@ -21,6 +21,7 @@ struct FakeDevice {
   ibv_device verbs{};  // first member: an ibv_device* of the fake is a FakeDevice*
   Device facts;
   bool is_held = false;
+  bool is_on_other_node = false;
   DeviceTraffic traffic;
   bool is_dead = false;
   int modify_error = 0;  // of a dead device

@@ -20,7 +20,7 @@ void HandshakeSender::expect(Peer& peer, uint64_t now) noexcept {
   PeerConnection& connection = peer.connection;
   connection.handshake_interval_ns = parts_.options.handshakes.first_ns;
   connection.handshake_since_ns = connection.next_handshake_ns = now;
-  connection.gives_up_ns = now + parts_.options.connect_ns;
+  connection.gives_up_ns = now + parts_.options.handshakes.connect_ns;
   timer_.add(peer);
 }
 
@@ -73,8 +73,8 @@ void HandshakeSender::postpone(Peer& peer, uint64_t now) noexcept {
   if (!HandshakeTimer::has(peer)) return;
   PeerConnection& connection = peer.connection;
   connection.handshake_since_ns = now;
-  connection.gives_up_ns =
-      now + std::max(parts_.options.connect_ns, 2 * parts_.options.handshakes.refused_ns);
+  connection.gives_up_ns = now + std::max(parts_.options.handshakes.connect_ns,
+                                          2 * parts_.options.handshakes.refused_ns);
   connection.handshake_interval_ns = parts_.options.handshakes.refused_ns;
   timer_.note_sent(peer, now);
 }
@@ -120,7 +120,7 @@ bool HandshakeSender::has_ended(Peer& peer, uint64_t now) noexcept {
               port.name, port.number, peer.endpoint.address.datagram_queue,
               goes_on ? "; it is computing, stopped or unreachable: handshakes continue" : "");
   if (goes_on) {
-    connection.gives_up_ns = now + std::max<uint64_t>(parts_.options.connect_ns, 1);
+    connection.gives_up_ns = now + std::max<uint64_t>(parts_.options.handshakes.connect_ns, 1);
     return false;
   }
   parts_.disconnector.disconnect(peer, "it has not answered the handshakes");

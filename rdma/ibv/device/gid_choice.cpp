@@ -18,8 +18,7 @@ bool is_zero(const ibv_gid& gid) noexcept {
 
 uint32_t rate_gid(const ibv_gid& gid, bool is_version_2) noexcept {
   if (is_zero(gid)) return 0;
-  const bool is_link_local = gid.raw[0] == 0xfe && (gid.raw[1] & 0xc0) == 0x80;
-  return (is_version_2 ? 4 : 1) + (is_ipv4(gid) ? 2 : is_link_local ? 0 : 1);
+  return (is_version_2 ? 4 : 1) + (is_ipv4(gid) ? 2 : is_link_local(gid) ? 0 : 1);
 }
 
 bool is_better(const GidTraits& one, const GidTraits& other) noexcept {

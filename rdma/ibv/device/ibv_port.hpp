@@ -46,6 +46,7 @@ struct Port {
 };
 
 class PortList;
+struct NetworkId;
 
 struct PortSettings {
   uint16_t pkey = 0;  // the partition; 0: the first of which the port is a full member
@@ -53,6 +54,8 @@ struct PortSettings {
   uint8_t traffic_class = 0;  // over Ethernet
   // Ports that the process does not choose by itself: with them set-up has failed. May be null.
   const PortList* failed = nullptr;
+  // If it is not null, the process chooses only ports that are on this network by itself.
+  const NetworkId* network = nullptr;
   const char* root = "";  // put before /sys, for tests
 };
 

@@ -154,6 +154,10 @@ bool is_failed(const PortSettings& settings, const Port& port) noexcept {
   return settings.failed != nullptr && settings.failed->has(port);
 }
 
+bool is_elsewhere(const PortSettings& settings, const Port& port) noexcept {
+  return settings.network != nullptr && !is_part_of(network_of(port), *settings.network);
+}
+
 // Puts the best port of all devices into *ports, which is empty.
 Status take_best(const Devices& devices, const PortSettings& settings, Ports* ports) noexcept {
   Status status = no_device("*", devices.count);
@@ -172,6 +176,12 @@ Status take_best(const Devices& devices, const PortSettings& settings, Ports* po
       const Status read = read_port(number, kAny, settings, &tried);
       if (read != Status::kOk) status = read;
       if (read != Status::kOk || is_failed(settings, tried)) continue;
+      if (is_elsewhere(settings, tried)) {
+        status = fail(Status::kUnsupported,
+                      "%s port %u is not on the network that all nodes of the job have, %s",
+                      tried.name, number, text_of(*settings.network).c_str());
+        continue;
+      }
       const PortRank rank = rank_of(tried, distance);
       if (ports->count != 0 && !compare(rank, best).first_is_better) continue;
       if (ports->count != 0 && taken.device.context != tried.device.context)
@@ -207,10 +217,6 @@ bool is_named(std::string_view wanted, const Port& port) {
     if (names(std::string(take_until(&wanted, ',')), port)) return true;
   }
   return false;
-}
-
-std::string rate_text(uint32_t mbps) {
-  return mbps == 0 ? "not known" : std::to_string(mbps / 1000) + " Gbit/s";
 }
 
 const char* name_of(PortKind kind) {
@@ -276,21 +282,24 @@ std::string why_not_best(const PortReport& report, const PortReport& best) {
   }
 }
 
-void read_all(PortReports* reports, const PortSettings& settings) {
+}  // namespace
+
+PortReports list_ports(const PortSettings& settings) {
+  PortReports reports;
   Devices devices;
   if (devices.read() != Status::kOk) {
-    reports->why = last_error_text();
-    return;
+    reports.why = last_error_text();
+    return reports;
   }
   if (devices.count == 0)
-    reports->why = "there is no verbs device: load the adapter's driver, install ibverbs-providers";
+    reports.why = "there is no verbs device: load the adapter's driver, install ibverbs-providers";
   for (int i = 0; i < devices.count; ++i) {
     PortReport report;
     report.distance = distance_to(devices.name(i), settings.root);
     uint32_t count = 0;
     if (open_port_device(devices.name(i), &report.port, &count) != Status::kOk) {
       report.reason = last_error_text();
-      reports->all.push_back(report);
+      reports.all.push_back(report);
       continue;
     }
     const OpenDevice device = report.port.device;
@@ -302,13 +311,12 @@ void read_all(PortReports* reports, const PortSettings& settings) {
       report.is_usable = read_port(number, kAny, settings, &report.port) == Status::kOk;
       report.reason = report.is_usable ? "" : last_error_text();
       report.port.device = {};
-      reports->all.push_back(report);
+      reports.all.push_back(report);
     }
     close_ibv_device(device);
   }
+  return reports;
 }
-
-}  // namespace
 
 bool PortList::add(const Port& port) noexcept {
   if (count_ == kMax) return false;
@@ -362,8 +370,7 @@ void close_ports(const Ports& ports) noexcept {
 }
 
 PortReports report_ports(const char* wanted, uint32_t most, const PortSettings& settings) {
-  PortReports reports;
-  read_all(&reports, settings);
+  PortReports reports = list_ports(settings);
   if (!reports.all.empty()) reports.passed_by = find_passed_by(wanted, settings);
   Ports chosen;
   if (open_ports(wanted, most, &chosen, settings) != Status::kOk) {
@@ -391,6 +398,8 @@ PortReports report_ports(const char* wanted, uint32_t most, const PortSettings& 
       report.left_out = why_not_named(report.port, wanted, most, reports, chosen);
     } else if (is_failed(settings, report.port) || first == nullptr) {
       report.left_out = "its set-up failed";
+    } else if (is_elsewhere(settings, report.port)) {
+      report.left_out = "not all nodes of the job have its network";
     } else {
       report.left_out = why_not_best(report, *first);
     }

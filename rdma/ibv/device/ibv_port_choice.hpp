@@ -83,6 +83,8 @@ struct PortReports {
   std::vector<PassedBy> passed_by;
   std::string why;  // why none is chosen
 };
+// Only reads the ports, and chooses none.
+PortReports list_ports(const PortSettings& settings);
 PortReports report_ports(const char* wanted, uint32_t most, const PortSettings& settings = {});
 // Logs at level info why each port that open_ports() would not choose is not used. Opens all devices again.
 void log_unused_ports(const char* wanted, uint32_t most, const PortSettings& settings);

@@ -37,6 +37,20 @@ bool is_of(const ifaddrs& entry, int family) noexcept {
   return entry.ifa_addr != nullptr && entry.ifa_addr->sa_family == family;
 }
 
+// The address follows the first byte.
+ibv_gid address_of(const NetworkId& network) noexcept {
+  ibv_gid gid{};
+  std::copy_n(network.bytes.begin() + 1, sizeof gid.raw, gid.raw);
+  return gid;
+}
+
+std::string address_text(const ibv_gid& gid) {
+  char text[INET6_ADDRSTRLEN] = "";
+  const bool is_short = is_ipv4(gid);
+  (void)inet_ntop(is_short ? AF_INET : AF_INET6, gid.raw + (is_short ? 12 : 0), text, sizeof text);
+  return text;
+}
+
 }  // namespace
 
 NetworkInterfaces::NetworkInterfaces() noexcept {
@@ -92,6 +106,10 @@ bool is_ipv4(const ibv_gid& gid) noexcept {
   return std::equal(std::begin(kMapped), std::end(kMapped), gid.raw);
 }
 
+bool is_link_local(const ibv_gid& gid) noexcept {
+  return gid.raw[0] == 0xfe && (gid.raw[1] & 0xc0) == 0x80;
+}
+
 NetworkId infiniband_network(const ibv_gid& gid, uint16_t manager_lid) noexcept {
   NetworkId network;
   std::copy_n(gid.raw, kPrefixBytes, network.bytes.begin() + 1);
@@ -102,7 +120,7 @@ NetworkId infiniband_network(const ibv_gid& gid, uint16_t manager_lid) noexcept 
 
 NetworkId ethernet_network(const ibv_gid& gid, const NetworkInterfaces& interfaces) noexcept {
   NetworkId network;
-  network.bytes[0] = 1;
+  network.bytes[0] = NetworkId::kRoceVersion2;
   if (!is_ipv4(gid)) {
     std::copy_n(gid.raw, kPrefixBytes, network.bytes.begin() + 1);
     return network;
@@ -111,6 +129,33 @@ NetworkId ethernet_network(const ibv_gid& gid, const NetworkInterfaces& interfac
   std::copy_n(gid.raw, 12, network.bytes.begin() + 1);
   std::memcpy(network.bytes.data() + 13, &masked, sizeof masked);
   return network;
+}
+
+NetworkId routed_network(const NetworkId& network) noexcept {
+  const ibv_gid gid = address_of(network);
+  if (network.bytes[0] != NetworkId::kRoceVersion2 || is_link_local(gid)) return network;
+  NetworkId routed;
+  routed.bytes[0] = NetworkId::kRoutedRoce;
+  if (is_ipv4(gid)) std::copy_n(gid.raw, 12, routed.bytes.begin() + 1);
+  return routed;
+}
+
+bool is_part_of(const NetworkId& part, const NetworkId& whole) noexcept {
+  return whole == part || whole == routed_network(part);
+}
+
+std::string text_of(const NetworkId& network) {
+  ibv_gid gid = address_of(network);
+  if (network.bytes[0] == NetworkId::kInfiniBand) {
+    std::fill(gid.raw + kPrefixBytes, std::end(gid.raw), uint8_t{0});
+    const uint32_t manager =
+        uint32_t{network.bytes[kPrefixBytes + 1]} << 8 | network.bytes[kPrefixBytes + 2];
+    return "InfiniBand " + address_text(gid) + " (subnet manager " + std::to_string(manager) + ")";
+  }
+  if (network.bytes[0] == NetworkId::kRoutedRoce)
+    return std::string("RoCE networks of ") + (is_ipv4(gid) ? "IPv4" : "IPv6") + " that are routed";
+  const bool is_version_1 = network.bytes[0] == NetworkId::kRoceVersion1;
+  return (is_version_1 ? "RoCE version 1 " : "RoCE ") + address_text(gid);
 }
 
 }  // namespace hydrant::ibv

@@ -6,6 +6,7 @@
 #include <array>
 #include <compare>
 #include <cstdint>
+#include <string>
 
 struct ifaddrs;
 
@@ -36,6 +37,9 @@ class NetworkInterfaces {
 
 // Equal for ports that seem to be on one network; the order is the same on all nodes.
 struct NetworkId {
+  // The first byte is one of these. kRoutedRoce: all networks of RoCE version 2 that routers may join.
+  enum Link : uint8_t { kInfiniBand, kRoceVersion2, kRoceVersion1, kRoutedRoce };
+
   std::array<uint8_t, 17> bytes = {};
 
   auto operator<=>(const NetworkId&) const = default;
@@ -46,6 +50,15 @@ NetworkId infiniband_network(const ibv_gid& gid, uint16_t manager_lid) noexcept;
 // The network of an IPv4 address by its netmask, or the upper half of another address.
 NetworkId ethernet_network(const ibv_gid& gid, const NetworkInterfaces& interfaces) noexcept;
 
+// The networks that routers may join with `network`, as one: those of RoCE version 2 with addresses of its
+// family that are not link-local. All others are joined with none: `network` itself.
+NetworkId routed_network(const NetworkId& network) noexcept;
+// Whether `whole` is `part`, or the networks that routers may join with it.
+bool is_part_of(const NetworkId& part, const NetworkId& whole) noexcept;
+// "InfiniBand fe80:: (subnet manager 3)", "RoCE 10.1.0.0".
+std::string text_of(const NetworkId& network);
+
 bool is_ipv4(const ibv_gid& gid) noexcept;
+bool is_link_local(const ibv_gid& gid) noexcept;
 
 }  // namespace hydrant::ibv

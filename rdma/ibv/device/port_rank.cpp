@@ -18,14 +18,20 @@ bool is_lower_name(const PortRank& first, const PortRank& second) noexcept {
 
 }  // namespace
 
+NetworkId network_of(const Port& port) noexcept {
+  if (!port.is_ethernet) return infiniband_network(port.gid, port.manager_lid);
+  NetworkId network = ethernet_network(port.gid, NetworkInterfaces());
+  if (port.gid_version == 1) network.bytes[0] = NetworkId::kRoceVersion1;
+  return network;
+}
+
 PortRank rank_of(const Port& port, uint32_t distance) noexcept {
   PortRank rank;
   rank.kind = port.posts_by_call ? PortKind::kSoftware
               : port.is_ethernet ? PortKind::kRoce
                                  : PortKind::kInfiniBand;
   rank.rate_mbps = port.rate_mbps;
-  rank.network = port.is_ethernet ? ethernet_network(port.gid, NetworkInterfaces())
-                                  : infiniband_network(port.gid, port.manager_lid);
+  rank.network = network_of(port);
   rank.distance = distance;
   std::snprintf(rank.name, sizeof rank.name, "%s", port.name);
   rank.number = port.number;
@@ -40,6 +46,10 @@ PortOrder compare(const PortRank& first, const PortRank& second) noexcept {
   if (first.distance != second.distance)
     return {first.distance < second.distance, PortTrait::kDistance};
   return {is_lower_name(first, second), PortTrait::kName};
+}
+
+std::string rate_text(uint32_t mbps) {
+  return mbps == 0 ? "not known" : std::to_string(mbps / 1000) + " Gbit/s";
 }
 
 }  // namespace hydrant::ibv

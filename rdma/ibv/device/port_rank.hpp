@@ -9,6 +9,7 @@
 #include "rdma/ibv/device/networks.hpp"
 
 #include <cstdint>
+#include <string>
 
 namespace hydrant::ibv {
 
@@ -23,6 +24,8 @@ struct PortRank {
   uint8_t number = 0;
 };
 
+// The network of a port's address. That of a GID of version 1 is another one than that of version 2.
+NetworkId network_of(const Port& port) noexcept;
 // `distance`: that of its device.
 PortRank rank_of(const Port& port, uint32_t distance) noexcept;
 
@@ -33,5 +36,7 @@ struct PortOrder {
   PortTrait trait = PortTrait::kName;
 };
 PortOrder compare(const PortRank& first, const PortRank& second) noexcept;
+
+std::string rate_text(uint32_t mbps);
 
 }  // namespace hydrant::ibv

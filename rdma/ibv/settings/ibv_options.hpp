@@ -3,20 +3,28 @@
 
 #include "firehose/base/status.hpp"
 #include "rdma/ibv/device/ibv_port.hpp"
+#include "rdma/ibv/device/networks.hpp"
 #include "rdma/transport/transport.hpp"
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 namespace hydrant::ibv {
 
 struct HandshakeTimes {
   uint64_t first_ns = 20'000'000;       // until the first handshake is repeated
   uint64_t refused_ns = 5'000'000'000;  // until one that the peer has refused is repeated
+  // After this time without a reply a warning is logged, and a peer of another group is disconnected. A rank
+  // of the job may be computing or stopped: handshakes to it continue, unless Options::abandons_silent_ranks
+  // is set.
+  uint64_t connect_ns = 60'000'000'000;
 };
 
 struct Options {
   const char* ports = nullptr;  // instead of HYDRANT_IBV_PORTS
+  // If it is set, only ports on this network are chosen where no port is named.
+  std::optional<NetworkId> network;
   bool single_threaded = false;
   // Adapters may write to memory of make_bulk_registrar() in any order.
   bool relaxed_ordering = false;
@@ -28,11 +36,7 @@ struct Options {
   uint32_t send_depth = 64;     // entries of a peer's send queue
   uint32_t inline_bytes = 256;  // copied into the request, if the adapter can
   uint32_t operations = 256;    // puts and gets under way that wait, or are longer than one message
-  // After this time without a reply to handshakes a warning is logged, and a peer of another group is
-  // disconnected. A rank of the job may be computing or stopped: handshakes to it continue, unless
-  // abandons_silent_ranks is set.
-  uint64_t connect_ns = 60'000'000'000;
-  bool abandons_silent_ranks = false;
+  bool abandons_silent_ranks = false;  // as other groups' peers, after HandshakeTimes::connect_ns
   uint64_t probe_ns = 10'000'000'000;  // between probes of an idle peer; 0: none
   // How long an adapter repeats a packet before it gives the peer up, about. 0: HYDRANT_IBV_PATIENCE.
   uint64_t patience_ns = 0;

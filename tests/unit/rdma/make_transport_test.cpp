@@ -109,5 +109,13 @@ TEST_F(MakeTransport, VerbsOnlyTransportsShareNoMemory) {
   EXPECT_EQ(bootstrap.fences, 0U);
 }
 
+// The networks of the nodes are compared behind it.
+TEST_F(MakeTransport, VerbsOnlyTransportsOfSeveralNodesHaveAFence) {
+  ASSERT_EQ(setenv("HYDRANT_TRANSPORT", "ibv", 1), 0);
+  CountingBootstrap bootstrap(place(2, {0}, 2));
+  EXPECT_EQ(make(bootstrap), Status::kUnsupported);
+  EXPECT_EQ(bootstrap.fences, 1U);
+}
+
 }  // namespace
 }  // namespace hydrant

@@ -146,7 +146,7 @@ TEST_F(IbvConnection, IdleRanksHaveNoQueuePairs) {
 
 TEST_F(IbvConnection, UnresponsivePeerFailsAfterTimeout) {
   IbvTransport::Options options = IbvWorld::single();
-  options.connect_ns = 30'000'000;
+  options.handshakes.connect_ns = 30'000'000;
   options.abandons_silent_ranks = true;
   IbvWorld world(2, options);
   const uint64_t deadline = testing::in_seconds(10);
@@ -163,11 +163,11 @@ TEST_F(IbvConnection, UnresponsivePeerFailsAfterTimeout) {
 // The peer may compute, or be stopped in a debugger.
 TEST_F(IbvConnection, SilentRankIsRetriedWithAWarning) {
   IbvTransport::Options options = IbvWorld::single();
-  options.connect_ns = 20'000'000;
+  options.handshakes.connect_ns = 20'000'000;
   IbvWorld world(2, options);
   ::testing::internal::CaptureStderr();
   bool is_over = false;
-  for (const uint64_t until = now_ns() + 5 * options.connect_ns; !is_over;) {
+  for (const uint64_t until = now_ns() + 5 * options.handshakes.connect_ns; !is_over;) {
     is_over = now_ns() >= until;  // one more check then
     ASSERT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kNotReady);
     for (int i = 0; i < 16; ++i) world[0].poll();  // rank 1 does not poll

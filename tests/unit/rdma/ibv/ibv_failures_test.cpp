@@ -24,12 +24,12 @@ class IbvFailures : public testing::VerbsTest {
   // The time that a rank waits for a reply of a rank that cannot reply.
   static constexpr uint64_t kShort = 200'000'000;
   // Each step once: start, connection, messages, cells, a put, the end. Returns the first error.
-  static Status do_everything(uint64_t connect_ns = IbvTransport::Options().connect_ns) {
+  static Status do_everything(uint64_t connect_ns = IbvTransport::Options().handshakes.connect_ns) {
     testing::CardBox box;
     std::vector<std::unique_ptr<IbvRank>> ranks;
     for (Rank rank = 0; rank < 2; ++rank) {
       IbvTransport::Options options = IbvWorld::single();
-      options.connect_ns = connect_ns;
+      options.handshakes.connect_ns = connect_ns;
       options.abandons_silent_ranks = true;
       options.probe_ns = 10'000'000;
       ranks.push_back(std::make_unique<IbvRank>(box, rank, 2, options));

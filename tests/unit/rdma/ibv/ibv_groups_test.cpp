@@ -124,7 +124,7 @@ TEST_F(IbvGroups, HandshakeBeforeTheJoinIsRetried) {
 
 TEST_F(IbvGroups, NonJoiningPeerFailsAfterTimeout) {
   IbvTransport::Options options = IbvWorld::single();
-  options.connect_ns = 30'000'000;
+  options.handshakes.connect_ns = 30'000'000;
   Meeting meeting(1, 1, options);
   std::vector<Rank> numbers;
   ASSERT_EQ(join(meeting.a[0], group_addresses_of(meeting.b), &numbers), Status::kOk);

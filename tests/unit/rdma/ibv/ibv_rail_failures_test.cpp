@@ -32,12 +32,12 @@ class IbvRailFailures : public testing::RailTest {
   // The time that a rank waits for a reply of a rank that cannot reply.
   static constexpr uint64_t kShort = 100'000'000;
   // Start, connection, puts and gets in stripes, a message behind each. What went wrong first. No call hangs.
-  static Status do_everything(uint64_t connect_ns = IbvTransport::Options().connect_ns) {
+  static Status do_everything(uint64_t connect_ns = IbvTransport::Options().handshakes.connect_ns) {
     testing::CardBox box;
     std::vector<std::unique_ptr<IbvRank>> ranks;
     for (Rank rank = 0; rank < 2; ++rank) {
       IbvTransport::Options options = rail_options();
-      options.connect_ns = connect_ns;
+      options.handshakes.connect_ns = connect_ns;
       options.abandons_silent_ranks = true;
       options.send_depth = 16;
       ranks.push_back(std::make_unique<IbvRank>(box, rank, 2, options));
@@ -190,7 +190,7 @@ TEST_F(IbvRailFailures, RailFailingOnOneSideIsUnusedOnBoth) {
     fake_verbs::reset();
     add_devices(2);
     IbvTransport::Options options = rail_options();
-    options.connect_ns = testing::patient_ns(1'000'000'000);
+    options.handshakes.connect_ns = testing::patient_ns(1'000'000'000);
     options.abandons_silent_ranks = true;
     IbvWorld world(2, options);
     ::testing::internal::CaptureStderr();
