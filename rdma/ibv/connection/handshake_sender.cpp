@@ -103,12 +103,14 @@ void HandshakeSender::repeat(uint64_t now) noexcept {
 // True: no further handshake is sent to the peer. For a silent rank of the job it logs a warning and returns
 // false, so handshakes continue, unless Options::abandons_silent_ranks is set.
 bool HandshakeSender::has_ended(Peer& peer, uint64_t now) noexcept {
+  if (peer.state.is_refused()) return true;  // the next poll disconnects it
   PeerConnection& connection = peer.connection;
   const bool is_late = now >= connection.gives_up_ns;
   if (!peer.state.is_connecting())
     return is_late || PeerConnector::is_handshake_done(peer) || peer.state.is_disconnected();
   if (parts_.datagrams.has_failed()) {
-    parts_.disconnector.disconnect(peer, "the handshake queue pair of this process has failed");
+    parts_.disconnector.disconnect_later(peer,
+                                         "the handshake queue pair of this process has failed");
     return true;
   }
   if (!is_late) return false;
@@ -123,7 +125,7 @@ bool HandshakeSender::has_ended(Peer& peer, uint64_t now) noexcept {
     connection.gives_up_ns = now + std::max<uint64_t>(parts_.options.handshakes.connect_ns, 1);
     return false;
   }
-  parts_.disconnector.disconnect(peer, "it has not answered the handshakes");
+  parts_.disconnector.disconnect_later(peer, "it has not answered the handshakes");
   return true;
 }
 

@@ -73,14 +73,14 @@ void HandshakeServer::connect(const Handshake& handshake, Rank from, uint64_t no
     parts_.counters.strangers.add();
     return;
   }
-  if (peer->state.is_disconnected()) {
+  if (peer->state.is_disconnected() || peer->state.is_refused()) {
     refuse(handshake, from, Refusal::kEnded, now);
     return;
   }
   peer->state.note_refusal_by_peer(Refusal::kNone);
   if (!peer->connection.can_receive && parts_.connector.connect(*peer, handshake) != Status::kOk) {
     log_warning("%s", last_error_text());
-    parts_.disconnector.disconnect(*peer, "its queue pair could not be connected");
+    parts_.disconnector.disconnect_later(*peer, "its queue pair could not be connected");
     return;
   }
   if (handshake.can_receive) {

@@ -35,6 +35,14 @@ void Disconnector::disconnect(Peer& peer, const char* reason) noexcept {
   }
 }
 
+void Disconnector::disconnect_later(Peer& peer, const char* reason) noexcept {
+  {
+    const SpinGuard guard(peer.lock, threaded_);
+    if (!peer.state.is_refused()) peer.state.refuse(reason);
+  }
+  deferred_.add(peer);
+}
+
 // Posts a signalled last request. The adapter reports no success of unsignalled requests before it; the
 // completion of the last one ends them all.
 bool Disconnector::post_tail(Peer& peer) noexcept {

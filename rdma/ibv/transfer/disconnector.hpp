@@ -41,6 +41,9 @@ class Disconnector {
   // Later calls for the peer report `reason`, which is kept by reference. Only the first call for a peer
   // counts.
   void disconnect(Peer& peer, const char* reason) noexcept;
+  // Leaves that to the next poll: completions and callbacks belong to threads that poll. Any thread, without
+  // the lock of the peer.
+  void disconnect_later(Peer& peer, const char* reason) noexcept;
   // Disconnects all peers because a device may report nothing more.
   void disconnect_all(const char* reason) noexcept;
   // Disconnects the peers that the job has declared dead since the last call.
