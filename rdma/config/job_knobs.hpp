@@ -66,6 +66,7 @@ enum class JobKnob : uint32_t {
   kIbvPkey,
   kIbvServiceLevel,
   kIbvTrafficClass,
+  kIbvConnectThread,
   kEnd,  // not a knob
 };
 

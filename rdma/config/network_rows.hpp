@@ -7,7 +7,7 @@
 
 namespace hydrant {
 
-inline constexpr std::array<KnobInfo, 7> kNetworkRows = {{
+inline constexpr std::array<KnobInfo, 8> kNetworkRows = {{
     {.index = static_cast<uint32_t>(JobKnob::kIbvOdp),
      .name = "HYDRANT_IBV_ODP",
      .type = KnobType::kChoice,
@@ -68,6 +68,14 @@ inline constexpr std::array<KnobInfo, 7> kNetworkRows = {{
          "Traffic class of verbs packets over Ethernet: four times the DSCP, plus the ECN bits. "
          "Switches for RoCE usually put 106 (DSCP 26) into their lossless class.",
      .max = 255},
+    {.index = static_cast<uint32_t>(JobKnob::kIbvConnectThread),
+     .name = "HYDRANT_IBV_CONNECT_THREAD",
+     .type = KnobType::kBoolean,
+     .unit = "",
+     .default_text = "n",
+     .effect =
+         "y starts a library thread that connects ranks over verbs while this one computes; it "
+         "runs no handlers, and works for clients of one thread, too (docs/verbs.md)."},
 }};
 
 }  // namespace hydrant

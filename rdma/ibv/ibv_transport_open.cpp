@@ -70,6 +70,7 @@ const char* IbvTransport::wanted_ports() const noexcept {
 Status IbvTransport::open_parts(const ibv::PortList& failed) noexcept {
   if (const Status status = ibv::check_options(parts_.options); status != Status::kOk)
     return status;
+  if (parts_.options.handshakes.has_thread) parts_.options.single_threaded = false;
   const JobTopology& topology = parts_.bootstrap.topology();
   parts_.own.open(topology.rank, topology.size);
   Status status = parts_.peers.open(topology.size + parts_.options.max_joined);
@@ -100,9 +101,13 @@ Status IbvTransport::open_parts(const ibv::PortList& failed) noexcept {
         pool.open(parts_.port.device.pd, parts_.options.cells, parts_.options.cell_bytes, threaded);
     if (status != Status::kOk) return status;
   }
-  if (status = parts_.handshakes.open(parts_.sleeper.channel()); status != Status::kOk)
-    return status;
-
+  const bool has_thread = parts_.options.handshakes.has_thread;
+  if (has_thread) status = parts_.connection_thread.open(parts_.port);
+  if (status == Status::kOk)
+    status = parts_.handshakes.open(has_thread ? parts_.connection_thread.channel()
+                                               : parts_.sleeper.channel());
+  if (status != Status::kOk) return status;
+  if (has_thread) parts_.connection_thread.start();
   log_ports(failed);
   return Status::kOk;
 }
@@ -242,6 +247,7 @@ void IbvTransport::log_ports(const ibv::PortList& failed) const noexcept {
 }
 
 IbvTransport::~IbvTransport() {
+  parts_.connection_thread.stop();
   (void)parts_.ports.keep_descriptors();
   (void)parts_.sleeper.has_channel();
   // Closing the queue pairs ends the adapter's accesses, before the memory that they go to is freed.
@@ -250,6 +256,7 @@ IbvTransport::~IbvTransport() {
     peer.rails.reset();
   });
   parts_.handshakes.close();
+  parts_.connection_thread.close();
   parts_.receiving.close();
   parts_.peers.clear();
   parts_.completions.close();

@@ -4,6 +4,7 @@
 
 #include "rdma/bootstrap/bootstrap.hpp"
 #include "rdma/ibv/connection/address_handles.hpp"
+#include "rdma/ibv/connection/connection_thread.hpp"
 #include "rdma/ibv/connection/device_events.hpp"
 #include "rdma/ibv/connection/handshakes.hpp"
 #include "rdma/ibv/connection/own_endpoint.hpp"
@@ -69,6 +70,7 @@ struct TransportParts {
                          .rails = rails,
                          .disconnector = disconnector,
                          .counters = counters}};
+  ConnectionThread connection_thread{handshakes, sleeper};
   DeviceEvents events{ports, disconnector};
 };
 

@@ -47,7 +47,7 @@ class HandshakeSender {
   // Answers a handshake of the peer. Without room it is due at once if it is timed; otherwise the peer will
   // repeat its own.
   void answer(Peer& peer, uint64_t now) noexcept;
-  // The peer has refused the connection: the next handshake follows after HandshakeTimes::refused_ns.
+  // The peer has refused the connection: the next handshake follows after HandshakeOptions::refused_ns.
   void postpone(Peer& peer, uint64_t now) noexcept;
   // The handshake with the peer is done, or has failed.
   void stop(Peer& peer) noexcept;

@@ -93,6 +93,17 @@ Status Handshakes::connect_to_self() noexcept {
 
 uint32_t Handshakes::poll() noexcept {
   if (!mu_.try_lock()) return 0;
+  const uint32_t count = poll_locked();
+  mu_.unlock();
+  return count;
+}
+
+uint32_t Handshakes::wait_and_poll() noexcept {
+  const MutexLock lock(mu_);
+  return poll_locked();
+}
+
+uint32_t Handshakes::poll_locked() noexcept {
   if (const uint32_t left = eager_polls_.load(std::memory_order_relaxed); left != 0)
     eager_polls_.store(left - 1, std::memory_order_relaxed);
   const uint32_t count = datagrams_.poll([this](const Handshake* handshake) HYDRANT_NO_TSA {
@@ -104,7 +115,6 @@ uint32_t Handshakes::poll() noexcept {
     const uint64_t now = now_ns();
     if (now >= next_ns) sender_.repeat(now);
   }
-  mu_.unlock();
   return count;
 }
 

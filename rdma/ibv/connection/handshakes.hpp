@@ -77,6 +77,8 @@ class Handshakes final : public FirstContact {
   // Replies to handshakes that have arrived, and repeats own ones that are due. Returns the number of
   // completions; 0 at once if another thread holds the lock.
   uint32_t poll() noexcept HYDRANT_EXCLUDES(mu_);
+  // As poll(), but waits for the lock.
+  uint32_t wait_and_poll() noexcept HYDRANT_EXCLUDES(mu_);
   // Hints, read without the lock. Whether a handshake is likely to arrive now, so that every poll should look
   // for it: only for a while after the last one, because a silent rank must not slow down all polls.
   bool expects_handshake() const noexcept {
@@ -101,6 +103,7 @@ class Handshakes final : public FirstContact {
 
   Status check_new(Rank number) const noexcept;
   Status cannot_reach(Rank number) noexcept HYDRANT_REQUIRES(mu_);
+  uint32_t poll_locked() noexcept HYDRANT_REQUIRES(mu_);
   Status find_own_group() noexcept HYDRANT_EXCLUDES(mu_);
 
   const Parts parts_;

@@ -37,6 +37,7 @@ Options chosen_options() noexcept {
   options.eager_bytes = static_cast<uint32_t>((knob_number(JobKnob::kAmEager) + 7) / 8 * 8);
   options.credits = static_cast<uint32_t>(knob_number(JobKnob::kIbvCredits));
   options.relaxed_ordering = knob_number(JobKnob::kIbvRelaxedOrdering) != 0;
+  options.handshakes.has_thread = knob_number(JobKnob::kIbvConnectThread) != 0;
   // The send queue has room for the credits of both lanes.
   options.send_depth = std::max(options.send_depth, 2 * options.credits);
   return options;

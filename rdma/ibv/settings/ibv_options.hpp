@@ -12,13 +12,16 @@
 
 namespace hydrant::ibv {
 
-struct HandshakeTimes {
+struct HandshakeOptions {
   uint64_t first_ns = 20'000'000;       // until the first handshake is repeated
   uint64_t refused_ns = 5'000'000'000;  // until one that the peer has refused is repeated
   // After this time without a reply a warning is logged, and a peer of another group is disconnected. A rank
   // of the job may be computing or stopped: handshakes to it continue, unless Options::abandons_silent_ranks
   // is set.
   uint64_t connect_ns = 60'000'000'000;
+  // A thread answers handshakes while the program does not poll. The transport is then one for several
+  // threads.
+  bool has_thread = false;
 };
 
 struct Options {
@@ -36,14 +39,14 @@ struct Options {
   uint32_t send_depth = 64;     // entries of a peer's send queue
   uint32_t inline_bytes = 256;  // copied into the request, if the adapter can
   uint32_t operations = 256;    // puts and gets under way that wait, or are longer than one message
-  bool abandons_silent_ranks = false;  // as other groups' peers, after HandshakeTimes::connect_ns
+  bool abandons_silent_ranks = false;  // as other groups' peers, after HandshakeOptions::connect_ns
   uint64_t probe_ns = 10'000'000'000;  // between probes of an idle peer; 0: none
   // How long an adapter repeats a packet before it gives the peer up, about. 0: HYDRANT_IBV_PATIENCE.
   uint64_t patience_ns = 0;
   // An adapter that reports no completion for this time is taken to hang. 0: a minute, or six times the
   // patience if that is longer.
   uint64_t stall_timeout_ns = 0;
-  HandshakeTimes handshakes;
+  HandshakeOptions handshakes;
   // Puts and gets of this length or longer are cut over the rails; at least 64 KiB. 0:
   // HYDRANT_IBV_STRIPE_MIN.
   size_t stripe_bytes = 0;
