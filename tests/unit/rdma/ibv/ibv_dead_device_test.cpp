@@ -3,6 +3,7 @@
 #include "tests/unit/rdma/ibv/ibv_world.hpp"
 #include "tests/unit/rdma/ibv/verbs_fixture.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -87,6 +88,30 @@ TEST_F(IbvDeadDevice, PutThatIsPartlyPostedEnds) {
     EXPECT_EQ(told.times, 1U);
     EXPECT_EQ(told.status, Status::kBroken);
   }
+}
+
+// The driver pretends to shut the queue pair, and there is no event.
+TEST_F(IbvDeadDevice, RequestsUnderWayEndWithoutAnyReport) {
+  IbvTransport::Options options = IbvWorld::single();
+  options.probe_ns = 2'000'000;
+  options.stall_timeout_ns = 40'000'000;
+  IbvWorld world(2, options);
+  world.connect(0, 1);
+  PinnedMemory here(*world[0].transport, Access::kLocalWrite, 4096);
+  PinnedMemory there(*world[1].transport, kTarget, 4096);
+  Told told;
+  ASSERT_EQ(world[0].transport->pinned()->put(1, there.for_peer(), here.local(), 4096, &told),
+            Status::kOk);
+  fake_verbs::kill_device("fake0", 0);
+  report(world, false);
+  ::testing::internal::CaptureStderr();
+  EXPECT_TRUE(world.until([&] { return told.times != 0; }));
+  (void)::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(told.status, Status::kBroken);
+  EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kBroken);
+  EXPECT_THAT(last_error_text(), ::testing::HasSubstr("the job has declared it dead"));
+  for (int i = 0; i < 100; ++i) world.poll_all();
+  EXPECT_EQ(told.times, 1U);
 }
 
 // The adapter refuses to shut the queue pair, and reports its requests later all the same.
