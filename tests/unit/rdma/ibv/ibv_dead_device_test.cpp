@@ -161,6 +161,24 @@ TEST_F(IbvDeadDevice, CompletedPutsAreReportedAsComplete) {
   }
 }
 
+// An adapter without shared receive queues may refuse the buffers of a failed queue pair for ever.
+TEST_F(IbvDeadDevice, RefusedBuffersOfAPeerThatIsGoneKeepNoRankAwake) {
+  fake_verbs::reset();
+  fake_verbs::add_device({.max_srq_wr = 0});
+  IbvWorld world(2);
+  world.connect(0, 1);
+  fake_verbs::fail_always(fake_verbs::Call::kPostRecv, EINVAL);
+  ::testing::internal::CaptureStderr();
+  ASSERT_EQ(world.send(1, 0, Lane::kRequest, 1, "abcd"), Status::kOk);
+  ASSERT_TRUE(world.arrived(0, 1));
+  world[0].transport->disconnect(1);
+  Sleeping& sleeping = world[0].transport->sleeping();
+  Sleeping::Announcement announcement;
+  EXPECT_TRUE(world.until([&] { return sleeping.announce_sleep(&announcement); }));
+  sleeping.end_sleep();
+  (void)::testing::internal::GetCapturedStderr();
+}
+
 class IbvDeadRail : public testing::RailTest {};
 
 TEST_F(IbvDeadRail, StripesUnderWayEnd) {
