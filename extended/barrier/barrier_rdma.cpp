@@ -177,7 +177,8 @@ Status RdmaBarrier::post(uint32_t epoch, uint32_t round, uint64_t word) noexcept
   const Status status = config_.writer->post(epoch & 1, round, word);
   if (status == Status::kOk) [[likely]]
     return status;
-  config_.shared->progress_state.refusals.fetch_add(1, std::memory_order_relaxed);
+  if (status == Status::kNotReady)
+    config_.shared->progress_state.refusals.fetch_add(1, std::memory_order_relaxed);
   refused_.store(true, std::memory_order_relaxed);
   return status;
 }

@@ -14,7 +14,8 @@
 // every rank of a node would in time be connected to the first rank of every node that it writes to. Another
 // rank posts only when it has seen the same word unsent for its turn: kTurnNs, about the time of a first
 // contact, for each place behind the poster. From then on it posts words of that round at once, because it
-// has the connection. A refused post is a sign of life, which starts the turns anew.
+// has the connection. A post that is refused for now (kNotReady) is a sign of life, which starts the
+// turns anew. After another refusal they go on: another rank may have the memory that this one lacks.
 //
 // Correctness:
 //  * Two parities are enough. Arrivals, words and results are stored per parity of the epoch. A slot of
@@ -69,8 +70,8 @@ namespace hydrant {
 class BarrierWordWriter {
  public:
   // Writes `word` into words[parity][round] of the shared state of the node 2^round after this one. kOk: it
-  // will arrive without further action of this rank. Other codes: not sent, retry later; the
-  // implementation itself ends the job if retrying cannot help.
+  // will arrive without further action of this rank. Other codes: not sent, retry later, if no other rank has
+  // sent it; the implementation itself ends the job if retrying cannot help.
   virtual Status post(uint32_t parity, uint32_t round, uint64_t word) noexcept = 0;
 
  protected:

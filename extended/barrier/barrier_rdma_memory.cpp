@@ -271,7 +271,7 @@ Status BarrierRdmaMemory::WordWriter::post(uint32_t parity, uint32_t round,
   if (status == Status::kOk) [[likely]]
     failures.note_success();
   else
-    failures.note(target.rank, status, now_ns());
+    failures.note(target.rank, status, now_ns(), word);
   return status;
 }
 

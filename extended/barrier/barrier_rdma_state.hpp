@@ -63,7 +63,7 @@ struct BarrierRdmaState {
     std::atomic<uint32_t> step;  // 0: gathers the ranks of the node; k + 1: round k
     std::atomic<uint32_t> next;  // index of the first rank not yet gathered
     std::atomic<uint32_t> sent;  // 1: round k's word is posted
-    std::atomic<uint32_t> refusals;  // posts that the transport has refused
+    std::atomic<uint32_t> refusals;  // posts refused with kNotReady
     std::atomic<uint64_t> joined;    // join of the words gathered so far
   };
   struct alignas(64) Slot {

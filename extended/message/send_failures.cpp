@@ -23,4 +23,12 @@ void SendFailures::note(Rank peer, Status status, uint64_t now) noexcept {
   }
 }
 
+void SendFailures::note(Rank peer, Status status, uint64_t now, uint64_t message) noexcept {
+  if (status == Status::kOk || status == Status::kNotReady) return;
+  if (message != refused_ && since_ns_.load(std::memory_order_relaxed) != 0)
+    since_ns_.store(now, std::memory_order_relaxed);
+  refused_ = message;
+  note(peer, status, now);
+}
+
 }  // namespace hydrant

@@ -2,7 +2,7 @@
 #include "rdma/config/job_knobs.hpp"
 
 #include "rdma/config/ignored_names.hpp"
-#include "rdma/config/network_rows.hpp"
+#include "rdma/config/network_knobs.hpp"
 
 #include <algorithm>
 #include <array>

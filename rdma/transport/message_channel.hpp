@@ -58,7 +58,8 @@ class MessageChannel {
 
   // ---- sending: to peers that Transport::messages() has this channel for ----
   // Room for `bytes` (head and inline payload) to `peer`. After kOk a commit must follow.
-  // Errors: kNotReady: no credit; poll, then try again. kResource: first contact, no memory for a ring.
+  // Errors: kNotReady: no credit; poll, then try again. kResource: first contact; this rank or the peer has
+  // no memory or no room for the connection now.
   // kBroken: the peer is disconnected. kBadArg: more than inline_bytes(), or no peer of this channel.
   virtual Status reserve(Rank peer, Lane lane, uint32_t bytes, Outgoing* room) noexcept = 0;
   // Sends the message, and cannot fail: a message to a disconnected peer is dropped. With a cell, its first

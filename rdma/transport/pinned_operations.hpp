@@ -37,7 +37,7 @@ class PinnedOperations {
   // with kOk, kRefused, kUnsupported or kBroken. The keys are read before the call returns.
   // Errors: kNotReady: too many operations are under way; poll. kRefused: a key does not, or no longer,
   // permit the access. kUnsupported: the memory is unmapped. kBroken: the peer is disconnected. kBadArg: no
-  // key.
+  // key. kResource: first contact; this rank or the peer has no memory or no room for the connection now.
   virtual Status put(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
                      Completion* completion) noexcept = 0;
   virtual Status get(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """check_documented.py knobs|errors|files|links ROOT: documentation and tree agree.
 
-knobs   the knob tables (config/*knobs.cpp) and docs/env_vars.md have the same names
+knobs   the knob tables (config/*knobs.[ch]pp) and docs/env_vars.md have the same names
 errors  include/gasnet_errors.h and docs/error_codes.md have the same macros
 files   every path in back quotes that begins with a folder of the tree, and every link to a file or to a
         heading of a page, exists (a program stands for its source); every page directly in docs/ names the
@@ -101,7 +101,7 @@ def missing_steps(root):
 def read(root, kind):
     if kind == "knobs":
         folders = (root / "firehose/base/config", root / "rdma/config")
-        files = sorted(path for folder in folders for path in folder.glob("*knobs.cpp"))
+        files = sorted(path for folder in folders for path in folder.glob("*knobs.[ch]pp"))
         return "the knob tables", KNOB, files, root / "docs/env_vars.md"
     header = root / "include/gasnet_errors.h"
     return "include/gasnet_errors.h", ERROR, [header], root / "docs/error_codes.md"

@@ -56,7 +56,7 @@ Status PeerFactory::make(Rank rank, Rank their_rank, const EndpointAddress& endp
   if (status == Status::kOk) status = open_queue(*peer, receives);
   if (status == Status::kOk && !peer->is_self) status = open_address(*peer);
   if (status != Status::kOk) return status;
-  open_rails(*peer);
+  if (!peer->is_self) open_rails(*peer);  // it has atomics alone, which use the first port
 
   // Posted buffers receive messages of any peer, so from here on the peer is never removed.
   if (receives != 0) ++count_;

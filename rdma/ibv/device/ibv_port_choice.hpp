@@ -24,7 +24,6 @@ class PortList {
   // False: there is no room.
   bool add(const Port& port) noexcept;
   bool has(const Port& port) const noexcept;
-  uint32_t count() const noexcept { return count_; }
 
  private:
   static constexpr uint32_t kMax = 16;

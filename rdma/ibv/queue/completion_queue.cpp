@@ -89,11 +89,13 @@ Status GrowingCompletionQueue::make_room() noexcept HYDRANT_NO_TSA {
         port_->name, can_grow_ ? port_->max_completions : capacity_, peers_, entries_per_peer_);
   const auto wanted = static_cast<uint32_t>(std::min<uint64_t>(needed * 2, port_->max_completions));
   while (!try_lock()) sched_yield();
-  const int error = resize(wanted);
+  // Twice the room if there is memory for it, so that the queue grows rarely.
+  int error = resize(wanted);
+  if (error != 0 && wanted > needed) error = resize(static_cast<uint32_t>(needed));
   unlock();
   if (error == 0) return Status::kOk;
   return fail(Status::kResource, "%s: the completion queue cannot grow from %u to %u entries: %s",
-              port_->name, capacity_, wanted, errno_text(error));
+              port_->name, capacity_, static_cast<uint32_t>(needed), errno_text(error));
 }
 
 }  // namespace hydrant::ibv

@@ -50,8 +50,10 @@ void Liveness::probe(Peer& peer) noexcept {
   peer.probed = peer.send.posted();
 }
 
+// Also for a disconnected peer, whose requests under way have not ended: some drivers pretend to shut a queue
+// pair.
 void Liveness::refuse_stalled(Peer& peer) noexcept {
-  if (!peer.state.is_open()) return;
+  if (peer.state.is_abandoned()) return;
   SendQueue* stalled = peer.send.is_stalled(patience_) ? &peer.send : nullptr;
   if (peer.rails != nullptr) {
     for (PeerRail& end : peer.rails->rails) {
@@ -59,13 +61,13 @@ void Liveness::refuse_stalled(Peer& peer) noexcept {
         stalled = &end.send;
     }
   }
-  if (stalled == nullptr || peer.state.is_refused()) return;
+  if (stalled == nullptr) return;
   log_warning(
       "%s port %u: no request to %s at %s has completed in %llu checks, and none has failed",
       stalled->port().name, stalled->port().number, name_of(peer).text,
       text_of(peer.endpoint.address).text, static_cast<unsigned long long>(patience_));
   peer.state.abandon();
-  peer.state.refuse(stalled->describe_failure(kSilent));
+  if (!peer.state.is_refused()) peer.state.refuse(stalled->describe_failure(kSilent));
   deferred_.add(peer);
 }
 

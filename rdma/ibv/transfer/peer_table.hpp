@@ -52,7 +52,11 @@ class PeerTable {
   }
   Peer& publish(std::unique_ptr<Peer> peer) noexcept {
     Peer& published = *peer.release();
-    peers_[published.rank].store(&published, std::memory_order_release);
+    // Sequentially consistent, as in mark_dead(): either the peer is found after take_new_dead(), or it is
+    // seen here to be marked.
+    peers_[published.rank].store(&published, std::memory_order_seq_cst);
+    if (dead_[published.rank].load(std::memory_order_seq_cst))
+      has_new_dead_.store(true, std::memory_order_release);
     return published;
   }
   // Deletes the peers, whose queue pairs are closed already.
@@ -64,11 +68,11 @@ class PeerTable {
 
   // ---- peers that the job has declared dead ----
   void mark_dead(Rank number) noexcept {
-    dead_[number].store(true, std::memory_order_release);
+    dead_[number].store(true, std::memory_order_seq_cst);
     has_new_dead_.store(true, std::memory_order_release);
   }
   bool is_dead(Rank number) const noexcept { return dead_[number].load(std::memory_order_acquire); }
-  // Whether a peer was marked since take_new_dead(): a hint.
+  // Whether a peer was marked since take_new_dead(), or published after it was marked: a hint.
   bool has_new_dead() const noexcept { return has_new_dead_.load(std::memory_order_relaxed); }
   bool take_new_dead() noexcept { return has_new_dead_.exchange(false, std::memory_order_acq_rel); }
 

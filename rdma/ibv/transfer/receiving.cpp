@@ -30,6 +30,10 @@ Status Receiving::open(const Options& options, const Port& port, uint32_t receiv
 
 void Receiving::post_unposted() noexcept {
   pool_.retry_unposted([this](ReceiveBuffer& buffer) {
+    // A failed queue pair may refuse its own buffers for ever, and needs none.
+    if (pool_.queue() == nullptr &&
+        static_cast<const Peer*>(buffer.pair->qp_context)->state.is_disconnected())
+      return;
     repost_receive(buffer);
     Peer* const peer = buffer.peer;
     if (peer != nullptr && peer->credits.is_report_due()) deferred_.add(*peer);

@@ -176,6 +176,27 @@ TEST(RdmaBarrier, NoRankStandsInForAPosterThatIsRefused) {
   EXPECT_EQ(job.network.contacts().size(), 2u);
 }
 
+// The poster of the first node never gets a connection.
+TEST(RdmaBarrier, NextRankStandsInForAPosterThatLacksMemory) {
+  BarrierJob job(4, 2);
+  job.network.poor = 0;
+  const auto looks_until_over = [&] {
+    std::set<Rank> over;
+    for (int look = 0; look < 4; ++look) {
+      job.deliver_all();
+      for (Rank rank = 0; rank < 4; ++rank)
+        if (!over.contains(rank) && job.finish(rank)) over.insert(rank);
+    }
+    return over.size();
+  };
+  for (Rank rank = 0; rank < 4; ++rank) job.start(rank);
+  EXPECT_EQ(looks_until_over(), 0u);
+  test::elapse_ns(RdmaBarrier::kTurnNs);
+  EXPECT_EQ(looks_until_over(), 4u);
+  for (Rank rank = 0; rank < 4; ++rank) job.start(rank);
+  EXPECT_EQ(looks_until_over(), 4u) << "now at once";
+}
+
 class WokenRanks final : public Sleeping {
  public:
   void wake_peer(Rank peer) noexcept override { woken.push_back(peer); }

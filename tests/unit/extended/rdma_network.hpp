@@ -78,6 +78,7 @@ class RdmaNetwork {
     return contacts_;
   }
   std::atomic<bool> is_down{false};  // every post is refused
+  Rank poor = kNoRank;               // lacks memory for each of its posts
   std::atomic<uint64_t> posted{0};
 
   struct Sent {
@@ -130,6 +131,7 @@ class RdmaNetwork {
     const uint32_t to = (node_of(from) + (1u << round)) % nodes_;
     auto& queue = queues_[size_t{from} * nodes_ + to];
     contacts_.insert({from, to});
+    if (from == poor) return Status::kResource;
     if (is_down || queue.size() >= room_) return Status::kNotReady;
     ++posted;
     queue.push_back({.place = &shared(to).words[parity][round],

@@ -66,5 +66,22 @@ TEST_F(SendFailuresTest, SuccessRestartsTheTimeLimit) {
   EXPECT_THAT(lost, IsEmpty());
 }
 
+// Another rank has sent the messages before.
+TEST_F(SendFailuresTest, RefusalOfAnotherMessageRestartsTheTimeLimit) {
+  const auto refuse_message = [&](uint64_t message, uint64_t now) {
+    failures.note(3, Status::kResource, now, message);
+  };
+  ::testing::internal::CaptureStderr();
+  uint64_t now = kStart;
+  for (uint64_t message = 0; message < 5; ++message) {
+    refuse_message(message, now);
+    refuse_message(message, now += SendFailures::kMaxNs - 1);
+  }
+  EXPECT_THAT(lost, IsEmpty());
+  refuse_message(4, now + 1);
+  EXPECT_EQ(lost.size(), 1U);
+  (void)::testing::internal::GetCapturedStderr();
+}
+
 }  // namespace
 }  // namespace hydrant

@@ -8,6 +8,8 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <memory>
+#include <utility>
 
 namespace hydrant {
 namespace {
@@ -29,6 +31,24 @@ void change_endpoint(IbvWorld& world, Rank rank,
   ASSERT_EQ(ibv::decode_endpoint(std::as_bytes(std::span(bytes)), &endpoint), Status::kOk);
   change(endpoint);
   ibv::encode_endpoint(endpoint, reinterpret_cast<std::byte*>(bytes.data()));
+}
+
+// Another thread may declare a rank dead, and a poll see that, while this one makes the peer.
+TEST_F(IbvConnection, PeerThatDiesWhileItIsMadeIsStillToBeDisconnected) {
+  ibv::PeerTable peers;
+  ASSERT_EQ(peers.open(3), Status::kOk);
+  const auto publish = [&](Rank rank) {
+    auto peer = std::make_unique<ibv::Peer>();
+    peer->rank = rank;
+    (void)peers.publish(std::move(peer));
+  };
+  peers.mark_dead(1);
+  EXPECT_TRUE(peers.take_new_dead());
+  EXPECT_EQ(peers.find(1), nullptr);
+  publish(2);
+  EXPECT_FALSE(peers.has_new_dead());
+  publish(1);
+  EXPECT_TRUE(peers.has_new_dead());
 }
 
 // hydrant-info reports these figures before a job runs.

@@ -3,6 +3,7 @@
 #include "tests/unit/rdma/ibv/ibv_world.hpp"
 #include "tests/unit/rdma/ibv/verbs_fixture.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -89,6 +90,30 @@ TEST_F(IbvDeadDevice, PutThatIsPartlyPostedEnds) {
   }
 }
 
+// The driver pretends to shut the queue pair, and there is no event.
+TEST_F(IbvDeadDevice, RequestsUnderWayEndWithoutAnyReport) {
+  IbvTransport::Options options = IbvWorld::single();
+  options.probe_ns = 2'000'000;
+  options.stall_timeout_ns = 40'000'000;
+  IbvWorld world(2, options);
+  world.connect(0, 1);
+  PinnedMemory here(*world[0].transport, Access::kLocalWrite, 4096);
+  PinnedMemory there(*world[1].transport, kTarget, 4096);
+  Told told;
+  ASSERT_EQ(world[0].transport->pinned()->put(1, there.for_peer(), here.local(), 4096, &told),
+            Status::kOk);
+  fake_verbs::kill_device("fake0", 0);
+  report(world, false);
+  ::testing::internal::CaptureStderr();
+  EXPECT_TRUE(world.until([&] { return told.times != 0; }));
+  (void)::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(told.status, Status::kBroken);
+  EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kBroken);
+  EXPECT_THAT(last_error_text(), ::testing::HasSubstr("the job has declared it dead"));
+  for (int i = 0; i < 100; ++i) world.poll_all();
+  EXPECT_EQ(told.times, 1U);
+}
+
 // The adapter refuses to shut the queue pair, and reports its requests later all the same.
 TEST_F(IbvDeadDevice, CompletionsOfAbandonedRequestsAreIgnored) {
   IbvWorld world(2);
@@ -134,6 +159,24 @@ TEST_F(IbvDeadDevice, CompletedPutsAreReportedAsComplete) {
     EXPECT_EQ(one.times, 1U);
     EXPECT_EQ(one.status, Status::kOk);
   }
+}
+
+// An adapter without shared receive queues may refuse the buffers of a failed queue pair for ever.
+TEST_F(IbvDeadDevice, RefusedBuffersOfAPeerThatIsGoneKeepNoRankAwake) {
+  fake_verbs::reset();
+  fake_verbs::add_device({.max_srq_wr = 0});
+  IbvWorld world(2);
+  world.connect(0, 1);
+  fake_verbs::fail_always(fake_verbs::Call::kPostRecv, EINVAL);
+  ::testing::internal::CaptureStderr();
+  ASSERT_EQ(world.send(1, 0, Lane::kRequest, 1, "abcd"), Status::kOk);
+  ASSERT_TRUE(world.arrived(0, 1));
+  world[0].transport->disconnect(1);
+  Sleeping& sleeping = world[0].transport->sleeping();
+  Sleeping::Announcement announcement;
+  EXPECT_TRUE(world.until([&] { return sleeping.announce_sleep(&announcement); }));
+  sleeping.end_sleep();
+  (void)::testing::internal::GetCapturedStderr();
 }
 
 class IbvDeadRail : public testing::RailTest {};

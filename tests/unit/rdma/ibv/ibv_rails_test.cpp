@@ -57,6 +57,25 @@ TEST_F(IbvRails, EveryLengthAndAlignmentMoves) {
   EXPECT_EQ(world[0].transport->counts().striped, striped);
 }
 
+// Atomic operations use the first port, and nothing else goes from a rank to itself.
+TEST_F(IbvRails, ConnectionOfARankWithItselfHasNone) {
+  add_devices(2);
+  IbvWorld world(1, rail_options());
+  PinnedOperations& pinned = *world[0].transport->pinned();
+  PinnedMemory memory(*world[0].transport, Access::kRemoteAtomic | Access::kLocalWrite, 4096);
+  const PinnedOperations::Pinned word = memory.for_peer();
+  Told told;
+  ASSERT_EQ(world.insist([&] {
+    return pinned.start_atomic(0, word, memory.local(64),
+                               {PinnedOperations::Atomic::Kind::kFetchAdd, 1, 0}, &told);
+  }),
+            Status::kOk)
+      << last_error_text();
+  ASSERT_TRUE(world.until([&] { return told.times != 0; }));
+  EXPECT_EQ(told.status, Status::kOk);
+  EXPECT_EQ(fake_verbs::connected_pairs().size(), 1U);
+}
+
 TEST_F(IbvRails, StripesAreEqualAndShortOperationsUseTheFirstRail) {
   add_devices(2);
   IbvWorld world(2, rail_options());

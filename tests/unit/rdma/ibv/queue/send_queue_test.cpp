@@ -124,6 +124,16 @@ TEST_F(SendQueueTest, CompletionQueueGrowsWithThePeersUpToTheDevicesLimit) {
   EXPECT_THAT(last_error_text(), HasSubstr("at most 100 entries, 2 peers have them all (40 each)"));
 }
 
+TEST_F(SendQueueTest, CompletionQueueGrowsAsFarAsThereIsMemory) {
+  ASSERT_EQ(
+      completions_.open({.port = &port_, .entries_per_peer = 40, .peers = 5, .peers_at_first = 1}),
+      Status::kOk);
+  completions_.count_peer();
+  fake_verbs::fail_call(Call::kResizeCq, ENOMEM);
+  EXPECT_EQ(completions_.make_room(), Status::kOk) << last_error_text();
+  EXPECT_EQ(completions_.get()->cqe, 80);
+}
+
 TEST_F(SendQueueTest, CompletionQueueThatCannotBeResizedHasRoomForAllPeers) {
   for (const int error : {EOPNOTSUPP, ENOSYS, EINVAL}) {
     fake_verbs::fail_always(Call::kResizeCq, error);
