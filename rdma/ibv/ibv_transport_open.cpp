@@ -210,7 +210,8 @@ bool IbvTransport::accepts_inline(uint32_t bytes) noexcept {
   attributes.cap.max_inline_data = bytes;
   errno = 0;
   const ibv::QueuePair probe(uncancelled::call(ibv_create_qp, parts_.port.device.pd, &attributes));
-  return probe != nullptr;
+  // Some drivers (hns) refuse nothing, and report a queue pair for fewer bytes.
+  return probe != nullptr && attributes.cap.max_inline_data >= bytes;
 }
 
 void IbvTransport::open_rails() noexcept {

@@ -35,6 +35,13 @@ int enter(Call call) {
   return failure.at == w.calls[i] || failure.at == Failure::kAlways ? failure.error : 0;
 }
 
+int enter(Call call, ibv_context* context) {
+  const int error = enter(call);
+  const std::vector<Call>& absent = fake_of(context)->device->facts.absent;
+  const bool is_absent = std::find(absent.begin(), absent.end(), call) != absent.end();
+  return is_absent ? EOPNOTSUPP : error;
+}
+
 FakeContext* fake_of(ibv_context* context) {
   auto* fake = reinterpret_cast<FakeContext*>(verbs_get_ctx(context));
   if (fake == nullptr) std::abort();  // not a context from ibv_open_device() below
@@ -55,7 +62,9 @@ void fill(const Device& facts, ibv_device_attr* attr) {
   attr->max_qp = facts.max_qp;
   attr->max_ah = facts.max_ah;
   attr->max_qp_rd_atom = attr->max_qp_init_rd_atom = facts.max_reads;
-  attr->atomic_cap = facts.atomics ? IBV_ATOMIC_HCA : IBV_ATOMIC_NONE;
+  attr->atomic_cap = !facts.atomics                  ? IBV_ATOMIC_NONE
+                     : facts.atomics_with_processors ? IBV_ATOMIC_GLOB
+                                                     : IBV_ATOMIC_HCA;
 }
 
 int query_extended(ibv_context* context, const ibv_query_device_ex_input* /*input*/,

@@ -67,6 +67,7 @@ struct Device {
   uint64_t max_mr_size = uint64_t{1} << 40;
   int max_mr = 1000;
   bool atomics = true;
+  bool atomics_with_processors = false;  // they are also atomic to processors
   bool odp = false;
   bool implicit_odp = false;
   uint32_t rc_odp = IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ;  // capabilities if ODP is offered
@@ -89,10 +90,15 @@ struct Device {
   int max_srq_wr = 32767;  // 0: it has no shared receive queues
   int max_qp_wr = 4096;
   uint32_t max_inline = 512;
+  bool cuts_inline = false;  // a queue pair for more inline bytes is made, for max_inline
   int max_qp = 1000;
   int max_ah = 100'000;
   int max_reads = 16;  // RDMA reads and atomics under way at once by a queue pair, at either end
   int completion_vectors = 1;
+  bool connections = true;  // queue pairs of type RC
+  bool datagrams = true;    // queue pairs of type UD
+  std::vector<Call> absent =
+      {};  // of kResizeCq, kCreateSrq, kCreateAh: the driver has no such call
   std::vector<Device> further_ports = {};
 };
 

@@ -171,7 +171,7 @@ ibv_cq* ibv_create_cq(ibv_context* context, int entries, void* own, ibv_comp_cha
 int ibv_resize_cq(ibv_cq* cq, int entries) {
   World& w = world();
   const std::lock_guard<std::mutex> lock(w.mu);
-  if (const int error = enter(Call::kResizeCq)) return error;
+  if (const int error = enter(Call::kResizeCq, cq->context)) return error;
   if (entries > fake_of(cq->context)->device->facts.max_cqe) return EINVAL;
   reinterpret_cast<FakeCq*>(cq)->capacity = static_cast<size_t>(entries);
   cq->cqe = entries;
@@ -210,7 +210,7 @@ void ibv_ack_cq_events(ibv_cq*, unsigned int) {}
 ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* attributes) {
   World& w = world();
   const std::lock_guard<std::mutex> lock(w.mu);
-  if (const int error = enter(Call::kCreateSrq)) return refuse<ibv_srq>(error);
+  if (const int error = enter(Call::kCreateSrq, pd->context)) return refuse<ibv_srq>(error);
   const Device& facts = fake_of(pd->context)->device->facts;
   if (attributes->attr.max_wr > static_cast<uint32_t>(facts.max_srq_wr))
     return refuse<ibv_srq>(EINVAL);
@@ -240,7 +240,10 @@ ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attributes) {
   const std::lock_guard<std::mutex> lock(w.mu);
   if (const int error = enter(Call::kCreateQp)) return refuse<ibv_qp>(error);
   const Device& facts = fake_of(pd->context)->device->facts;
-  const ibv_qp_cap& cap = attributes->cap;
+  ibv_qp_cap& cap = attributes->cap;
+  if (attributes->qp_type == IBV_QPT_UD ? !facts.datagrams : !facts.connections)
+    return refuse<ibv_qp>(EOPNOTSUPP);
+  if (facts.cuts_inline) cap.max_inline_data = std::min(cap.max_inline_data, facts.max_inline);
   if (cap.max_inline_data > facts.max_inline ||
       cap.max_send_wr > static_cast<uint32_t>(facts.max_qp_wr))
     return refuse<ibv_qp>(EINVAL);
@@ -301,7 +304,7 @@ int ibv_destroy_qp(ibv_qp* qp) {
 ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attributes) {
   World& w = world();
   const std::lock_guard<std::mutex> lock(w.mu);
-  if (const int error = enter(Call::kCreateAh)) return refuse<ibv_ah>(error);
+  if (const int error = enter(Call::kCreateAh, pd->context)) return refuse<ibv_ah>(error);
   if (const int error = check_address(pd->context, *attributes)) return refuse<ibv_ah>(error);
   const auto handles = std::count_if(w.ahs.begin(), w.ahs.end(), [pd](const FakeAh* one) {
     return is_on_device_of(pd, one->verbs.context);

@@ -148,6 +148,8 @@ World& world();
 
 // Counts a call; answers the errno to fail with, or 0. Requires the lock.
 int enter(Call call);
+// The same for a call that the device of this context may not have. Requires the lock.
+int enter(Call call, ibv_context* context);
 
 template <typename T>
 T* refuse(int error) {

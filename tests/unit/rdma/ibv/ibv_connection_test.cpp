@@ -382,6 +382,18 @@ TEST_F(IbvConnection, InlineSizeIsWhatTheDeviceAcceptsInStepsOfFourBytes) {
   }
 }
 
+TEST_F(IbvConnection, InlineSizeIsWhatTheQueuePairHasWhereADriverRefusesNothing) {
+  fake_verbs::reset();
+  fake_verbs::add_device({.max_inline = 32, .cuts_inline = true});
+  IbvWorld world(2);
+  EXPECT_EQ(world[0].transport->pinned()->keyless_bytes(), 32U);
+  world.connect(0, 1);
+  for (uint32_t i = 0; i < 100; ++i) {
+    ASSERT_EQ(world.send(0, 1, Lane::kRequest, 1, std::string(i, 'x')), Status::kOk);
+  }
+  ASSERT_TRUE(world.arrived(1, 100));
+}
+
 TEST_F(IbvConnection, InfiniBandUsesLids) {
   fake_verbs::reset();
   fake_verbs::add_device({.ethernet = false, .lid = 5, .gids = {}});
