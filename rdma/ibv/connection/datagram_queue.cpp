@@ -44,8 +44,10 @@ Status DatagramQueue::open(const Port& port, ibv_comp_channel* channel, uint32_t
   attributes.sq_sig_all = 1;
   pair_.reset(uncancelled::call(ibv_create_qp, port.device.pd, &attributes));
   if (pair_ == nullptr)
-    return fail(Status::kResource, "%s: cannot create the handshake queue pair: %s", port.name,
-                errno_text(errno));
+    return fail(Status::kResource,
+                "%s: cannot create the handshake queue pair, which needs datagrams (type UD): %s; "
+                "HYDRANT_IBV_PORTS names a device that has them",
+                port.name, errno_text(errno));
   return start();
 }
 

@@ -68,13 +68,14 @@ const char* state_name(ibv_port_state state) noexcept {
   }
 }
 
-// Null, or what makes a device unfit: processes connect by datagrams of InfiniBand's kind.
+// Null, or what makes a device unfit: processes meet by datagrams, and communicate by reliable connections.
 const char* why_unfit(ibv_transport_type transport) noexcept {
   switch (transport) {
-    case IBV_TRANSPORT_IWARP: return "it is an iWARP adapter";
+    case IBV_TRANSPORT_IWARP: return "it is an iWARP adapter, without datagrams (UD)";
     case IBV_TRANSPORT_USNIC:
     case IBV_TRANSPORT_USNIC_UDP:
-    case IBV_TRANSPORT_UNSPECIFIED: return "it has a protocol of its own";
+    case IBV_TRANSPORT_UNSPECIFIED:
+      return "it has a protocol of its own, without reliable connections (RC)";
     default: return nullptr;
   }
 }
@@ -110,7 +111,7 @@ Status open_port_device(const char* name, Port* port, uint32_t* ports) noexcept 
   if (const char* const unfit = why_unfit(port->device.context->device->transport_type);
       unfit != nullptr) {
     close_ibv_device(std::exchange(port->device, {}));
-    return fail(Status::kUnsupported, "%s cannot be used: %s, neither InfiniBand nor RoCE", name,
+    return fail(Status::kUnsupported, "%s cannot be used: %s; InfiniBand and RoCE can", name,
                 unfit);
   }
   port->descriptors.note(*port->device.context);
