@@ -37,9 +37,7 @@ int enter(Call call) {
 
 int enter(Call call, ibv_context* context) {
   const int error = enter(call);
-  const std::vector<Call>& absent = fake_of(context)->device->facts.absent;
-  const bool is_absent = std::find(absent.begin(), absent.end(), call) != absent.end();
-  return is_absent ? EOPNOTSUPP : error;
+  return has_call(fake_of(context)->device->facts, call) ? error : EOPNOTSUPP;
 }
 
 FakeContext* fake_of(ibv_context* context) {
@@ -145,6 +143,10 @@ void reset() {
   w.last_posted = {};
   w.datagrams_to_fail = 0;
   w.spares_queues = false;
+}
+
+bool has_call(const Device& device, Call call) {
+  return std::find(device.absent.begin(), device.absent.end(), call) == device.absent.end();
 }
 
 void add_device(const Device& device) {

@@ -95,12 +95,12 @@ struct Device {
   int max_ah = 100'000;
   int max_reads = 16;  // RDMA reads and atomics under way at once by a queue pair, at either end
   int completion_vectors = 1;
-  bool connections = true;  // queue pairs of type RC
-  bool datagrams = true;    // queue pairs of type UD
-  std::vector<Call> absent =
-      {};  // of kResizeCq, kCreateSrq, kCreateAh: the driver has no such call
+  bool connections = true;        // queue pairs of type RC
+  bool datagrams = true;          // queue pairs of type UD
+  std::vector<Call> absent = {};  // calls that its driver lacks: kResizeCq, kCreateSrq, kCreateAh
   std::vector<Device> further_ports = {};
 };
+bool has_call(const Device& device, Call call);
 
 // Resets all state; no device is present afterwards.
 void reset();
@@ -173,7 +173,7 @@ struct Traffic {
   uint64_t bad_keys = 0;       // invalid local keys: an error of the sender
   uint64_t too_early = 0;      // messages for a queue pair that was not ready to receive
   uint64_t unreachable = 0;    // datagrams whose fabric, address or partition is not the receiver's
-  uint64_t receives_left = 0;  // buffers in shared receive queues now
+  uint64_t receives_left = 0;  // buffers for messages in receive queues now
   size_t max_completions = 0;
 };
 Traffic traffic();

@@ -489,6 +489,9 @@ Traffic traffic() {
   const std::lock_guard<std::mutex> lock(w.mu);
   Traffic now = w.traffic;
   for (const FakeSrq* srq : w.srqs) now.receives_left += srq->buffers.size();
+  for (const auto& [number, qp] : w.qps) {
+    if (qp->verbs.qp_type == IBV_QPT_RC) now.receives_left += qp->buffers.size();
+  }
   return now;
 }
 

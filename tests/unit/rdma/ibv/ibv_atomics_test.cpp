@@ -32,6 +32,12 @@ Atomic swap(uint64_t expected, uint64_t operand) {
 
 class IbvAtomics : public testing::VerbsTest {
  protected:
+  void SetUp() override {
+    fake_verbs::reset();
+    fake_verbs::Device device = fake_verbs::adapter();
+    device.atomics = true;
+    fake_verbs::add_device(device);
+  }
   struct Pair {
     explicit Pair(Access rights = kWords)
         : world(2),
@@ -182,7 +188,10 @@ TEST_F(IbvAtomics, NotOfferedWithoutDeviceSupport) {
 
 // Memory is registered with every rail's device, so all of them have to have them.
 TEST_F(IbvAtomics, NotOfferedIfAnyRailLacksThem) {
-  fake_verbs::add_device({.name = "fake1", .atomics = false, .gids = {fake_verbs::ipv4_gid(2)}});
+  fake_verbs::Device without = fake_verbs::adapter();
+  without.name = "fake1";
+  without.atomics = false;
+  fake_verbs::add_device(without);
   IbvTransport::Options options = IbvWorld::single();
   options.ports = "fake0,fake1";
   IbvWorld world(1, options);

@@ -28,7 +28,7 @@ class IbvClosedDescriptors : public ::testing::Test {
  protected:
   void SetUp() override {
     fake_verbs::reset();
-    fake_verbs::add_device({});
+    fake_verbs::add_device(fake_verbs::adapter());
     own_ = std::make_unique<OwnDescriptors>();
   }
   void open() { ASSERT_EQ(IbvRegistrar::open(nullptr, &registrar_), Status::kOk); }

@@ -148,6 +148,7 @@ class IbvDatagramQueue : public testing::VerbsTest {
     ASSERT_EQ(ibv::open_port("", &port_), Status::kOk);
     for (TestQueue* each : {&a_, &b_}) ASSERT_EQ(each->queue.open(port_, nullptr, 0), Status::kOk);
     handshake_.endpoint.address.mtu = IBV_MTU_1024;
+    handshake_.endpoint.address.lid = port_.lid;
     handshake_.endpoint.address.gid = port_.gid;
     handshake_.endpoint.address.needs_grh = port_.needs_grh;
   }

@@ -34,7 +34,7 @@ class IbvDeadDevice : public testing::VerbsTest {
 TEST_F(IbvDeadDevice, PutsGetsAndMessagesUnderWayEnd) {
   for (const bool is_event : {true, false}) {
     fake_verbs::reset();
-    fake_verbs::add_device({});
+    fake_verbs::add_device(fake_verbs::adapter());
     IbvWorld world(2);
     world.connect(0, 1);
     PinnedMemory here(*world[0].transport, Access::kLocalWrite, 4096);
@@ -68,8 +68,7 @@ TEST_F(IbvDeadDevice, PutsGetsAndMessagesUnderWayEnd) {
 
 TEST_F(IbvDeadDevice, PutThatIsPartlyPostedEnds) {
   for (const bool is_event : {true, false}) {
-    fake_verbs::reset();
-    fake_verbs::add_device({.max_message = 64});
+    limit_messages(64);
     IbvTransport::Options options = IbvWorld::single();
     options.send_depth = 16;
     IbvWorld world(2, options);

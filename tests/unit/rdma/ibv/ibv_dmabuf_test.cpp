@@ -120,9 +120,11 @@ TEST_F(IbvDmabuf, BadArgumentsAndRefusalsMapToStatuses) {
 
 // Puts and gets by peers and by the owner, with one device and with two. The descriptor is not needed.
 TEST_F(IbvDmabuf, TransfersLikeOtherPinnedMemory) {
+  fake_verbs::Device able = fake_verbs::adapter();
+  able.dmabuf = true;
   for (const uint32_t devices : {1U, 2U}) {
     fake_verbs::reset();
-    add_devices(devices);
+    add_devices(devices, able);
     IbvWorld world(2, testing::rail_options());
     ASSERT_TRUE(settle(world, devices));
     Buffer buffer;

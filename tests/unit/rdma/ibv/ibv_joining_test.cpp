@@ -139,7 +139,7 @@ TEST_F(IbvJoining, OtherSettingsAndLinksAreRefusedWhenJoining) {
   EXPECT_THAT(last_error_text(), AllOf(HasSubstr("peer 1 (rank 0 of group"),
                                        HasSubstr("7 credits, not 32"), HasSubstr("on all ranks)")));
   endpoint = read_endpoint(group_address_of(meeting.b[0]));
-  endpoint.endpoint.address.is_ethernet = 0;
+  endpoint.endpoint.address.is_ethernet ^= 1;
   EXPECT_EQ(join(meeting.a[0], {written(endpoint)}, &numbers), Status::kBroken);
   EXPECT_THAT(last_error_text(), HasSubstr("InfiniBand"));
   EXPECT_EQ(meeting.a[0].try_send(1, Lane::kRequest, 1, "a"), Status::kBadArg);

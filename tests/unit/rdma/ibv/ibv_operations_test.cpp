@@ -171,6 +171,7 @@ TEST_F(IbvOperations, OperationsInFlightAreLimitedByTheQueue) {
 TEST_F(IbvOperations, FragmentedOperationsAreLimited) {
   IbvTransport::Options options = IbvWorld::single();
   options.operations = 2;
+  limit_messages(kMiB);
   IbvWorld world(2, options);
   EXPECT_EQ(world[0].transport->depth(), 2U);
   const size_t bytes = size_t{world[0].transport->port().max_message_bytes} + 4096;

@@ -272,7 +272,7 @@ TEST_F(IbvRailFailures, DisconnectedMidwayCompletesOnce) {
     constexpr uint32_t kUnasked = 9;
     for (const uint32_t moves : {0U, 1U, 2U, kUnasked}) {
       fake_verbs::reset();
-      add_devices(3, {.max_message = 4096});
+      add_devices(3, with_messages(4096));
       IbvTransport::Options options = rail_options();
       options.send_depth = 16;
       IbvWorld world(2, options);

@@ -26,7 +26,7 @@ using testing::Told;
 class IbvRails : public testing::RailTest {};
 
 TEST_F(IbvRails, EveryLengthAndAlignmentMoves) {
-  add_devices(3, {.max_message = 70'000});
+  add_devices(3, with_messages(70'000));
   IbvWorld world(2, rail_options());
   ASSERT_TRUE(settle(world, 3));
   PinnedMemory here(*world[0].transport, Access::kLocalWrite, kMiB);
@@ -246,7 +246,7 @@ TEST_F(IbvRails, StripedPutsDoNotStarveMessages) {
 }
 
 TEST_F(IbvRails, OperationsBeyondTheQueuesComplete) {
-  add_devices(3, {.max_message = 4096});
+  add_devices(3, with_messages(4096));
   IbvTransport::Options options = rail_options();
   options.send_depth = 16;
   IbvWorld world(2, options);

@@ -22,7 +22,7 @@ class RailTest : public VerbsTest {
  protected:
   void SetUp() override { fake_verbs::reset(); }
   // fake0, fake1, ..., each like `like`.
-  static void add_devices(uint32_t count, fake_verbs::Device like = {}) {
+  static void add_devices(uint32_t count, fake_verbs::Device like = fake_verbs::adapter()) {
     static const char* const kNames[] = {"fake0", "fake1", "fake2", "fake3"};
     for (uint32_t i = 0; i < count; ++i) {
       like.name = kNames[i];
