@@ -59,7 +59,9 @@ TEST_F(IbvRails, EveryLengthAndAlignmentMoves) {
 
 // Atomic operations use the first port, and nothing else goes from a rank to itself.
 TEST_F(IbvRails, ConnectionOfARankWithItselfHasNone) {
-  add_devices(2);
+  fake_verbs::Device device = fake_verbs::adapter();
+  device.atomics = true;
+  add_devices(2, device);
   IbvWorld world(1, rail_options());
   PinnedOperations& pinned = *world[0].transport->pinned();
   PinnedMemory memory(*world[0].transport, Access::kRemoteAtomic | Access::kLocalWrite, 4096);
