@@ -17,10 +17,12 @@ Status Receiving::open(const Options& options, const Port& port, uint32_t receiv
 }
 
 [[gnu::noinline]] void Receiving::reject(ReceiveBuffer& buffer, const ibv_wc& completion) noexcept {
-  Peer* const peer = peers_.find_queue_pair(completion.qp_num);
   // A queue pair whose own receive has failed takes no more buffers: each would fail at once.
   if (completion.status == IBV_WC_SUCCESS || pool_.queue() != nullptr) repost_receive(buffer);
-  if (peer == nullptr || completion.status == IBV_WC_WR_FLUSH_ERR) return;
+  // A queue pair that ends flushes all its buffers, so no peer is searched for them.
+  if (completion.status == IBV_WC_WR_FLUSH_ERR) return;
+  Peer* const peer = peers_.find_queue_pair(completion.qp_num);
+  if (peer == nullptr) return;
   const char* const failure =
       completion.status != IBV_WC_SUCCESS ? ibv_wc_status_str(completion.status) : nullptr;
   log_error("%s port %u: a message from %s is rejected: %s", port_->name, port_->number,

@@ -12,6 +12,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstddef>
+#include <memory>
 
 namespace hydrant {
 namespace {
@@ -167,6 +169,26 @@ TEST_F(IbvFabric, BuffersOfAFailedQueuePairAreNotPostedAgain) {
   const uint64_t posted = fake_verbs::calls(Call::kPostRecv);
   for (int i = 0; i < 100; ++i) world[0].poll();
   EXPECT_EQ(fake_verbs::calls(Call::kPostRecv), posted);
+}
+
+// A search would meet a peer without a queue pair, and crash.
+TEST_F(IbvFabric, NoPeerIsSearchedForAFlushedBuffer) {
+  testing::CardBox box;
+  testing::BoxBootstrap bootstrap(box, 0, 2);
+  ibv::TransportParts parts(bootstrap, IbvWorld::single());
+  ASSERT_EQ(parts.peers.open(2), Status::kOk);
+  ASSERT_EQ(parts.receiving.open(parts.options, parts.port, 0), Status::kOk);
+  (void)parts.peers.publish(std::make_unique<ibv::Peer>());
+  alignas(8) std::array<std::byte, 64> memory = {};
+  ibv::ReceiveBuffer buffer;
+  buffer.set(memory.data(), memory.size(), 0);
+  ibv_wc flushed{};
+  flushed.wr_id = buffer.work.wr_id;
+  flushed.status = IBV_WC_WR_FLUSH_ERR;
+  flushed.qp_num = 0x11;
+  parts.receiving.accept(flushed);
+  EXPECT_FALSE(parts.receiving.has_undelivered());
+  EXPECT_FALSE(parts.receiving.has_unposted());
 }
 
 TEST_F(IbvFabric, ReceiveQueueThatIsTooShortForAPeerIsReported) {
