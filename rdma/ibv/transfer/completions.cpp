@@ -3,6 +3,7 @@
 #include "rdma/ibv/transfer/completions.hpp"
 
 #include "firehose/base/log.hpp"
+#include "firehose/base/thread.hpp"
 
 namespace hydrant::ibv {
 
@@ -78,9 +79,11 @@ void Completions::report_failure(SendQueue& queue, const ibv_wc& completion) noe
   disconnector_.disconnect(peer, &queue == &peer.send ? text : queue.describe_failure(text));
 }
 
+// Each poll comes here. Once a second is enough for the peers, and for those that are made meanwhile.
 [[gnu::noinline]] void Completions::report_unreadable(const Port& port) noexcept {
-  static RateLimit limit(RateLimit::kSecond);
-  log_warning(limit, "%s: the completion queue of port %u cannot be read", port.name, port.number);
+  uint64_t suppressed = 0;
+  if (!unreadable_.pass(now_ns(), &suppressed)) return;
+  log_warning("%s: the completion queue of port %u cannot be read", port.name, port.number);
   disconnector_.disconnect_all(&port == port_ ? "the completion queue cannot be read"
                                               : "the completion queue of a rail cannot be read");
 }

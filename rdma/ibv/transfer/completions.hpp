@@ -6,6 +6,7 @@
 // Threads: any. A single thread at a time reads a queue; others return at once.
 #pragma once
 
+#include "firehose/base/log.hpp"
 #include "rdma/ibv/queue/completion_batch.hpp"
 #include "rdma/ibv/queue/completion_queue.hpp"
 #include "rdma/ibv/queue/operation_pool.hpp"
@@ -70,6 +71,7 @@ class Completions {
   Disconnector& disconnector_;
   const Port* port_ = nullptr;
   bool threaded_ = true;
+  RateLimit unreadable_{RateLimit::kSecond};
 };
 
 // ---- the fast path, inline in the transport's poll ----

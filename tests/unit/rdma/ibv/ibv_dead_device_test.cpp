@@ -178,6 +178,23 @@ TEST_F(IbvDeadDevice, RefusedBuffersOfAPeerThatIsGoneKeepNoRankAwake) {
   (void)::testing::internal::GetCapturedStderr();
 }
 
+// Ending a peer reads the completion queue.
+TEST_F(IbvDeadDevice, PeersAreEndedOnceForAQueueThatCannotBeRead) {
+  constexpr Rank kPeers = 8;
+  IbvWorld world(kPeers + 1);
+  for (Rank peer = 1; peer <= kPeers; ++peer) world.connect(0, peer);
+  ::testing::internal::CaptureStderr();
+  fake_verbs::fail_always(fake_verbs::Call::kPollCq, EIO);
+  world[0].poll();
+  EXPECT_EQ(world[0].transport->counts().lost, kPeers);
+  const uint64_t reads = fake_verbs::calls(fake_verbs::Call::kPollCq);
+  constexpr uint64_t kPolls = 1000;
+  for (uint64_t i = 0; i < kPolls; ++i) world[0].poll();
+  (void)::testing::internal::GetCapturedStderr();
+  EXPECT_LT(fake_verbs::calls(fake_verbs::Call::kPollCq) - reads, 3 * kPolls)
+      << "that of messages, and that of handshakes";
+}
+
 class IbvDeadRail : public testing::RailTest {};
 
 TEST_F(IbvDeadRail, StripesUnderWayEnd) {
