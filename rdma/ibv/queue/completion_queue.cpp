@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <numeric>
 #include <sched.h>
 #include <utility>
 
@@ -49,15 +50,20 @@ CompletionQueue GrowingCompletionQueue::create(uint32_t entries) const noexcept 
                                            port_->completion_vector));
 }
 
-// Replaces the queue, which is not used yet, by one of `entries`, or of as many as the adapter makes.
+// Replaces the queue, which is not used yet, by one of `entries`. If the adapter makes none of that length,
+// the longest one is searched, to within the entries of a peer.
 void GrowingCompletionQueue::create_whole(uint32_t entries) noexcept {
   can_grow_ = false;
-  for (; entries > capacity_; entries /= 2) {
+  uint32_t refused = entries + 1;
+  do {
     CompletionQueue made = create(entries);
-    if (made == nullptr) continue;
-    adopt(std::move(made), entries);
-    return;
-  }
+    if (made != nullptr) {
+      adopt(std::move(made), entries);
+    } else {
+      refused = entries;
+    }
+    entries = std::midpoint(capacity_, refused);
+  } while (refused > uint64_t{capacity_} + entries_per_peer_);
 }
 
 void GrowingCompletionQueue::adopt(CompletionQueue made, uint32_t entries) noexcept {

@@ -155,13 +155,26 @@ TEST_F(SendQueueTest, CompletionQueueThatCannotBeResizedIsAsLargeAsTheDeviceMake
   ASSERT_EQ(
       completions_.open({.port = &port_, .entries_per_peer = 40, .peers = 5, .peers_at_first = 1}),
       Status::kOk);
-  EXPECT_EQ(completions_.get()->cqe, 100);
-  for (int i = 0; i < 2; ++i) {
+  EXPECT_EQ(completions_.get()->cqe, 160);
+  for (int i = 0; i < 4; ++i) {
     EXPECT_EQ(completions_.make_room(), Status::kOk) << last_error_text();
     completions_.count_peer();
   }
   EXPECT_EQ(completions_.make_room(), Status::kResource);
-  EXPECT_THAT(last_error_text(), HasSubstr("at most 100 entries, 2 peers have them all"));
+  EXPECT_THAT(last_error_text(), HasSubstr("at most 160 entries, 4 peers have them all"));
+}
+
+// The device has room for 32 peers.
+TEST_F(SendQueueTest, CompletionQueueLosesOnePeerAtMostWhereTheDeviceMakesFewerEntriesThanItSays) {
+  fake_verbs::fail_always(Call::kResizeCq, EOPNOTSUPP);
+  port_.max_completions = 40'000;
+  ASSERT_EQ(completions_.open({.port = &port_, .entries_per_peer = 1000, .peers = 100}),
+            Status::kOk);
+  for (int i = 0; i < 31; ++i) {
+    ASSERT_EQ(completions_.make_room(), Status::kOk) << last_error_text();
+    completions_.count_peer();
+  }
+  EXPECT_LE(fake_verbs::calls(Call::kCreateCq), 10U);
 }
 
 TEST_F(SendQueueTest, OnePeerMustFitIntoTheCompletionQueue) {
