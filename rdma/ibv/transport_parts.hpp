@@ -71,7 +71,7 @@ struct TransportParts {
                          .disconnector = disconnector,
                          .counters = counters}};
   ConnectionThread connection_thread{handshakes, sleeper};
-  DeviceEvents events{ports, disconnector};
+  DeviceEvents events{ports, disconnector, handshakes};
 };
 
 }  // namespace hydrant::ibv

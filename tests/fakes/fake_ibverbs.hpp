@@ -205,7 +205,8 @@ int command_fd(ibv_pd* pd);
 // The next `count` datagrams are not sent and complete with this status: the queue pair goes to SQE.
 void fail_datagrams(ibv_wc_status status, uint32_t count = 1);
 // Moves the queue pair with this number to the error state and raises an event, like a fault of the adapter.
-void break_pair(uint32_t number);
+// What is posted to it is flushed, or no completion ever reports it.
+void break_pair(uint32_t number, bool flushes = true);
 // The device carries out and reports nothing any more. It swallows what is posted, and answers changes of
 // queue pairs with this error; 0: it pretends to make them, as some drivers do.
 void kill_device(const char* name, int modify_error = EIO);

@@ -31,12 +31,13 @@ void fail_datagrams(ibv_wc_status status, uint32_t count) {
   w.datagrams_to_fail = count;
 }
 
-void break_pair(uint32_t number) {
+void break_pair(uint32_t number, bool flushes) {
   ibv_qp* pair = nullptr;
   {
     World& w = world();
     const std::lock_guard<std::mutex> lock(w.mu);
     pair = &w.qps.at(number)->verbs;
+    if (!flushes) empty_pair(fake_of(pair));
     flush_pair(pair);
   }
   raise_event(pair->context, IBV_EVENT_QP_FATAL, 0, pair);

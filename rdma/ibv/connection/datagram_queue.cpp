@@ -173,10 +173,16 @@ void DatagramQueue::note_failed_send(ibv_wc_status status) noexcept {
               port_->number, ibv_wc_status_str(status));
 }
 
-// Called after completions with errors. A failed send leaves the queue pair in the state SQE, in which it
-// receives and flushes what it should send; with some adapters it is the error state, in which everything is
-// flushed.
+// Called after completions with errors, and after an event. A failed send leaves the queue pair in the state
+// SQE, in which it receives and flushes what it should send; with some adapters it is the error state, in
+// which everything is flushed. Some adapters flush nothing, and report that state by the event alone. An
+// event may also be older than the last reset.
 void DatagramQueue::mend() noexcept {
+  if (has_event_.exchange(false, std::memory_order_relaxed) && read_state() == IBV_QPS_ERR) {
+    if (error_ == IBV_WC_SUCCESS) error_ = IBV_WC_FATAL_ERR;
+    is_flushed_ = true;
+  }
+  if (error_ == IBV_WC_SUCCESS) return;
   if (!is_flushed_ && sends_ != 0) return;  // the other sends are being flushed
   const ibv_wc_status error = std::exchange(error_, IBV_WC_SUCCESS);
   if (!std::exchange(is_flushed_, false) && resume()) return;
@@ -191,15 +197,20 @@ void DatagramQueue::mend() noexcept {
               static_cast<unsigned long long>((due - now) / 1'000'000));
 }
 
-// Starts the sending half again after a failed send. False: the queue pair has to be reset.
-bool DatagramQueue::resume() noexcept {
+// The error state also if the adapter does not say.
+ibv_qp_state DatagramQueue::read_state() const noexcept {
   (void)port_->descriptors.keep_ours(port_->device.context);
   ibv_qp_attr state{};
   ibv_qp_init_attr unused{};
-  if (uncancelled::call(ibv_query_qp, pair_.get(), &state, IBV_QP_STATE, &unused) != 0)
-    return false;
-  if (state.qp_state == IBV_QPS_RTS) return true;
-  if (state.qp_state != IBV_QPS_SQE) return false;
+  const int error = uncancelled::call(ibv_query_qp, pair_.get(), &state, IBV_QP_STATE, &unused);
+  return error == 0 ? state.qp_state : IBV_QPS_ERR;
+}
+
+// Starts the sending half again after a failed send. False: the queue pair has to be reset.
+bool DatagramQueue::resume() noexcept {
+  const ibv_qp_state found = read_state();
+  if (found != IBV_QPS_SQE) return found == IBV_QPS_RTS;
+  ibv_qp_attr state{};
   state.qp_state = IBV_QPS_RTS;
   return uncancelled::call(ibv_modify_qp, pair_.get(), &state, IBV_QP_STATE) == 0;
 }

@@ -56,6 +56,9 @@ class DatagramQueue {
   // adapter refuses the request.
   bool send(const Handshake& handshake, Destination& destination, uint32_t number,
             const char* name) noexcept;
+  // An event of the device says that the queue pair has failed: the next poll() looks whether that is so. Any
+  // thread, without the lock.
+  void note_event() noexcept { has_event_.store(true, std::memory_order_relaxed); }
   // Calls receive(handshake) for each handshake that has arrived, and receive(null) for any other datagram.
   // Returns the number of completions; 0 while the queue pair has failed.
   template <typename Receive>
@@ -69,7 +72,7 @@ class DatagramQueue {
       const Kind kind = take(completions[i], &handshake);
       if (kind != Kind::kNothing) receive(kind == Kind::kHandshake ? &handshake : nullptr);
     }
-    if (error_ != IBV_WC_SUCCESS) [[unlikely]]
+    if (error_ != IBV_WC_SUCCESS || has_event_.load(std::memory_order_relaxed)) [[unlikely]]
       mend();
     return count > 0 ? static_cast<uint32_t>(count) : 0;
   }
@@ -89,6 +92,7 @@ class DatagramQueue {
   Kind take(const ibv_wc& completion, Handshake* handshake) noexcept;
   void note_failed_send(ibv_wc_status status) noexcept;
   [[gnu::cold]] void mend() noexcept;
+  ibv_qp_state read_state() const noexcept;
   bool resume() noexcept;
   [[gnu::cold]] bool restart() noexcept;
   Status reset() noexcept;
@@ -104,6 +108,7 @@ class DatagramQueue {
   uint32_t life_ = 0;
   ibv_wc_status error_ = IBV_WC_SUCCESS;  // of the first failed request since mend()
   bool is_flushed_ = false;               // a receive buffer was flushed: nothing works any more
+  std::atomic<bool> has_event_{false};
   std::atomic<uint64_t> resets_ns_{kRuns};
   uint64_t last_reset_ns_ = 0;
   uint64_t pause_ns_ = 0;  // between the last reset and the next

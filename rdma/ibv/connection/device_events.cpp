@@ -41,8 +41,8 @@ void DeviceEvents::handle(const Port& port, const ibv_async_event& event) noexce
     case IBV_EVENT_PATH_MIG_ERR: {
       auto* const peer = static_cast<Peer*>(event.element.qp->qp_context);
       if (peer == nullptr) {
-        // Its completions show it too, and then it is reset.
         log_warning("%s: the handshake queue pair has failed: %s", port.name, text);
+        handshakes_.note_event();
         break;
       }
       log_warning("the queue pair to %s has failed: %s", name_of(*peer).text, text);

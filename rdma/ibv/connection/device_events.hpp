@@ -1,6 +1,7 @@
 // Asynchronous events of the devices: failures of queue pairs, queues and ports. Threads: any.
 #pragma once
 
+#include "rdma/ibv/connection/handshakes.hpp"
 #include "rdma/ibv/device/ibv_port_choice.hpp"
 #include "rdma/ibv/transfer/disconnector.hpp"
 
@@ -8,9 +9,10 @@ namespace hydrant::ibv {
 
 class DeviceEvents {
  public:
-  DeviceEvents(const Ports& ports, Disconnector& disconnector) noexcept
-      : ports_(ports), disconnector_(disconnector) {}
-  // Reads the events that have arrived: disconnects the peers that they concern, and logs the others.
+  DeviceEvents(const Ports& ports, Disconnector& disconnector, Handshakes& handshakes) noexcept
+      : ports_(ports), disconnector_(disconnector), handshakes_(handshakes) {}
+  // Reads the events that have arrived: disconnects the peers that they concern, has the queue for handshakes
+  // reset, and logs the others.
   void read() noexcept;
 
  private:
@@ -19,6 +21,7 @@ class DeviceEvents {
 
   const Ports& ports_;
   Disconnector& disconnector_;
+  Handshakes& handshakes_;
 };
 
 }  // namespace hydrant::ibv

@@ -88,6 +88,8 @@ class Handshakes final : public FirstContact {
   uint64_t next_handshake_ns() const noexcept HYDRANT_NO_TSA { return sender_.next_ns(); }
   // When poll() resets the queue for handshakes after a failure; UINT64_MAX: not.
   uint64_t next_reset_ns() const noexcept HYDRANT_NO_TSA { return datagrams_.next_reset_ns(); }
+  // As in DatagramQueue: an event concerns the queue for handshakes.
+  void note_event() noexcept HYDRANT_NO_TSA { datagrams_.note_event(); }
   bool request_notice() noexcept HYDRANT_NO_TSA { return datagrams_.request_notice(); }
 
   // As in IbvTransport.

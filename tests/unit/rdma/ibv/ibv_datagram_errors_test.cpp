@@ -74,6 +74,16 @@ TEST_F(IbvDatagramErrors, BrokenQueuePairReceivesAndSendsAgain) {
   EXPECT_EQ(world[0].transport->counts().ud_errors, 1U);
 }
 
+// Rank 0 sends nothing that could be flushed.
+TEST_F(IbvDatagramErrors, QueuePairWhoseFailureAnEventAloneReportsIsReset) {
+  IbvWorld world(2);
+  ::testing::internal::CaptureStderr();
+  fake_verbs::break_pair(queue_of(world, 0), false);
+  world.connect(1, 0);
+  (void)::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(world[0].transport->counts().ud_errors, 1U);
+}
+
 TEST_F(IbvDatagramErrors, IdleRankSleepsAfterwards) {
   IbvWorld world(2);
   ::testing::internal::CaptureStderr();
@@ -221,6 +231,18 @@ TEST_F(IbvDatagramQueue, AddressHandleLivesUntilTheLastSendHasEnded) {
   EXPECT_EQ(fake_verbs::live().ahs, 1U);
   EXPECT_EQ(a_.poll(), 0U);
   EXPECT_EQ(fake_verbs::live().ahs, 0U);
+}
+
+TEST_F(IbvDatagramQueue, EventThatIsReadAfterTheResetIsIgnored) {
+  fake_verbs::break_pair(a_.queue.number());
+  EXPECT_EQ(a_.poll(), 16U);
+  a_.poll_all();
+  a_.queue.note_event();
+  a_.poll_all();
+  EXPECT_EQ(a_.errors.value(), 1U) << "no second reset";
+  ASSERT_TRUE(send(b_, a_));
+  a_.poll_all();
+  EXPECT_EQ(a_.heard, 1U);
 }
 
 TEST_F(IbvDatagramQueue, ResetsAreASecondApart) {
