@@ -33,19 +33,19 @@ bool HandshakeSender::send_once(const Handshake& handshake, const DatagramAddres
                                 const char* name) noexcept {
   Destination* const destination = parts_.addresses.add_user(to);
   if (destination == nullptr) return false;
-  const bool is_sent = parts_.datagrams.send(handshake, *destination, to.datagram_queue, name);
+  const bool is_sent = datagrams_.send(handshake, *destination, to.datagram_queue, name);
   parts_.addresses.remove_user(*destination);
   return is_sent;
 }
 
 // A peer whose handshake is done has no destination any more, and may need an answer nevertheless.
 bool HandshakeSender::send(Peer& peer) noexcept {
-  const Handshake handshake = parts_.connector.describe(peer, parts_.groups.own_group());
+  const Handshake handshake = connector_.describe(peer, groups_.own_group());
   const DatagramAddress& to = peer.endpoint.address;
   const PeerName name = name_of(peer);
   Destination* const kept = peer.connection.destination;
   const bool is_sent = kept != nullptr
-                           ? parts_.datagrams.send(handshake, *kept, to.datagram_queue, name.text)
+                           ? datagrams_.send(handshake, *kept, to.datagram_queue, name.text)
                            : send_once(handshake, to, name.text);
   if (is_sent) parts_.counters.handshakes.add();
   return is_sent;
@@ -58,7 +58,7 @@ void HandshakeSender::stop(Peer& peer) noexcept {
 }
 
 void HandshakeSender::answer(Peer& peer, uint64_t now) noexcept {
-  const bool is_sent = parts_.datagrams.has_room() && send(peer);
+  const bool is_sent = datagrams_.has_room() && send(peer);
   if (!HandshakeTimer::has(peer)) return;
   if (is_sent) {
     timer_.note_sent(peer, now);
@@ -87,7 +87,7 @@ void HandshakeSender::repeat(uint64_t now) noexcept {
       stop(peer);
     } else if (now < peer.connection.next_handshake_ns) {
       timer_.reorder(peer);  // it was late, and the time until the next warning has begun
-    } else if (!parts_.datagrams.has_room()) {
+    } else if (!datagrams_.has_room()) {
       next_ns = now + kFullPauseNs;
       break;
     } else if (send(peer)) {
@@ -108,7 +108,7 @@ bool HandshakeSender::has_ended(Peer& peer, uint64_t now) noexcept {
   const bool is_late = now >= connection.gives_up_ns;
   if (!peer.state.is_connecting())
     return is_late || PeerConnector::is_handshake_done(peer) || peer.state.is_disconnected();
-  if (parts_.datagrams.has_failed()) {
+  if (datagrams_.has_failed()) {
     parts_.disconnector.disconnect_later(peer,
                                          "the handshake queue pair of this process has failed");
     return true;

@@ -7,36 +7,45 @@
 // Threads: under the contact lock, but for the hint.
 #pragma once
 
+#include "rdma/bootstrap/bootstrap.hpp"
 #include "rdma/ibv/connection/address_handles.hpp"
 #include "rdma/ibv/connection/datagram_queue.hpp"
 #include "rdma/ibv/connection/handshake_timer.hpp"
 #include "rdma/ibv/connection/joined_groups.hpp"
 #include "rdma/ibv/connection/own_endpoint.hpp"
 #include "rdma/ibv/connection/peer_connector.hpp"
+#include "rdma/ibv/connection/peer_factory.hpp"
 #include "rdma/ibv/device/ibv_port_choice.hpp"
 #include "rdma/ibv/queue/counters.hpp"
+#include "rdma/ibv/queue/rails.hpp"
 #include "rdma/ibv/settings/ibv_options.hpp"
 #include "rdma/ibv/transfer/disconnector.hpp"
+#include "rdma/ibv/transfer/peer_table.hpp"
 
 #include <atomic>
 #include <cstdint>
 
 namespace hydrant::ibv {
 
+// The parts of the transport that first contact uses.
+struct HandshakeParts {
+  Bootstrap& bootstrap;
+  const Options& options;
+  const Ports& ports;
+  OwnEndpoint& own;
+  PeerTable& peers;
+  AddressHandles& addresses;
+  PeerFactory& factory;
+  const Rails& rails;
+  Disconnector& disconnector;
+  Counters& counters;
+};
+
 class HandshakeSender {
  public:
-  struct Parts {
-    const Options& options;
-    const Ports& ports;
-    const OwnEndpoint& own;
-    const PeerConnector& connector;
-    const JoinedGroups& groups;
-    AddressHandles& addresses;
-    DatagramQueue& datagrams;
-    Disconnector& disconnector;
-    Counters& counters;
-  };
-  explicit HandshakeSender(const Parts& parts) noexcept : parts_(parts) {}
+  HandshakeSender(const HandshakeParts& parts, DatagramQueue& datagrams,
+                  const PeerConnector& connector, const JoinedGroups& groups) noexcept
+      : parts_(parts), datagrams_(datagrams), connector_(connector), groups_(groups) {}
   // For `peers` peers. Errors: kResource.
   Status open(uint32_t peers) noexcept { return timer_.open(peers, parts_.own.nonce()); }
 
@@ -63,7 +72,10 @@ class HandshakeSender {
   bool send(Peer& peer) noexcept;
   bool has_ended(Peer& peer, uint64_t now) noexcept;
 
-  const Parts parts_;
+  const HandshakeParts& parts_;
+  DatagramQueue& datagrams_;
+  const PeerConnector& connector_;
+  const JoinedGroups& groups_;
   HandshakeTimer timer_;
   std::atomic<uint64_t> next_ns_{UINT64_MAX};
 };

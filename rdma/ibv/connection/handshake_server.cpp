@@ -44,15 +44,14 @@ Rank HandshakeServer::sender_of(const Handshake& handshake) noexcept {
                handshake.from, handshake.index_at_peer);
     return kNoRank;
   }
-  const Rank number = parts_.groups.number_of(group, handshake.from);
+  const Rank number = groups_.number_of(group, handshake.from);
   if (number == kNoRank) {
     parts_.counters.early.add();
     (void)fail(Status::kBadArg, "a handshake from rank %u of group %016llx, which is not joined",
                handshake.from, static_cast<unsigned long long>(group));
     return kNoRank;
   }
-  if (parts_.groups.at(number).endpoint.address.nonce == handshake.endpoint.address.nonce)
-    return number;
+  if (groups_.at(number).endpoint.address.nonce == handshake.endpoint.address.nonce) return number;
   (void)fail(Status::kBadArg, "a handshake as from rank %u of group %016llx, by another process",
              handshake.from, static_cast<unsigned long long>(group));
   return kNoRank;
@@ -67,7 +66,7 @@ void HandshakeServer::connect(const Handshake& handshake, Rank from, uint64_t no
       refuse(handshake, from, parts_.factory.refusal(), now);
       return;
     }
-    parts_.sender.expect(*peer, now);
+    sender_.expect(*peer, now);
   }
   if (peer->endpoint.address.nonce != handshake.endpoint.address.nonce) {
     parts_.counters.strangers.add();
@@ -78,17 +77,17 @@ void HandshakeServer::connect(const Handshake& handshake, Rank from, uint64_t no
     return;
   }
   peer->state.note_refusal_by_peer(Refusal::kNone);
-  if (!peer->connection.can_receive && parts_.connector.connect(*peer, handshake) != Status::kOk) {
+  if (!peer->connection.can_receive && connector_.connect(*peer, handshake) != Status::kOk) {
     log_warning("%s", last_error_text());
     parts_.disconnector.disconnect_later(*peer, "its queue pair could not be connected");
     return;
   }
   if (handshake.can_receive) {
-    parts_.connector.learn_rails(*peer, handshake);
+    connector_.learn_rails(*peer, handshake);
     if (peer->state.open()) parts_.counters.connected.add();
   }
-  if (!handshake.open) parts_.sender.answer(*peer, now);
-  if (PeerConnector::is_handshake_done(*peer)) parts_.sender.stop(*peer);
+  if (!handshake.open) sender_.answer(*peer, now);
+  if (PeerConnector::is_handshake_done(*peer)) sender_.stop(*peer);
 }
 
 // ---- refusals ----
@@ -110,13 +109,13 @@ void HandshakeServer::refuse(const Handshake& handshake, Rank from, Refusal why,
   Handshake refusal;
   refusal.endpoint =
       parts_.own.address(std::min(parts_.rails.count(), handshake.endpoint.rail_count));
-  if (handshake.endpoint.group != 0) refusal.endpoint.group = parts_.groups.own_group();
+  if (handshake.endpoint.group != 0) refusal.endpoint.group = groups_.own_group();
   refusal.to_nonce = to.nonce;
   refusal.from = parts_.own.self();
   refusal.to = handshake.from;
   refusal.index_at_peer = from;
   refusal.refusal = why;
-  (void)parts_.sender.send_once(refusal, to, name.text);
+  (void)sender_.send_once(refusal, to, name.text);
 }
 
 // The peer may change its mind, so handshakes to it go on, but rarely.
@@ -131,7 +130,7 @@ void HandshakeServer::take_refusal(const Handshake& handshake, Peer* peer, uint6
     (void)report_not_ready(*peer);
     log_warning(refused_there_, "%s; handshakes continue", last_error_text());
   }
-  parts_.sender.postpone(*peer, now);
+  sender_.postpone(*peer, now);
 }
 
 }  // namespace hydrant::ibv

@@ -8,13 +8,8 @@
 #include "firehose/base/log.hpp"
 #include "rdma/ibv/connection/handshake_sender.hpp"
 #include "rdma/ibv/connection/joined_groups.hpp"
-#include "rdma/ibv/connection/own_endpoint.hpp"
 #include "rdma/ibv/connection/peer_connector.hpp"
-#include "rdma/ibv/connection/peer_factory.hpp"
-#include "rdma/ibv/queue/counters.hpp"
-#include "rdma/ibv/queue/rails.hpp"
-#include "rdma/ibv/transfer/disconnector.hpp"
-#include "rdma/ibv/transfer/peer_table.hpp"
+#include "rdma/ibv/wire/ibv_wire.hpp"
 
 #include <cstdint>
 
@@ -22,18 +17,9 @@ namespace hydrant::ibv {
 
 class HandshakeServer {
  public:
-  struct Parts {
-    const OwnEndpoint& own;
-    const Rails& rails;
-    const JoinedGroups& groups;
-    PeerTable& peers;
-    PeerFactory& factory;
-    PeerConnector& connector;
-    HandshakeSender& sender;
-    Disconnector& disconnector;
-    Counters& counters;
-  };
-  explicit HandshakeServer(const Parts& parts) noexcept : parts_(parts) {}
+  HandshakeServer(const HandshakeParts& parts, PeerConnector& connector, const JoinedGroups& groups,
+                  HandshakeSender& sender) noexcept
+      : parts_(parts), connector_(connector), groups_(groups), sender_(sender) {}
 
   // Handles a datagram that has arrived; null: it is no handshake. False: it was ignored.
   bool receive(const Handshake* handshake) noexcept;
@@ -48,7 +34,10 @@ class HandshakeServer {
   void refuse(const Handshake& handshake, Rank from, Refusal why, uint64_t now) noexcept;
   void take_refusal(const Handshake& handshake, Peer* peer, uint64_t now) noexcept;
 
-  const Parts parts_;
+  const HandshakeParts& parts_;
+  PeerConnector& connector_;
+  const JoinedGroups& groups_;
+  HandshakeSender& sender_;
   uint64_t second_ns_ = 0;  // since when refusals_ counts
   uint32_t refusals_ = 0;
   RateLimit refused_here_{RateLimit::kSecond};

@@ -6,21 +6,13 @@
 #pragma once
 
 #include "firehose/base/thread.hpp"
-#include "rdma/bootstrap/bootstrap.hpp"
-#include "rdma/ibv/connection/address_handles.hpp"
 #include "rdma/ibv/connection/contact_book.hpp"
 #include "rdma/ibv/connection/datagram_queue.hpp"
 #include "rdma/ibv/connection/handshake_sender.hpp"
 #include "rdma/ibv/connection/handshake_server.hpp"
 #include "rdma/ibv/connection/joined_groups.hpp"
-#include "rdma/ibv/connection/own_endpoint.hpp"
 #include "rdma/ibv/connection/peer_connector.hpp"
-#include "rdma/ibv/connection/peer_factory.hpp"
-#include "rdma/ibv/queue/counters.hpp"
-#include "rdma/ibv/settings/ibv_options.hpp"
-#include "rdma/ibv/transfer/disconnector.hpp"
 #include "rdma/ibv/transfer/first_contact.hpp"
-#include "rdma/ibv/transfer/peer_table.hpp"
 
 #include <atomic>
 #include <cstddef>
@@ -31,42 +23,14 @@ namespace hydrant::ibv {
 
 class Handshakes final : public FirstContact {
  public:
-  struct Parts {
-    Bootstrap& bootstrap;
-    const Options& options;
-    const Ports& ports;
-    OwnEndpoint& own;
-    PeerTable& peers;
-    AddressHandles& addresses;
-    PeerFactory& factory;
-    Rails& rails;
-    Disconnector& disconnector;
-    Counters& counters;
-  };
-  explicit Handshakes(const Parts& parts) noexcept
+  explicit Handshakes(const HandshakeParts& parts) noexcept
       : parts_(parts),
         book_(parts.bootstrap),
         datagrams_(parts.addresses, parts.counters.ud_errors),
         connector_(parts.options, parts.ports, parts.own, parts.rails),
         groups_(parts.own, parts.factory),
-        sender_({.options = parts.options,
-                 .ports = parts.ports,
-                 .own = parts.own,
-                 .connector = connector_,
-                 .groups = groups_,
-                 .addresses = parts.addresses,
-                 .datagrams = datagrams_,
-                 .disconnector = parts.disconnector,
-                 .counters = parts.counters}),
-        server_({.own = parts.own,
-                 .rails = parts.rails,
-                 .groups = groups_,
-                 .peers = parts.peers,
-                 .factory = parts.factory,
-                 .connector = connector_,
-                 .sender = sender_,
-                 .disconnector = parts.disconnector,
-                 .counters = parts.counters}) {}
+        sender_(parts_, datagrams_, connector_, groups_),
+        server_(parts_, connector_, groups_, sender_) {}
 
   // Errors: kResource.
   Status open(ibv_comp_channel* channel) noexcept HYDRANT_EXCLUDES(mu_);
@@ -108,7 +72,7 @@ class Handshakes final : public FirstContact {
   uint32_t poll_locked() noexcept HYDRANT_REQUIRES(mu_);
   Status find_own_group() noexcept HYDRANT_EXCLUDES(mu_);
 
-  const Parts parts_;
+  const HandshakeParts parts_;
   ContactBook book_;
   Mutex mu_;  // the contact lock
   DatagramQueue datagrams_ HYDRANT_GUARDED_BY(mu_);
