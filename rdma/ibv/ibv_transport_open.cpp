@@ -237,10 +237,7 @@ void IbvTransport::log_ports(const ibv::PortList& failed) const noexcept {
     if (!parts_.rails[i].completions.is_open()) continue;  // left out, and logged
     const ibv::Port& port = parts_.rails[i].port;
     log_info("verbs: rank %u also uses %s port %u at %s, GID index %u, for puts and gets",
-             parts_.own.self(), port.name, port.number,
-             ibv::text_of(
-                 {.lid = port.lid, .is_ethernet = endpoint.rails[i].is_ethernet, .gid = port.gid})
-                 .text,
+             parts_.own.self(), port.name, port.number, text_of(endpoint.rails[i]).text,
              port.gid_index);
   }
   const ibv::PortSettings settings = port_settings(parts_.options, failed);

@@ -19,7 +19,7 @@ bool is_shortage(int error) noexcept {
          error == EOVERFLOW;
 }
 
-bool is_same(const RemotePort& one, const RemotePort& other) noexcept {
+bool is_same(const PortAddress& one, const PortAddress& other) noexcept {
   return one.lid == other.lid && one.needs_grh == other.needs_grh &&
          std::memcmp(&one.gid, &other.gid, sizeof one.gid) == 0;
 }
@@ -33,8 +33,7 @@ void AddressHandles::close() noexcept {
   }
 }
 
-Destination* AddressHandles::add_user(const DatagramAddress& address) noexcept {
-  const RemotePort port = remote_port(address);
+Destination* AddressHandles::add_user(const PortAddress& port) noexcept {
   for (Destination* one = first_; one != nullptr; one = one->next) {
     if (!is_same(one->port, port)) continue;
     ++one->users;

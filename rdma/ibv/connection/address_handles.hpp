@@ -22,7 +22,7 @@
 namespace hydrant::ibv {
 
 struct Destination {
-  RemotePort port;
+  PortAddress port;
   uint32_t users = 0;    // peers whose handshake is under way
   uint32_t sends = 0;    // under way
   AddressHandle handle;  // null: not made yet, or given up
@@ -39,8 +39,8 @@ class AddressHandles {
   // Destroys all. The queue pair that sends to them must be destroyed before.
   void close() noexcept;
 
-  // The destination with this address, which has one user more. Null, with an error text: no memory.
-  Destination* add_user(const DatagramAddress& address) noexcept;
+  // The destination at this port, which has one user more. Null, with an error text: no memory.
+  Destination* add_user(const PortAddress& port) noexcept;
   void remove_user(Destination& destination) noexcept;
   // Makes the handle if it is not there. Errors: kNotReady: the adapter has no more now; kResource: for
   // example no route.

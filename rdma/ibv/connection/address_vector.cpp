@@ -16,12 +16,12 @@ bool has_prefix(const ibv_gid& gid) noexcept {
 
 }  // namespace
 
-ibv_ah_attr address_of(const Port& port, const RemotePort& there) noexcept {
+ibv_ah_attr address_of(const Port& port, const PortAddress& there) noexcept {
   ibv_ah_attr address{};
   address.dlid = there.lid;
   address.port_num = port.number;
   address.sl = port.service_level;
-  if (!port.needs_grh && !there.needs_grh) return address;
+  if (!port.needs_grh && there.needs_grh == 0) return address;
   address.is_global = 1;
   address.grh.dgid = there.gid;
   address.grh.sgid_index = port.gid_index;
@@ -30,18 +30,18 @@ ibv_ah_attr address_of(const Port& port, const RemotePort& there) noexcept {
   return address;
 }
 
-const char* why_unreachable(const Port& port, bool is_ethernet, const ibv_gid& gid,
-                            uint8_t gid_version) noexcept {
+const char* why_unreachable(const Port& port, const PortAddress& there) noexcept {
+  const bool is_ethernet = there.is_ethernet != 0;
   if (is_ethernet != port.is_ethernet)
     return is_ethernet ? "it uses Ethernet, this process InfiniBand"
                        : "it uses InfiniBand, this process Ethernet";
-  if (gid_version != port.gid_version)
+  if (there.gid_version != port.gid_version)
     return port.gid_version == 2
                ? "its GID is of RoCE version 1, that of this process of version 2"
                : "its GID is of RoCE version 2, that of this process of version 1";
   // A LID is valid within its subnet only.
-  const bool is_local = std::equal(gid.raw, gid.raw + kPrefixBytes, port.gid.raw);
-  if (!is_ethernet && !is_local && has_prefix(gid) && has_prefix(port.gid))
+  const bool is_local = std::equal(there.gid.raw, there.gid.raw + kPrefixBytes, port.gid.raw);
+  if (!is_ethernet && !is_local && has_prefix(there.gid) && has_prefix(port.gid))
     return "it is in another subnet";
   return nullptr;
 }

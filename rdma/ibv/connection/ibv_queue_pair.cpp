@@ -55,7 +55,7 @@ Status connect_queue_pair(const QueuePairConnection& connection) noexcept {
   const Port& port = *connection.port;
   ibv_qp_attr state{};
   state.qp_state = IBV_QPS_RTR;
-  state.path_mtu = std::min(port.mtu, static_cast<ibv_mtu>(connection.mtu));
+  state.path_mtu = std::min(port.mtu, static_cast<ibv_mtu>(connection.there.mtu));
   state.dest_qp_num = connection.number;
   state.rq_psn = connection.sequence;
   state.max_dest_rd_atomic = reads_accepted(port);
@@ -72,7 +72,7 @@ Status connect_queue_pair(const QueuePairConnection& connection) noexcept {
     state.retry_cnt = port.max_retries;
     state.rnr_retry = kReceiverRetries;
     state.max_rd_atomic = static_cast<uint8_t>(
-        std::clamp(std::min<uint32_t>(port.max_reads_out, connection.reads_in), 1u, kReads));
+        std::clamp(std::min<uint32_t>(port.max_reads_out, connection.there.reads_in), 1u, kReads));
     error = uncancelled::call(ibv_modify_qp, connection.queue, &state,
                               IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
                                   IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);

@@ -33,9 +33,7 @@ struct QueuePairConnection {
   uint32_t own_sequence = 0;
   uint64_t patience_ns = 0;  // as in IbvTransport::Options
   const char* peer = "";     // its name, for errors
-  RemotePort there;          // this and all below: the peer's
-  uint8_t mtu = 0;
-  uint8_t reads_in = 0;
+  PortAddress there;         // this and all below: the peer's
   uint32_t number = 0;
   uint32_t sequence = 0;
 };

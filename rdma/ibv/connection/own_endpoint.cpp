@@ -12,6 +12,20 @@
 
 namespace hydrant::ibv {
 
+namespace {
+
+PortAddress address_of(const Port& port) noexcept {
+  return {.gid = port.gid,
+          .lid = port.lid,
+          .mtu = static_cast<uint8_t>(port.mtu),
+          .is_ethernet = port.is_ethernet,
+          .needs_grh = port.needs_grh,
+          .gid_version = port.gid_version,
+          .reads_in = reads_accepted(port)};
+}
+
+}  // namespace
+
 void OwnEndpoint::open(Rank self, Rank ranks) noexcept {
   self_ = self;
   ranks_ = ranks;
@@ -27,27 +41,10 @@ ConnectionParameters OwnEndpoint::connection_parameters() const noexcept {
 
 EndpointAddress OwnEndpoint::address(uint32_t rails) const noexcept {
   EndpointAddress endpoint;
-  endpoint.address.nonce = nonce_;
-  endpoint.address.datagram_queue = datagram_queue_;
-  endpoint.address.lid = port_.lid;
-  endpoint.address.mtu = static_cast<uint8_t>(port_.mtu);
-  endpoint.address.is_ethernet = port_.is_ethernet ? 1 : 0;
-  endpoint.address.gid = port_.gid;
-  endpoint.address.needs_grh = port_.needs_grh ? 1 : 0;
-  endpoint.address.gid_version = port_.gid_version;
-  endpoint.address.reads_in = reads_accepted(port_);
+  endpoint.address = {address_of(port_), nonce_, datagram_queue_};
   endpoint.connection_parameters = connection_parameters();
   endpoint.rail_count = rails;
-  for (uint32_t i = 0; i < rails; ++i) {
-    const Port& port = rails_[i].port;
-    endpoint.rails[i] = {.gid = port.gid,
-                         .lid = port.lid,
-                         .mtu = static_cast<uint8_t>(port.mtu),
-                         .is_ethernet = static_cast<uint8_t>(port.is_ethernet ? 1 : 0),
-                         .needs_grh = static_cast<uint8_t>(port.needs_grh ? 1 : 0),
-                         .gid_version = port.gid_version,
-                         .reads_in = reads_accepted(port)};
-  }
+  for (uint32_t i = 0; i < rails; ++i) endpoint.rails[i] = address_of(rails_[i].port);
   return endpoint;
 }
 

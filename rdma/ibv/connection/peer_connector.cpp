@@ -12,16 +12,13 @@ namespace hydrant::ibv {
 
 Status PeerConnector::connect(Peer& peer, const Handshake& handshake) noexcept {
   if (!ports_.keep_descriptors()) return device_is_closed(ports_.all[0].name);
-  const DatagramAddress& there = handshake.endpoint.address;
   const PeerName name = name_of(peer);
   const Status status = connect_queue_pair({.queue = peer.send.pair(),
                                             .port = &ports_.all[0],
                                             .own_sequence = peer.connection.first_sequence,
                                             .patience_ns = options_.patience_ns,
                                             .peer = name.text,
-                                            .there = remote_port(there),
-                                            .mtu = there.mtu,
-                                            .reads_in = there.reads_in,
+                                            .there = handshake.endpoint.address,
                                             .number = handshake.queue_pair,
                                             .sequence = handshake.sequence});
   if (status != Status::kOk) return status;
@@ -40,15 +37,12 @@ void PeerConnector::connect_rails(Peer& peer, const Handshake& handshake) noexce
   for (uint32_t i = 0; i < both; ++i) {
     PeerRail& end = peer.rails->rails[i];
     if (!end.send.is_open() || handshake.rails[i].queue_pair == 0) continue;
-    const RailAddress& there = handshake.endpoint.rails[i];
     const Status status = connect_queue_pair({.queue = end.send.pair(),
                                               .port = &rails_[i].port,
                                               .own_sequence = end.first_sequence,
                                               .patience_ns = options_.patience_ns,
                                               .peer = name.text,
-                                              .there = remote_port(there),
-                                              .mtu = there.mtu,
-                                              .reads_in = there.reads_in,
+                                              .there = handshake.endpoint.rails[i],
                                               .number = handshake.rails[i].queue_pair,
                                               .sequence = handshake.rails[i].sequence});
     end.is_ready = status == Status::kOk;

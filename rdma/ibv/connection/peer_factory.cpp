@@ -24,9 +24,8 @@ Status PeerFactory::check_settings(const PeerName& name,
                 name.text, theirs.message_bytes, ours.message_bytes, theirs.cell_bytes,
                 ours.cell_bytes, theirs.credits, ours.credits, theirs.receive_slots,
                 ours.receive_slots);
-  const DatagramAddress& there = endpoint.address;
-  const char* const reason =
-      why_unreachable(port(), there.is_ethernet != 0, there.gid, there.gid_version);
+  const PortAddress& there = endpoint.address;
+  const char* const reason = why_unreachable(port(), there);
   if (reason == nullptr) return Status::kOk;
   return fail(Status::kBroken,
               "%s at %s cannot be reached from %s port %u: %s: choose with HYDRANT_IBV_PORTS",
@@ -157,9 +156,7 @@ void PeerFactory::open_rails(Peer& peer) noexcept {
 Status PeerFactory::open_rail(Peer& peer, uint32_t index) noexcept {
   Rail& rail = rails_[index];
   PeerRail& end = peer.rails->rails[index];
-  const RailAddress& there = peer.endpoint.rails[index];
-  const char* const reason =
-      why_unreachable(rail.port, there.is_ethernet != 0, there.gid, there.gid_version);
+  const char* const reason = why_unreachable(rail.port, peer.endpoint.rails[index]);
   if (reason != nullptr)
     return fail(Status::kUnsupported,
                 "its port %u cannot be reached: %s: name the ports in the same order on all ranks",

@@ -68,16 +68,14 @@ class Reader {
 };
 
 // Port traits: whether packets need a global header and the version of the GID, then the reads, then zero.
-template <typename Address>
-void put_traits(Writer& writer, const Address& address) noexcept {
-  writer.put(address.needs_grh | address.gid_version << 1, 1);
+void put_traits(Writer& writer, const PortAddress& address) noexcept {
+  writer.put(address.needs_grh + 2u * address.gid_version, 1);
   writer.put(address.reads_in, 1);
   writer.put(0, 2);
 }
 
 // False: a reserved bit is set, there or in the link layer.
-template <typename Address>
-bool get_traits(Reader& reader, Address* address) noexcept {
+bool get_traits(Reader& reader, PortAddress* address) noexcept {
   uint8_t traits = 0;
   uint16_t zero = 0;
   reader.get(&traits);
@@ -111,7 +109,7 @@ Status read_frame(std::span<const std::byte> in, const char* what, uint32_t magi
 
 }  // namespace
 
-AddressText text_of(const DatagramAddress& address) noexcept {
+AddressText text_of(const PortAddress& address) noexcept {
   constexpr uint8_t kMapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
   AddressText made;
   const uint8_t* gid = address.gid.raw;
@@ -144,7 +142,7 @@ void encode_endpoint(const EndpointAddress& endpoint, std::byte* out) noexcept {
   writer.put(endpoint.group, 8);
   put_traits(writer, address);
   for (uint32_t i = 0; i < endpoint.rail_count; ++i) {
-    const RailAddress& rail = endpoint.rails[i];
+    const PortAddress& rail = endpoint.rails[i];
     writer.put_bytes(rail.gid.raw, sizeof rail.gid.raw);
     writer.put(rail.lid, 2);
     writer.put(rail.mtu, 1);
@@ -159,7 +157,7 @@ namespace {
 Status read_rails(Reader& reader, uint32_t count, EndpointAddress* endpoint) noexcept {
   endpoint->rail_count = count;
   for (uint32_t i = 0; i < count; ++i) {
-    RailAddress& rail = endpoint->rails[i];
+    PortAddress& rail = endpoint->rails[i];
     reader.get_bytes(rail.gid.raw, sizeof rail.gid.raw);
     reader.get(&rail.lid);
     reader.get(&rail.mtu);

@@ -27,36 +27,29 @@ struct ConnectionParameters {
   bool operator==(const ConnectionParameters&) const = default;
 };
 
-// The destination of a rank's datagrams.
-struct DatagramAddress {
-  // Random number of the process. A datagram with another nonce is of another job or a dead process.
-  uint64_t nonce = 0;
-  uint32_t datagram_queue = 0;
+// A port as its peers see it.
+struct PortAddress {
+  ibv_gid gid = {};
   uint16_t lid = 0;
   uint8_t mtu = 0;  // ibv_mtu
   uint8_t is_ethernet = 0;
-  ibv_gid gid = {};
   uint8_t needs_grh = 0;    // packets to it need a global header
   uint8_t gid_version = 0;  // of RoCE; 0: InfiniBand
   uint8_t reads_in = 0;     // RDMA reads and atomics that a queue pair accepts at once
+};
+
+// The destination of a rank's datagrams, at its first port.
+struct DatagramAddress : PortAddress {
+  // Random number of the process. A datagram with another nonce is of another job or a dead process.
+  uint64_t nonce = 0;
+  uint32_t datagram_queue = 0;
 };
 
 // An address for logs and errors: 10.78.0.2, another GID as an IPv6 address, or LID 5.
 struct AddressText {
   char text[48] = "";
 };
-AddressText text_of(const DatagramAddress& address) noexcept;
-
-// The address of a rail: a port beside the first (rdma/ibv/queue/rails.hpp).
-struct RailAddress {
-  ibv_gid gid = {};
-  uint16_t lid = 0;
-  uint8_t mtu = 0;
-  uint8_t is_ethernet = 0;
-  uint8_t needs_grh = 0;
-  uint8_t gid_version = 0;
-  uint8_t reads_in = 0;
-};
+AddressText text_of(const PortAddress& address) noexcept;
 
 struct EndpointAddress {
   DatagramAddress address;
@@ -64,8 +57,8 @@ struct EndpointAddress {
   // The name of the process's group, which is the nonce of its rank 0, for processes of other groups. 0:
   // sender and receiver are of one job, as in the endpoint addresses that the launcher distributes.
   uint64_t group = 0;
-  uint32_t rail_count = 0;  // beside the first port
-  RailAddress rails[kMaxRails - 1];
+  uint32_t rail_count = 0;
+  PortAddress rails[kMaxRails - 1];  // beside the first port (rdma/ibv/queue/rails.hpp)
 };
 
 inline constexpr size_t kEndpointBytes = 64;  // of a rank with one port

@@ -17,7 +17,7 @@ GroupAddress sample(uint32_t rails = 0) {
   GroupAddress made;
   made.rank = 3;
   made.ranks = 5;
-  made.endpoint.address = {0x1122334455667788, 0xabcdef, 0x1234, IBV_MTU_1024, 1, {}};
+  made.endpoint.address = {{{}, 0x1234, IBV_MTU_1024, 1}, 0x1122334455667788, 0xabcdef};
   made.endpoint.connection_parameters = {512, 16384, 32, 4};
   made.endpoint.group = 0x2122232425262728;
   made.endpoint.rail_count = rails;

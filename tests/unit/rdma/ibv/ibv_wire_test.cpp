@@ -17,7 +17,7 @@ constexpr std::byte kSpareFlags{0xfc};  // of the flags of a handshake, byte 6
 
 EndpointAddress sample_endpoint() {
   EndpointAddress endpoint;
-  endpoint.address = {0x1122334455667788, 0xabcdef, 0x1234, IBV_MTU_1024, 1, {}, 1, 2, 16};
+  endpoint.address = {{{}, 0x1234, IBV_MTU_1024, 1, 1, 2, 16}, 0x1122334455667788, 0xabcdef};
   for (uint8_t i = 0; i < 16; ++i) endpoint.address.gid.raw[i] = i;
   endpoint.connection_parameters = {512, 16384, 32, 4};
   endpoint.group = 0x1112131415161718;
@@ -237,7 +237,7 @@ TEST(IbvWire, RailsThatCannotBeAreRefused) {
 }
 
 TEST(IbvWire, AddressTextsAreLidsOrIpAddresses) {
-  DatagramAddress address;
+  PortAddress address;
   address.lid = 5;
   EXPECT_STREQ(text_of(address).text, "LID 5");
   address.is_ethernet = 1;
