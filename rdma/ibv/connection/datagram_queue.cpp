@@ -4,7 +4,6 @@
 
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
-#include "firehose/base/thread.hpp"
 #include "firehose/base/uncancelled.hpp"
 
 #include <algorithm>
@@ -187,7 +186,7 @@ void DatagramQueue::mend() noexcept {
   const ibv_wc_status error = std::exchange(error_, IBV_WC_SUCCESS);
   if (!std::exchange(is_flushed_, false) && resume()) return;
   errors_.add();
-  const uint64_t now = now_ns();
+  const uint64_t now = options_.clock();
   if (now - last_reset_ns_ > kLongestPauseNs) pause_ns_ = 0;
   const uint64_t due = std::max(now, last_reset_ns_ + pause_ns_);
   pause_ns_ = std::clamp(2 * pause_ns_, kFirstPauseNs, kLongestPauseNs);
@@ -217,7 +216,7 @@ bool DatagramQueue::resume() noexcept {
 
 // Resets the queue pair if it is time for that. True: it runs again.
 bool DatagramQueue::restart() noexcept {
-  const uint64_t now = now_ns();
+  const uint64_t now = options_.clock();
   if (now < resets_ns_.load(std::memory_order_relaxed)) return false;
   last_reset_ns_ = now;
   if (reset() == Status::kOk) {

@@ -28,8 +28,9 @@ namespace hydrant::ibv {
 class DatagramQueue {
  public:
   // `errors` counts failed sends, and failures of the queue pair.
-  DatagramQueue(AddressHandles& addresses, Counter& errors) noexcept
-      : addresses_(addresses), errors_(errors) {}
+  DatagramQueue(const HandshakeOptions& options, AddressHandles& addresses,
+                Counter& errors) noexcept
+      : options_(options), addresses_(addresses), errors_(errors) {}
   // `rails`: the rails of this process, which set the size of a buffer. `port` outlives the queue. Errors:
   // kResource.
   Status open(const Port& port, ibv_comp_channel* channel, uint32_t rails) noexcept;
@@ -97,6 +98,7 @@ class DatagramQueue {
   [[gnu::cold]] bool restart() noexcept;
   Status reset() noexcept;
 
+  const HandshakeOptions& options_;
   AddressHandles& addresses_;
   Counter& errors_;
   const Port* port_ = nullptr;

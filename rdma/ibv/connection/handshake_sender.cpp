@@ -85,8 +85,10 @@ void HandshakeSender::repeat(uint64_t now) noexcept {
     Peer& peer = timer_.first();
     if (has_ended(peer, now)) {
       stop(peer);
-    } else if (now < peer.connection.next_handshake_ns) {
-      timer_.reorder(peer);  // it was late, and the time until the next warning has begun
+    } else if (now >= peer.connection.gives_up_ns) {  // its next warning
+      peer.connection.gives_up_ns =
+          now + std::max<uint64_t>(parts_.options.handshakes.connect_ns, 1);
+      timer_.reorder(peer);
     } else if (!datagrams_.has_room()) {
       next_ns = now + kFullPauseNs;
       break;
@@ -121,10 +123,7 @@ bool HandshakeSender::has_ended(Peer& peer, uint64_t now) noexcept {
               static_cast<unsigned long long>((now - connection.handshake_since_ns) / 1'000'000),
               port.name, port.number, peer.endpoint.address.datagram_queue,
               goes_on ? "; it is computing, stopped or unreachable: handshakes continue" : "");
-  if (goes_on) {
-    connection.gives_up_ns = now + std::max<uint64_t>(parts_.options.handshakes.connect_ns, 1);
-    return false;
-  }
+  if (goes_on) return false;
   parts_.disconnector.disconnect_later(peer, "it has not answered the handshakes");
   return true;
 }

@@ -39,6 +39,8 @@ struct HandshakeParts {
   const Rails& rails;
   Disconnector& disconnector;
   Counters& counters;
+
+  uint64_t now_ns() const noexcept { return options.handshakes.clock(); }
 };
 
 class HandshakeSender {

@@ -3,7 +3,6 @@
 #include "rdma/ibv/connection/handshake_server.hpp"
 
 #include "firehose/base/log.hpp"
-#include "firehose/base/thread.hpp"
 
 #include <algorithm>
 
@@ -19,9 +18,9 @@ bool HandshakeServer::receive(const Handshake* handshake) noexcept {
   }
   if (parts_.peers.is_dead(from)) return false;
   if (handshake->refusal != Refusal::kNone) {
-    take_refusal(*handshake, parts_.peers.find(from), now_ns());
+    take_refusal(*handshake, parts_.peers.find(from), parts_.now_ns());
   } else {
-    connect(*handshake, from, now_ns());
+    connect(*handshake, from, parts_.now_ns());
   }
   return true;
 }

@@ -59,7 +59,7 @@ Status Handshakes::start_connection(Rank number) noexcept {
   if (status != Status::kOk)
     return add_context(status, "first contact with %s",
                        name_of(number, theirs.rank, theirs.endpoint.group).text);
-  sender_.start(*peer, now_ns());
+  sender_.start(*peer, parts_.now_ns());
   eager_polls_.store(kEagerPolls, std::memory_order_relaxed);
   return Status::kNotReady;
 }
@@ -112,7 +112,7 @@ uint32_t Handshakes::poll_locked() noexcept {
   // A datagram that has left makes room for another, and one that has arrived may change what is due.
   const uint64_t next_ns = count != 0 ? 0 : sender_.next_ns();
   if (next_ns != UINT64_MAX) {
-    const uint64_t now = now_ns();
+    const uint64_t now = parts_.now_ns();
     if (now >= next_ns) sender_.repeat(now);
   }
   return count;

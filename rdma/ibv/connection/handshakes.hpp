@@ -26,7 +26,7 @@ class Handshakes final : public FirstContact {
   explicit Handshakes(const HandshakeParts& parts) noexcept
       : parts_(parts),
         book_(parts.bootstrap),
-        datagrams_(parts.addresses, parts.counters.ud_errors),
+        datagrams_(parts.options.handshakes, parts.addresses, parts.counters.ud_errors),
         connector_(parts.options, parts.ports, parts.own, parts.rails),
         groups_(parts.own, parts.factory),
         sender_(parts_, datagrams_, connector_, groups_),

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "firehose/base/status.hpp"
+#include "firehose/base/thread.hpp"
 #include "rdma/ibv/device/ibv_port.hpp"
 #include "rdma/ibv/device/networks.hpp"
 #include "rdma/transport/transport.hpp"
@@ -22,6 +23,8 @@ struct HandshakeOptions {
   // A thread answers handshakes while the program does not poll. The transport is then one for several
   // threads.
   bool has_thread = false;
+  // The time by which handshakes are sent and repeated. Tests simulate it.
+  uint64_t (*clock)() noexcept = now_ns;
 };
 
 struct Options {

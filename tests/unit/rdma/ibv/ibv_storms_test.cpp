@@ -6,11 +6,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+
 namespace hydrant {
 namespace {
 
 using testing::IbvRank;
 using testing::IbvWorld;
+using testing::SimulatedClock;
 
 class IbvStorms : public testing::VerbsTest {
  protected:
@@ -43,6 +46,27 @@ TEST_F(IbvStorms, FirstContactsThatFindNoRoomLeaveLater) {
     for (uint32_t i = 0; i < 16; ++i) world[peer].poll();
     EXPECT_EQ(world[peer].transport->counts().handshakes, 1U) << "rank " << peer << " has answered";
   }
+}
+
+// The queue of handshakes stays full, because nothing leaves.
+TEST_F(IbvStorms, FullQueueDelaysNoWarning) {
+  IbvTransport::Options options = IbvWorld::single();
+  options.handshakes = {.first_ns = 100 * SimulatedClock::kMillisecond,
+                        .connect_ns = 50 * SimulatedClock::kMillisecond,
+                        .clock = SimulatedClock::read};
+  IbvWorld world(ibv::kDatagramSends + 1, options);
+  fake_verbs::hold(true);
+  for (Rank peer = 1; peer <= ibv::kDatagramSends; ++peer)
+    ASSERT_EQ(world[0].try_send(peer, Lane::kRequest, 1, "a"), Status::kNotReady);
+  SimulatedClock::elapse(200);
+  ::testing::internal::CaptureStderr();
+  world[0].poll();
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  uint32_t warnings = 0;
+  for (size_t at = 0; (at = log.find("has not answered", at)) != std::string::npos; ++at)
+    ++warnings;
+  EXPECT_EQ(warnings, ibv::kDatagramSends);
+  fake_verbs::hold(false);
 }
 
 // Ranks that compute answer nothing. It shows in how often the polls of a rank that waits for them ask the

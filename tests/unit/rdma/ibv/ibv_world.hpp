@@ -151,6 +151,14 @@ struct IbvRank {
   Inbox inbox;
 };
 
+// A time for handshakes that only the test moves (HandshakeOptions::clock).
+struct SimulatedClock {
+  static constexpr uint64_t kMillisecond = 1'000'000;
+  static void elapse(uint64_t ms) { time_ns += ms * kMillisecond; }
+  static uint64_t read() noexcept { return time_ns; }
+  static inline uint64_t time_ns = 1'000'000'000'000;
+};
+
 // For positive waits: times HYDRANT_TEST_PATIENCE.
 inline uint64_t in_seconds(double seconds) {
   return now_ns() + static_cast<uint64_t>(seconds * patience() * 1e9);
