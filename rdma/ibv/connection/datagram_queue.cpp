@@ -80,13 +80,14 @@ void DatagramQueue::close() noexcept {
   memory_.close();
 }
 
-bool DatagramQueue::send(const Handshake& handshake, Destination& destination, uint32_t number,
-                         const char* name) noexcept {
-  if (sends_ == kDatagramSends || !is_running() || error_ != IBV_WC_SUCCESS) return false;
-  if (addresses_.begin_send(destination, name) != Status::kOk) {
+Status DatagramQueue::send(const Handshake& handshake, Destination& destination, uint32_t number,
+                           const char* name) noexcept {
+  if (sends_ == kDatagramSends || !is_running() || error_ != IBV_WC_SUCCESS)
+    return Status::kNotReady;
+  if (const Status status = addresses_.begin_send(destination, name); status != Status::kOk) {
     static RateLimit limit(RateLimit::kSecond);
     log_warning(limit, "%s; trying again", last_error_text());
-    return false;
+    return status;
   }
   const uint32_t slot = next_send_ % kDatagramSends;
   const uint32_t index = kDatagramReceives + slot;
@@ -110,12 +111,12 @@ bool DatagramQueue::send(const Handshake& handshake, Destination& destination, u
     log_warning(limit, "%s: cannot send a handshake to %s: %s; trying again", port_->name, name,
                 errno_text(error));
     addresses_.end_send(destination);
-    return false;
+    return Status::kResource;
   }
   sent_to_[slot] = &destination;
   ++sends_;
   ++next_send_;
-  return true;
+  return Status::kOk;
 }
 
 Status DatagramQueue::post_receive(uint32_t index) noexcept {

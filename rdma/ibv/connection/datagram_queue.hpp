@@ -50,13 +50,11 @@ class DatagramQueue {
     return due != kRuns ? due : UINT64_MAX;
   }
 
-  // Whether another datagram can be sent now.
-  bool has_room() const noexcept { return sends_ < kDatagramSends; }
   // Sends to the queue pair `number` at `destination`, which has a user during the call; `name` of the peer
-  // is for the log. False: there is no room or no address handle now, the queue pair has failed, or the
-  // adapter refuses the request.
-  bool send(const Handshake& handshake, Destination& destination, uint32_t number,
-            const char* name) noexcept;
+  // is for the log. Errors: kNotReady: there is no room or no address handle now, or the queue pair has
+  // failed, so that others would fare no better; kResource: the adapter refuses the address or the request.
+  Status send(const Handshake& handshake, Destination& destination, uint32_t number,
+              const char* name) noexcept;
   // An event of the device says that the queue pair has failed: the next poll() looks whether that is so. Any
   // thread, without the lock.
   void note_event() noexcept { has_event_.store(true, std::memory_order_relaxed); }

@@ -11,8 +11,8 @@ namespace hydrant::ibv {
 
 namespace {
 
-// Until a full queue of datagrams is looked at again, if no completion comes.
-constexpr uint64_t kFullPauseNs = 1'000'000;
+// Until the next try after a handshake that could not leave, if no completion makes room before.
+constexpr uint64_t kPauseNs = 20'000'000;
 
 }  // namespace
 
@@ -29,26 +29,26 @@ void HandshakeSender::start(Peer& peer, uint64_t now) noexcept {
   repeat(now);
 }
 
-bool HandshakeSender::send_once(const Handshake& handshake, const DatagramAddress& to,
-                                const char* name) noexcept {
+Status HandshakeSender::send_once(const Handshake& handshake, const DatagramAddress& to,
+                                  const char* name) noexcept {
   Destination* const destination = parts_.addresses.add_user(to);
-  if (destination == nullptr) return false;
-  const bool is_sent = datagrams_.send(handshake, *destination, to.datagram_queue, name);
+  if (destination == nullptr) return Status::kResource;
+  const Status status = datagrams_.send(handshake, *destination, to.datagram_queue, name);
   parts_.addresses.remove_user(*destination);
-  return is_sent;
+  return status;
 }
 
 // A peer whose handshake is done has no destination any more, and may need an answer nevertheless.
-bool HandshakeSender::send(Peer& peer) noexcept {
+Status HandshakeSender::send(Peer& peer) noexcept {
   const Handshake handshake = connector_.describe(peer, groups_.own_group());
   const DatagramAddress& to = peer.endpoint.address;
   const PeerName name = name_of(peer);
   Destination* const kept = peer.connection.destination;
-  const bool is_sent = kept != nullptr
-                           ? datagrams_.send(handshake, *kept, to.datagram_queue, name.text)
-                           : send_once(handshake, to, name.text);
-  if (is_sent) parts_.counters.handshakes.add();
-  return is_sent;
+  const Status status = kept != nullptr
+                            ? datagrams_.send(handshake, *kept, to.datagram_queue, name.text)
+                            : send_once(handshake, to, name.text);
+  if (status == Status::kOk) parts_.counters.handshakes.add();
+  return status;
 }
 
 void HandshakeSender::stop(Peer& peer) noexcept {
@@ -58,9 +58,9 @@ void HandshakeSender::stop(Peer& peer) noexcept {
 }
 
 void HandshakeSender::answer(Peer& peer, uint64_t now) noexcept {
-  const bool is_sent = datagrams_.has_room() && send(peer);
+  const Status status = send(peer);
   if (!HandshakeTimer::has(peer)) return;
-  if (is_sent) {
+  if (status == Status::kOk) {
     timer_.note_sent(peer, now);
   } else {
     peer.connection.next_handshake_ns = now;
@@ -89,11 +89,11 @@ void HandshakeSender::repeat(uint64_t now) noexcept {
       peer.connection.gives_up_ns =
           now + std::max<uint64_t>(parts_.options.handshakes.connect_ns, 1);
       timer_.reorder(peer);
-    } else if (!datagrams_.has_room()) {
-      next_ns = now + kFullPauseNs;
-      break;
-    } else if (send(peer)) {
+    } else if (const Status status = send(peer); status == Status::kOk) {
       timer_.note_sent(peer, now);
+    } else if (status == Status::kNotReady) {
+      next_ns = now + kPauseNs;
+      break;
     } else {
       timer_.note_refused(peer, now);
     }
@@ -106,7 +106,7 @@ void HandshakeSender::repeat(uint64_t now) noexcept {
 // false, so handshakes continue, unless Options::abandons_silent_ranks is set.
 bool HandshakeSender::has_ended(Peer& peer, uint64_t now) noexcept {
   if (peer.state.is_refused()) return true;  // the next poll disconnects it
-  PeerConnection& connection = peer.connection;
+  const PeerConnection& connection = peer.connection;
   const bool is_late = now >= connection.gives_up_ns;
   if (!peer.state.is_connecting())
     return is_late || PeerConnector::is_handshake_done(peer) || peer.state.is_disconnected();

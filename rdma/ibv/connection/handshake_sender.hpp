@@ -2,7 +2,8 @@
 // has timed out.
 //
 // Invariant: a peer is timed from start() or expect() until then. Its next handshake becomes due later only
-// when one has left: what has found no room in the queue of datagrams stays due.
+// when one has left, or the adapter has refused it: what has found no room in the queue of datagrams, or no
+// address handle, stays due, and the others wait behind it.
 //
 // Threads: under the contact lock, but for the hint.
 #pragma once
@@ -62,8 +63,10 @@ class HandshakeSender {
   void postpone(Peer& peer, uint64_t now) noexcept;
   // The handshake with the peer is done, or has failed.
   void stop(Peer& peer) noexcept;
-  // Sends a handshake to a process that is no peer, if there is room now. `name` is for the log.
-  bool send_once(const Handshake& handshake, const DatagramAddress& to, const char* name) noexcept;
+  // Sends a handshake to a process that is no peer. `name` is for the log. Errors: those of
+  // DatagramQueue::send(); kResource: no memory.
+  Status send_once(const Handshake& handshake, const DatagramAddress& to,
+                   const char* name) noexcept;
   // Sends the handshakes that are due, as many as there is room for.
   void repeat(uint64_t now) noexcept;
 
@@ -71,7 +74,7 @@ class HandshakeSender {
   uint64_t next_ns() const noexcept { return next_ns_.load(std::memory_order_relaxed); }
 
  private:
-  bool send(Peer& peer) noexcept;
+  Status send(Peer& peer) noexcept;
   bool has_ended(Peer& peer, uint64_t now) noexcept;
 
   const HandshakeParts& parts_;

@@ -60,10 +60,9 @@ uint64_t HandshakeTimer::vary(uint64_t interval_ns) noexcept {
 }
 
 void HandshakeTimer::note_sent(Peer& peer, uint64_t now) noexcept {
-  PeerConnection& connection = peer.connection;
-  connection.next_handshake_ns = now + vary(connection.handshake_interval_ns);
-  connection.handshake_interval_ns = std::min(connection.handshake_interval_ns * 2, kMaxIntervalNs);
-  reorder(peer);
+  note_refused(peer, now);
+  uint64_t& interval_ns = peer.connection.handshake_interval_ns;
+  interval_ns = std::min(2 * interval_ns, kMaxIntervalNs);
 }
 
 void HandshakeTimer::note_refused(Peer& peer, uint64_t now) noexcept {

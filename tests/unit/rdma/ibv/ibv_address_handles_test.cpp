@@ -5,13 +5,16 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cerrno>
 #include <string>
 
 namespace hydrant {
 namespace {
 
+using fake_verbs::Call;
 using testing::IbvRank;
 using testing::IbvWorld;
+using testing::SimulatedClock;
 
 class IbvAddressHandles : public testing::VerbsTest {};
 
@@ -29,6 +32,36 @@ TEST_F(IbvAddressHandles, AreSharedByTheRanksOfANode) {
   for (Rank rank = 1; rank < 6; ++rank)
     ASSERT_EQ(world[0].try_send(rank, Lane::kRequest, 1, "abcd"), Status::kNotReady);
   EXPECT_EQ(fake_verbs::live().ahs, 1U);
+}
+
+// Other processes hold all of the adapter's.
+TEST_F(IbvAddressHandles, ShortageCostsOneCallInAWhileHoweverManyPeersWait) {
+  constexpr Rank kPeers = 20;
+  IbvTransport::Options options = IbvWorld::single();
+  options.handshakes.clock = SimulatedClock::read;
+  IbvWorld world(kPeers + 1, options);
+  fake_verbs::fail_always(Call::kCreateAh, ENOMEM);
+  ::testing::internal::CaptureStderr();
+  for (Rank to = 1; to <= kPeers; ++to)
+    ASSERT_EQ(world[0].try_send(to, Lane::kRequest, 1, "abcd"), Status::kNotReady)
+        << last_error_text();
+  const uint64_t before = fake_verbs::calls(Call::kCreateAh);
+  for (uint32_t ms = 0; ms < 1000; ++ms) {
+    SimulatedClock::elapse(1);
+    world[0].poll();
+  }
+  EXPECT_GT(fake_verbs::calls(Call::kCreateAh), before);
+  EXPECT_LE(fake_verbs::calls(Call::kCreateAh), before + 50);
+  (void)::testing::internal::GetCapturedStderr();
+  fake_verbs::fail_always(Call::kCreateAh, 0);
+  for (Rank to = 1; to <= kPeers; ++to) {
+    EXPECT_EQ(world.insist([&] {
+      SimulatedClock::elapse(1);
+      return world[0].try_send(to, Lane::kRequest, 1, "abcd");
+    }),
+              Status::kOk)
+        << to;
+  }
 }
 
 // Each rank on a node of its own; each adapter has two address handles.

@@ -173,9 +173,9 @@ class IbvDatagramQueue : public testing::VerbsTest {
   }
   bool send(TestQueue& from, TestQueue& to) {
     ibv::Destination* const destination = addresses_.add_user(handshake_.endpoint.address);
-    const bool is_sent = from.queue.send(handshake_, *destination, to.queue.number(), "the other");
+    const Status status = from.queue.send(handshake_, *destination, to.queue.number(), "the other");
     addresses_.remove_user(*destination);
-    return is_sent;
+    return status == Status::kOk;
   }
 
   ibv::Port port_;
