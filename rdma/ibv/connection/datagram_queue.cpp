@@ -189,12 +189,16 @@ void DatagramQueue::mend() noexcept {
   errors_.add();
   const uint64_t now = options_.clock();
   if (now - last_reset_ns_ > kLongestPauseNs) pause_ns_ = 0;
+  log_warning("%s port %u: the handshake queue pair has failed: %s; it is reset in %llu ms",
+              port_->name, port_->number, ibv_wc_status_str(error), ull(schedule_reset(now)));
+}
+
+// Returns the milliseconds until the next reset.
+uint64_t DatagramQueue::schedule_reset(uint64_t now) noexcept {
   const uint64_t due = std::max(now, last_reset_ns_ + pause_ns_);
   pause_ns_ = std::clamp(2 * pause_ns_, kFirstPauseNs, kLongestPauseNs);
   resets_ns_.store(due, std::memory_order_relaxed);
-  log_warning("%s port %u: the handshake queue pair has failed: %s; it is reset in %llu ms",
-              port_->name, port_->number, ibv_wc_status_str(error),
-              static_cast<unsigned long long>((due - now) / 1'000'000));
+  return (due - now) / 1'000'000;
 }
 
 // The error state also if the adapter does not say.
@@ -221,11 +225,17 @@ bool DatagramQueue::restart() noexcept {
   if (now < resets_ns_.load(std::memory_order_relaxed)) return false;
   last_reset_ns_ = now;
   if (reset() == Status::kOk) {
+    failed_resets_ = 0;
     resets_ns_.store(kRuns, std::memory_order_relaxed);
     return true;
   }
+  if (++failed_resets_ < kMostFailedResets) {
+    log_warning("%s; trying again in %llu ms", last_error_text(), ull(schedule_reset(now)));
+    return false;
+  }
   resets_ns_.store(kNever, std::memory_order_relaxed);
-  log_warning("%s; ranks without a connection can no longer be reached", last_error_text());
+  log_warning("%s, %u times; ranks without a connection can no longer be reached",
+              last_error_text(), kMostFailedResets);
   return false;
 }
 

@@ -2,7 +2,8 @@
 //
 // Errors do not end the queue. A failed send stops the sending half of the queue pair; poll() starts it
 // again. A queue pair that has failed as a whole is reset, and keeps the number that peers know: at most once
-// a second, and more rarely if it goes on failing. If the reset fails, the queue has failed for good.
+// a second, and more rarely if it goes on failing. So is one whose reset has failed; after kMostFailedResets
+// in a row the queue has failed for good.
 //
 // Invariant: while the queue runs, each receive buffer is posted to the adapter except while poll() decodes
 // it. At most kDatagramSends sends are under way, and each has a buffer of its own; its destination keeps the
@@ -80,6 +81,7 @@ class DatagramQueue {
   static constexpr int kBatch = 16;
   static constexpr uint32_t kKey = 0x48594452;  // Q_Key of the datagrams
   enum class Kind { kNothing, kHandshake, kUnknown };
+  static constexpr uint32_t kMostFailedResets = 5;
   // Values of resets_ns_ that are no time.
   static constexpr uint64_t kRuns = 0;
   static constexpr uint64_t kNever = UINT64_MAX;
@@ -93,6 +95,7 @@ class DatagramQueue {
   [[gnu::cold]] void mend() noexcept;
   ibv_qp_state read_state() const noexcept;
   bool resume() noexcept;
+  uint64_t schedule_reset(uint64_t now) noexcept;
   [[gnu::cold]] bool restart() noexcept;
   Status reset() noexcept;
 
@@ -111,8 +114,9 @@ class DatagramQueue {
   std::atomic<bool> has_event_{false};
   std::atomic<uint64_t> resets_ns_{kRuns};
   uint64_t last_reset_ns_ = 0;
-  uint64_t pause_ns_ = 0;  // between the last reset and the next
-  VerbsMemory memory_;     // receive buffers, then send buffers
+  uint64_t pause_ns_ = 0;       // between the last reset and the next
+  uint32_t failed_resets_ = 0;  // in a row
+  VerbsMemory memory_;          // receive buffers, then send buffers
   CompletionQueue completions_;
   QueuePair pair_;
 };

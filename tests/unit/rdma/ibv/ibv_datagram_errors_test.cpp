@@ -34,6 +34,11 @@ class IbvDatagramErrors : public testing::VerbsTest {
   static void send_overlong(uint32_t queue) {
     fake_verbs::send_stray(queue, kOverlong.data(), static_cast<uint32_t>(kOverlong.size()));
   }
+  static IbvTransport::Options simulated() {
+    IbvTransport::Options options = IbvWorld::single();
+    options.handshakes.clock = SimulatedClock::read;
+    return options;
+  }
   static bool can_sleep(IbvRank& rank) {
     Sleeping::Announcement announcement;
     if (!rank.transport->sleeping().announce_sleep(&announcement)) return false;
@@ -96,14 +101,33 @@ TEST_F(IbvDatagramErrors, IdleRankSleepsAfterwards) {
                               "Flushed Error; it is reset in")));
 }
 
-TEST_F(IbvDatagramErrors, FailedResetEndsFirstContactsAndNothingElse) {
-  IbvWorld world(3);
-  world.connect(0, 1);
-  const uint64_t calls = fake_verbs::calls(Call::kModifyQp);
+TEST_F(IbvDatagramErrors, ResetThatFailsOnceIsTriedAgain) {
+  IbvWorld world(2, simulated());
   fake_verbs::fail_call(Call::kModifyQp, EIO);
   ::testing::internal::CaptureStderr();
   fake_verbs::break_pair(queue_of(world, 0));
-  ASSERT_TRUE(world.until([&] { return fake_verbs::calls(Call::kModifyQp) != calls; }));
+  // Rank 0 finds that it is broken, and its first reset fails.
+  for (int i = 0; i < 100; ++i) world[0].poll();
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("cannot reset the handshake queue pair: Input/output error; trying again "
+                        "in 1000 ms"));
+  SimulatedClock::elapse(1000);
+  for (int i = 0; i < 100; ++i) world[0].poll();
+  world.connect(1, 0);
+  EXPECT_EQ(world[0].transport->counts().ud_errors, 1U);
+}
+
+TEST_F(IbvDatagramErrors, ResetsThatGoOnFailingEndFirstContactsAndNothingElse) {
+  IbvWorld world(3, simulated());
+  world.connect(0, 1);
+  fake_verbs::fail_always(Call::kModifyQp, EIO);
+  ::testing::internal::CaptureStderr();
+  fake_verbs::break_pair(queue_of(world, 0));
+  EXPECT_TRUE(world.until([&] {
+    SimulatedClock::elapse(10);
+    return world[0].try_send(2, Lane::kRequest, 1, "abcd") == Status::kBroken;
+  }));
+  fake_verbs::fail_always(Call::kModifyQp, 0);
   EXPECT_EQ(world[0].try_send(2, Lane::kRequest, 1, "abcd"), Status::kBroken);
   EXPECT_THAT(last_error_text(),
               AllOf(HasSubstr("rank 2 cannot be reached"), HasSubstr("handshake queue pair"),
@@ -115,15 +139,16 @@ TEST_F(IbvDatagramErrors, FailedResetEndsFirstContactsAndNothingElse) {
   EXPECT_TRUE(world.arrived(1, 1));
 }
 
-TEST_F(IbvDatagramErrors, FailedResetEndsFirstContactsUnderWay) {
-  IbvWorld world(2);
+TEST_F(IbvDatagramErrors, ResetsThatGoOnFailingEndFirstContactsUnderWay) {
+  IbvWorld world(2, simulated());
   ASSERT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kNotReady);
-  fake_verbs::fail_call(Call::kModifyQp, EIO);
+  fake_verbs::fail_always(Call::kModifyQp, EIO);
   ::testing::internal::CaptureStderr();
   fake_verbs::break_pair(queue_of(world, 0));
   const uint64_t deadline = testing::in_seconds(10);
   Status status = Status::kNotReady;
   while (status == Status::kNotReady && now_ns() < deadline) {
+    SimulatedClock::elapse(10);
     world[0].poll();  // rank 1 does not poll, and does not answer
     status = world[0].try_send(1, Lane::kRequest, 1, "abcd");
   }
@@ -261,9 +286,21 @@ TEST_F(IbvDatagramQueue, ResetsAreASecondApart) {
 
 TEST_F(IbvDatagramQueue, FailedQueueIsNotPolled) {
   fake_verbs::break_pair(a_.queue.number());
-  fake_verbs::fail_call(Call::kModifyQp, EIO);
+  fake_verbs::fail_always(Call::kModifyQp, EIO);
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(a_.poll(), 16U);
+  uint64_t resets = fake_verbs::calls(Call::kModifyQp);
+  EXPECT_EQ(a_.poll(), 0U);
+  EXPECT_EQ(fake_verbs::calls(Call::kModifyQp), ++resets) << "at once";
+  for (const uint64_t pause_ms : {1000U, 2000U, 4000U, 8000U}) {
+    EXPECT_FALSE(a_.queue.has_failed());
+    SimulatedClock::elapse(pause_ms - 1);
+    EXPECT_EQ(a_.poll(), 0U);
+    EXPECT_EQ(fake_verbs::calls(Call::kModifyQp), resets) << pause_ms;
+    SimulatedClock::elapse(1);
+    EXPECT_EQ(a_.poll(), 0U);
+    EXPECT_EQ(fake_verbs::calls(Call::kModifyQp), ++resets) << pause_ms;
+  }
   const uint64_t polls = fake_verbs::calls(Call::kPollCq);
   for (int i = 0; i < 100; ++i) EXPECT_EQ(a_.poll(), 0U);
   (void)::testing::internal::GetCapturedStderr();
