@@ -33,6 +33,8 @@ class GrowingCompletionQueue {
   void close() noexcept { queue_.reset(); }
   bool is_open() const noexcept { return queue_ != nullptr; }
   ibv_cq* get() const noexcept { return queue_.get(); }
+  // The most completions that it holds. Under the lock.
+  uint32_t capacity() const noexcept { return capacity_; }
 
   // Makes room for one more peer, before it is created. Errors: kResource.
   Status make_room() noexcept;

@@ -102,23 +102,26 @@ bool Completions::end_abandoned(Peer& peer, uint32_t* ended) noexcept {
 }
 
 // Only a thread that reads the completion queue moves completed(), so this locks that queue. False: another
-// thread has locked it, or there may be more completions, which count.
+// thread has locked it. What has completed counts, and is read first: until the queue is empty, or as many
+// completions were read as it has room for, because other peers may keep it full.
 bool Completions::end_posted(SendQueue& queue, GrowingCompletionQueue& completions,
                              uint32_t* ended) noexcept HYDRANT_NO_TSA {
   if (!completions.try_lock()) return false;
   ibv_wc found[kBatch];
-  const int count = completions.poll(found, kBatch);
-  for (int i = 0; i < count; ++i) {
-    if (SendQueue::is_send(found[i])) {
-      *ended += end_request(found[i]);
-    } else {
-      receiving_.accept(found[i]);
+  int count = kBatch;
+  for (uint32_t read = 0; count == kBatch && read < completions.capacity(); read += kBatch) {
+    count = completions.poll(found, kBatch);
+    for (int i = 0; i < count; ++i) {
+      if (SendQueue::is_send(found[i])) {
+        *ended += end_request(found[i]);
+      } else {
+        receiving_.accept(found[i]);
+      }
     }
   }
-  const bool is_empty = count < kBatch;
-  if (is_empty) *ended += fail_posted(queue);
+  *ended += fail_posted(queue);
   completions.unlock();
-  return is_empty;
+  return true;
 }
 
 uint32_t Completions::fail_posted(SendQueue& queue) noexcept {

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cerrno>
+#include <functional>
 
 namespace hydrant {
 namespace {
@@ -176,6 +177,44 @@ TEST_F(IbvDeadDevice, RefusedBuffersOfAPeerThatIsGoneKeepNoRankAwake) {
   EXPECT_TRUE(world.until([&] { return sleeping.announce_sleep(&announcement); }));
   sleeping.end_sleep();
   (void)::testing::internal::GetCapturedStderr();
+}
+
+// Each put to another peer is followed by the next, so that the completion queue is never empty.
+TEST_F(IbvDeadDevice, BusyCompletionQueueDelaysNoEnd) {
+  struct Renewed : Completion {
+    Renewed() { done = &renew; }
+    static void renew(Completion& completion, Status status) noexcept {
+      auto& renewed = static_cast<Renewed&>(completion);
+      EXPECT_EQ(status, Status::kOk);
+      if (!renewed.goes_on) return;
+      EXPECT_EQ(renewed.put(), Status::kOk);
+    }
+    std::function<Status()> put;
+    bool goes_on = true;
+  };
+  IbvWorld world(3);
+  world.connect(0, 1);
+  world.connect(0, 2);
+  PinnedMemory here(*world[0].transport, Access::kLocalWrite, 4096);
+  PinnedMemory there(*world[1].transport, kTarget, 4096);
+  PinnedMemory elsewhere(*world[2].transport, kTarget, 4096);
+  PinnedOperations& pinned = *world[0].transport->pinned();
+  Renewed renewed;
+  const PinnedOperations::Pinned remote = elsewhere.for_peer();
+  renewed.put = [&] { return pinned.put(2, remote, here.local(), 64, &renewed); };
+  for (int i = 0; i < 40; ++i) ASSERT_EQ(renewed.put(), Status::kOk);
+  Told told;
+  ASSERT_EQ(pinned.put(1, there.for_peer(), here.local(), 64, &told), Status::kOk);
+  fake_verbs::break_pair(fake_verbs::connected_pairs().front()->qp_num, false);
+  fake_verbs::fail_call(fake_verbs::Call::kModifyQp, EIO);
+  ::testing::internal::CaptureStderr();
+  world[0].transport->disconnect(1);
+  for (int i = 0; i < 10; ++i) world[0].poll();
+  (void)::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(told.times, 1U);
+  EXPECT_EQ(told.status, Status::kBroken);
+  renewed.goes_on = false;
+  for (int i = 0; i < 10; ++i) world[0].poll();
 }
 
 // Ending a peer reads the completion queue.
