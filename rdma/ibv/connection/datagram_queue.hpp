@@ -28,6 +28,9 @@ namespace hydrant::ibv {
 
 class DatagramQueue {
  public:
+  // The most completions that poll() takes.
+  static constexpr uint32_t kBatch = 16;
+
   // `errors` counts failed sends, and failures of the queue pair.
   DatagramQueue(const HandshakeOptions& options, AddressHandles& addresses,
                 Counter& errors) noexcept
@@ -78,7 +81,6 @@ class DatagramQueue {
   }
 
  private:
-  static constexpr int kBatch = 16;
   static constexpr uint32_t kKey = 0x48594452;  // Q_Key of the datagrams
   enum class Kind { kNothing, kHandshake, kUnknown };
   static constexpr uint32_t kMostFailedResets = 5;

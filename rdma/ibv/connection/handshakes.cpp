@@ -106,9 +106,13 @@ uint32_t Handshakes::wait_and_poll() noexcept {
 uint32_t Handshakes::poll_locked() noexcept {
   if (const uint32_t left = eager_polls_.load(std::memory_order_relaxed); left != 0)
     eager_polls_.store(left - 1, std::memory_order_relaxed);
-  const uint32_t count = datagrams_.poll([this](const Handshake* handshake) HYDRANT_NO_TSA {
-    if (server_.receive(handshake)) eager_polls_.store(kEagerPolls, std::memory_order_relaxed);
-  });
+  uint32_t count = 0;
+  uint32_t batch = DatagramQueue::kBatch;
+  for (; batch == DatagramQueue::kBatch && count < kMostAtOnce; count += batch) {
+    batch = datagrams_.poll([this](const Handshake* handshake) HYDRANT_NO_TSA {
+      if (server_.receive(handshake)) eager_polls_.store(kEagerPolls, std::memory_order_relaxed);
+    });
+  }
   // A datagram that has left makes room for another, and one that has arrived may change what is due.
   const uint64_t next_ns = count != 0 ? 0 : sender_.next_ns();
   if (next_ns != UINT64_MAX) {

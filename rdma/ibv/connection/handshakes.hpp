@@ -66,6 +66,9 @@ class Handshakes final : public FirstContact {
 
  private:
   static constexpr uint32_t kEagerPolls = 1024;
+  // Completions that a poll takes: so many that a storm of first contacts ends soon with a rank that polls
+  // rarely, and so few that a poll, which creates what new peers need, does not last long.
+  static constexpr uint32_t kMostAtOnce = 64;
 
   Status check_new(Rank number) const noexcept;
   Status cannot_reach(Rank number) noexcept HYDRANT_REQUIRES(mu_);

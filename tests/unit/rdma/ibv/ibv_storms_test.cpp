@@ -1,12 +1,19 @@
 // Many first contacts at once, over the fake: each is sent to, those that wait cost polls nothing, and a slow
 // launcher delays no answer.
+#include "rdma/ibv/connection/datagram_queue.hpp"
+#include "rdma/ibv/connection/handshake_timer.hpp"
+#include "rdma/ibv/device/ibv_port_choice.hpp"
 #include "tests/unit/rdma/ibv/ibv_world.hpp"
 #include "tests/unit/rdma/ibv/verbs_fixture.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace hydrant {
 namespace {
@@ -109,6 +116,121 @@ TEST_F(IbvStorms, PeerThatCallsDuringItsLookUpIsConnectedOnce) {
   EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kNotReady);
   EXPECT_EQ(world.send(0, 1, Lane::kRequest, 1, "abcd"), Status::kOk) << last_error_text();
   EXPECT_EQ(fake_verbs::connected_pairs().size(), 2U);
+}
+
+// ---- a rank that many processes contact ----
+
+// Processes that contact rank 0 at once, and repeat their handshakes as a transport does. What rank 0 sends
+// to them arrives in one queue.
+class SimulatedProcesses {
+ public:
+  SimulatedProcesses(const ibv::EndpointAddress& target, uint32_t count) {
+    EXPECT_EQ(ibv::open_port("", &port_), Status::kOk);
+    EXPECT_EQ(arrivals_.open(port_, nullptr, 0), Status::kOk);
+    target_queue_ = target.address.datagram_queue;
+    for (uint32_t i = 0; i < count; ++i) {
+      processes_.push_back(std::make_unique<Process>());
+      Process& process = *processes_.back();
+      process.handshake.endpoint = target;  // the same port and settings
+      process.handshake.endpoint.address.nonce = i + 1;
+      process.handshake.endpoint.address.datagram_queue = arrivals_.number();
+      process.handshake.to_nonce = target.address.nonce;
+      process.handshake.from = i + 1;
+      process.handshake.queue_pair = 0x100000 + i;
+      process.contact.connection = {.next_handshake_ns = options_.clock(),
+                                    .handshake_interval_ns = options_.first_ns,
+                                    .gives_up_ns = UINT64_MAX};
+      EXPECT_EQ(process.timer.open(1, 0x9e3779b97f4a7c15 * (i + 1)), Status::kOk);
+      process.timer.add(process.contact);
+    }
+  }
+  ~SimulatedProcesses() {
+    arrivals_.close();
+    addresses_.close();
+    close_ibv_device(port_.device);
+  }
+  SimulatedProcesses(const SimulatedProcesses&) = delete;
+  SimulatedProcesses& operator=(const SimulatedProcesses&) = delete;
+
+  // Sends the handshakes that are due.
+  void repeat() {
+    const uint64_t now = options_.clock();
+    for (const auto& process : processes_) {
+      if (process->timer.next_ns() > now) continue;
+      send(process->handshake);
+      process->timer.note_sent(process->contact, now);
+    }
+  }
+  // Handles the answers that have arrived.
+  void take_answers() {
+    while (arrivals_.poll([this](const ibv::Handshake* answer) {
+      if (answer != nullptr && answer->can_receive) take(*answer);
+    }) != 0) {
+    }
+  }
+  uint32_t connected() const { return connected_; }
+
+ private:
+  struct Process {
+    ibv::Handshake handshake;
+    ibv::HandshakeTimer timer;
+    ibv::Peer contact;  // rank 0
+  };
+
+  void take(const ibv::Handshake& answer) {
+    Process& process = *processes_.at(answer.to - 1);
+    if (!process.handshake.open) ++connected_;
+    process.handshake.can_receive = process.handshake.open = true;
+    process.timer.remove(process.contact);
+    if (!answer.open) send(process.handshake);
+  }
+  void send(const ibv::Handshake& handshake) const {
+    std::byte bytes[ibv::kHandshakeBytes];
+    ibv::encode_handshake(handshake, bytes);
+    fake_verbs::send_stray(target_queue_, bytes, sizeof bytes);
+  }
+
+  const ibv::HandshakeOptions options_ = {.clock = SimulatedClock::read};
+  ibv::Port port_;
+  ibv::AddressHandles addresses_{port_};
+  ibv::Counter errors_;
+  ibv::DatagramQueue arrivals_{options_, addresses_, errors_};
+  uint32_t target_queue_ = 0;
+  std::vector<std::unique_ptr<Process>> processes_;
+  uint32_t connected_ = 0;
+};
+
+TEST_F(IbvStorms, ThousandFirstContactsTakeLessThanASecondIfPolledEveryTenMilliseconds) {
+  constexpr uint32_t kProcesses = 1000;
+  fake_verbs::reset();
+  fake_verbs::add_device({.max_mr = 10'000, .max_qp = 10'000});
+  IbvTransport::Options options = IbvWorld::single();
+  options.eager_bytes = MessageChannel::kMaxHeadBytes;
+  options.credits = 4;
+  options.cell_bytes = 64;
+  options.cells = 1;
+  options.receive_slots = 2;
+  options.send_depth = 16;
+  options.probe_ns = 0;
+  options.handshakes = {.clock = SimulatedClock::read};
+  testing::CardBox box;
+  IbvRank target(box, 0, kProcesses + 1, options);
+  ASSERT_EQ(target.opened, Status::kOk) << last_error_text();
+  ibv::EndpointAddress endpoint;
+  ASSERT_EQ(ibv::decode_endpoint(std::as_bytes(std::span(box.endpoints.at("ibv0"))), &endpoint),
+            Status::kOk);
+  SimulatedProcesses processes(endpoint, kProcesses);
+  for (uint32_t ms = 0; target.transport->counts().connected < kProcesses; ++ms) {
+    ASSERT_LT(ms, 1000U) << processes.connected() << " processes are connected, and rank 0 with "
+                         << target.transport->counts().connected;
+    processes.repeat();
+    if (ms % 10 == 0) {
+      target.poll();
+      processes.take_answers();
+    }
+    SimulatedClock::elapse(1);
+  }
+  EXPECT_EQ(processes.connected(), kProcesses);
 }
 
 }  // namespace
