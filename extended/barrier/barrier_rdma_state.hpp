@@ -75,8 +75,8 @@ struct BarrierRdmaState {
   Slot results[2];                                      // by parity of the epoch
   alignas(64) std::atomic<uint64_t> watcher;            // RdmaBarrier::wait_target()
   alignas(64) std::atomic<uint64_t> words[2][kRounds];  // by parity and round; adapters write here
-  // The same for words that leave; adapters that take no word with its request read here. A place is
-  // written again two epochs later, when its word has arrived.
+  // Words that leave, by parity and round: adapters that take no word with its request read them here. A
+  // place is written again two epochs later, when its word has arrived.
   alignas(64) std::atomic<uint64_t> sources[2][kRounds];
   // A slot for each rank of the node follows, by parity.
 

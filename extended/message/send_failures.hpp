@@ -18,8 +18,8 @@ class SendFailures {
   // reason. kNotReady does not count. The first refusal logs a warning. A permanent one (kBroken), or
   // one after kMaxNs without a success, calls `callback`. Any thread.
   void note(Rank peer, Status status, uint64_t now) noexcept;
-  // The same for `message`, which other ranks may send as well: kMaxNs begin anew if it differs from the one
-  // that was refused last, because that has been sent then. One thread at a time.
+  // Notes a failure of `message`, which other ranks may send as well: kMaxNs begin anew if it differs from
+  // the one that was refused last, because that has been sent then. One thread at a time.
   void note(Rank peer, Status status, uint64_t now, uint64_t message) noexcept;
   // Notes a successful send. Cost: one load, except after a failure.
   void note_success() noexcept {

@@ -59,8 +59,8 @@ class Bootstrap {
   virtual Status put(std::string_view key, std::span<const std::byte> entry) noexcept = 0;
   // Collective over the job: when it returns, every rank can read all entries that were put before.
   virtual Status fence(uint64_t deadline_ns) noexcept = 0;
-  // As fence(), for a rank whose network has to be polled meanwhile: the waiting thread calls `poll` about
-  // once per millisecond. `poll` calls no function of this object but leave().
+  // A fence() for a rank whose network has to be polled meanwhile: the waiting thread calls `poll` about once
+  // per millisecond. `poll` calls no function of this object but leave().
   using PollFn = void (*)() noexcept;
   static constexpr uint64_t kPollNs = 1'000'000;
   virtual Status fence_and_poll(uint64_t deadline_ns, PollFn poll) noexcept {

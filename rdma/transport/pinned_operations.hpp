@@ -21,8 +21,8 @@ class PinnedOperations {
   // A registrar that pins memory for these operations; null on failure, with a text. There may be several:
   // the keys of each are valid in all operations. The transport must outlive them.
   virtual std::unique_ptr<Registrar> make_registrar() noexcept = 0;
-  // The same, for memory whose readers wait for a message, a barrier or a completion and not for the data
-  // itself: the network may write it in any order, if it may do so at all.
+  // Makes a registrar for memory whose readers wait for a message, a barrier or a completion and not for the
+  // data itself: the network may write it in any order, if it may do so at all.
   virtual std::unique_ptr<Registrar> make_bulk_registrar() noexcept { return make_registrar(); }
   // An end of an operation: memory, and the key of the registration that it lies in.
   struct Pinned {

@@ -148,7 +148,7 @@ World& world();
 
 // Counts a call; answers the errno to fail with, or 0. Requires the lock.
 int enter(Call call);
-// The same for a call that the device of this context may not have. Requires the lock.
+// Counts a call that the device of this context may not have: EOPNOTSUPP then. Requires the lock.
 int enter(Call call, ibv_context* context);
 
 template <typename T>
@@ -170,7 +170,7 @@ void fill_operations(verbs_context* context);
 void run();
 // Completes the work of a failed queue pair as flushed. Requires the lock.
 void flush_pair(ibv_qp* qp);
-// The same for its sends alone. Requires the lock.
+// Completes the sends of a failed queue pair as flushed, and leaves its buffers. Requires the lock.
 void flush_sends(ibv_qp* qp);
 // Discards the work of a queue pair that is reset; completions in its queue stay there. Requires the lock.
 void empty_pair(FakeQp* qp);

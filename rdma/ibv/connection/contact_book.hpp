@@ -23,7 +23,8 @@ class ContactBook {
   // Waits until other look-ups have ended. Errors: kBroken: the rank has no address, or one that is invalid,
   // of another version or of another job; those of Bootstrap::get().
   Status look_up(Rank rank, EndpointAddress* endpoint) noexcept HYDRANT_EXCLUDES(mu_);
-  // As look_up(). Also kNotReady: another thread looks something up, so the caller polls and tries again.
+  // A look_up() that does not wait for others. Errors: also kNotReady: another thread looks something up, so
+  // the caller polls and tries again.
   Status try_look_up(Rank rank, EndpointAddress* endpoint) noexcept HYDRANT_EXCLUDES(mu_);
 
  private:

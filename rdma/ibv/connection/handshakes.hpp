@@ -41,7 +41,7 @@ class Handshakes final : public FirstContact {
   // Replies to handshakes that have arrived, and repeats own ones that are due. Returns the number of
   // completions; 0 at once if another thread holds the lock.
   uint32_t poll() noexcept HYDRANT_EXCLUDES(mu_);
-  // As poll(), but waits for the lock.
+  // A poll() that waits for the lock.
   uint32_t wait_and_poll() noexcept HYDRANT_EXCLUDES(mu_);
   // Hints, read without the lock. Whether a handshake is likely to arrive now, so that every poll should look
   // for it: only for a while after the last one, because a silent rank must not slow down all polls.
@@ -52,7 +52,7 @@ class Handshakes final : public FirstContact {
   uint64_t next_handshake_ns() const noexcept HYDRANT_NO_TSA { return sender_.next_ns(); }
   // When poll() resets the queue for handshakes after a failure; UINT64_MAX: not.
   uint64_t next_reset_ns() const noexcept HYDRANT_NO_TSA { return datagrams_.next_reset_ns(); }
-  // As in DatagramQueue: an event concerns the queue for handshakes.
+  // An event of the device concerns the queue for handshakes: a later poll() looks whether it has failed.
   void note_event() noexcept HYDRANT_NO_TSA { datagrams_.note_event(); }
   bool request_notice() noexcept HYDRANT_NO_TSA { return datagrams_.request_notice(); }
 

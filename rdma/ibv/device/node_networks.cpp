@@ -82,7 +82,7 @@ CommonNetworks::CommonNetworks(const NodeNetworks& first) noexcept {
   (void)keep(first);
 }
 
-// As if a port on it were the best possible: keep() makes it worse.
+// Adds the network as if its port were the best possible; keep() makes that worse.
 void CommonNetworks::add(const NetworkId& network) noexcept {
   const bool is_there = std::any_of(
       all_, all_ + count_, [&network](const NodeNetwork& one) { return one.network == network; });

@@ -32,7 +32,7 @@ class Receiving {
   Status open(const Options& options, const Port& port, uint32_t receives) noexcept;
   // The queue pairs that receive must be destroyed before.
   void close() noexcept { pool_.close(); }
-  // As in ReceivePool.
+  // queue() and capacity() are those of ReceivePool.
   ibv_srq* queue() const noexcept { return pool_.queue(); }
   uint32_t capacity() const noexcept { return pool_.capacity(); }
 
