@@ -5,17 +5,21 @@
 //
 // WHAT: put, get (8 bytes, one at a time, each completed before the next), put_window, get_window (16 in
 // flight), prepared, prepared_get, prepared_window, prepared_get_window (the same, with requests prepared in
-// advance), flood (requests of 16 bytes of head, 16 at a time), round_trip (a request and its reply).
+// advance), flood (requests of 16 bytes of head, 16 at a time), round_trip (a request and its reply), idle
+// (polls of a rank without peers), idle_many (polls of a rank with 1,000 connected peers and 100 that do not
+// answer its handshakes).
 //
-// Prints one JSON object with the fake's counters.
+// Prints one JSON object with the fake's counters and the transport's.
 #include "firehose/base/thread.hpp"
 #include "rdma/ibv/ibv_transport.hpp"
 #include "tests/fakes/fake_ibverbs.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
 #include <map>
+#include <span>
 #include <string>
 
 using hydrant::Completion;
@@ -34,6 +38,9 @@ namespace {
 constexpr uint32_t kHeadBytes = 16;
 constexpr uint32_t kWindow = 16;
 constexpr uint32_t kBudget = 32;
+// Peers of idle_many.
+constexpr Rank kConnected = 1000;
+constexpr Rank kConnecting = 100;
 
 uint64_t completed = 0;
 uint64_t delivered = 0;
@@ -101,9 +108,9 @@ using Cards = std::map<std::pair<Rank, std::string>, std::string>;
 
 class LoopBootstrap final : public hydrant::Bootstrap {
  public:
-  LoopBootstrap(Cards& endpoints, Rank rank) : addresses_(endpoints) {
+  LoopBootstrap(Cards& endpoints, Rank rank, Rank size) : addresses_(endpoints) {
     topology_.rank = rank;
-    topology_.size = 2;
+    topology_.size = size;
     topology_.node_ranks = {rank};
   }
   const char* name() const noexcept override { return "loop"; }
@@ -250,6 +257,8 @@ struct Loop {
       flood(operations);
     } else if (what == "round_trip") {
       round_trip(operations);
+    } else if (what == "idle" || what == "idle_many") {
+      for (uint64_t i = 0; i < operations; ++i) from_poll(from, sink);
     } else {
       return false;
     }
@@ -257,35 +266,79 @@ struct Loop {
   }
 };
 
+// Gives rank 0 peers that are no more than an endpoint address. A single handshake, by which all is done,
+// connects kConnected of them. Rank 0 contacts the others, and what it sends to them goes to rank 1, which
+// does not poll.
+void add_peers(Transport& transport, Cards& endpoints) {
+  const std::string key = hydrant::IbvTransport::kEndpointKey;
+  hydrant::ibv::Handshake handshake;
+  if (hydrant::ibv::decode_endpoint(std::as_bytes(std::span(endpoints[{0, key}])),
+                                    &handshake.endpoint) != Status::kOk)
+    give_up("rank 0 has no endpoint address");
+  handshake.to_nonce = handshake.endpoint.address.nonce;
+  handshake.can_receive = handshake.open = true;
+  Sink sink;
+  Rank rank = 2;
+  for (; rank < 2 + kConnected; ++rank) {
+    handshake.from = handshake.queue_pair = rank;
+    std::byte bytes[hydrant::ibv::kHandshakeBytes];
+    hydrant::ibv::encode_handshake(handshake, bytes);
+    hydrant::fake_verbs::send_stray(handshake.endpoint.address.datagram_queue, bytes, sizeof bytes);
+    transport.poll(sink, kBudget, false);
+  }
+  const std::byte head[kHeadBytes] = {};
+  for (; rank < 2 + kConnected + kConnecting; ++rank) {
+    endpoints[{rank, key}] = endpoints[{1, key}];
+    if (transport.messages(rank).post(rank, Lane::kRequest, 7, head, kHeadBytes) !=
+        Status::kNotReady)
+      give_up("cannot contact a rank");
+  }
+}
+
+// The time of handshakes in the idle rows: a read costs what it usually does, but the result is always one
+// second. Polls take so much longer under valgrind that handshakes would be repeated in far more of them.
+uint64_t stopped_clock() noexcept { return std::min<uint64_t>(hydrant::now_ns(), 1'000'000'000); }
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  const std::string what = argc == 4 ? argv[1] : "";
   const std::string mode = argc == 4 ? argv[2] : "";
   const uint64_t operations = argc == 4 ? std::strtoull(argv[3], nullptr, 10) : 0;
   const char* usage =
       "usage: verbs_loop put|get|put_window|get_window|prepared|prepared_get|prepared_window|"
-      "prepared_get_window|flood|round_trip single|threaded OPERATIONS (a multiple of 64)\n";
+      "prepared_get_window|flood|round_trip|idle|idle_many single|threaded OPERATIONS\n"
+      "OPERATIONS is a multiple of 64\n";
   if ((mode != "single" && mode != "threaded") || operations == 0 || operations % 64 != 0) {
     std::cerr << usage;
     return 2;
   }
-  hydrant::fake_verbs::add_device({});
+  const bool is_idle = what == "idle" || what == "idle_many";
+  hydrant::fake_verbs::add_device(
+      {.max_mr = 10'000, .max_cqe = 1 << 20, .max_srq_wr = 1 << 20, .max_qp = 10'000});
   hydrant::IbvTransport::Options options;
   options.single_threaded = mode == "single";
   options.handshakes.first_ns = 1'000'000;
   options.probe_ns = 0;  // probes follow the clock, which runs differently under valgrind
+  if (is_idle) options.handshakes.clock = stopped_clock;
+  const Rank size = is_idle ? 2 + kConnected + kConnecting : 2;
   Cards endpoints;
-  LoopBootstrap bootstraps[] = {LoopBootstrap(endpoints, 0), LoopBootstrap(endpoints, 1)};
+  LoopBootstrap bootstraps[] = {LoopBootstrap(endpoints, 0, size),
+                                LoopBootstrap(endpoints, 1, size)};
   std::unique_ptr<hydrant::IbvTransport> ranks[2];
   for (Rank rank = 0; rank < 2; ++rank) {
     if (hydrant::IbvTransport::open(bootstraps[rank], options, &ranks[rank]) != Status::kOk)
       give_up("cannot open the transport");
   }
   Loop loop{*ranks[0], *ranks[1], {}};
-  loop.connect();
+  if (what == "idle_many") {
+    add_peers(*ranks[0], endpoints);
+  } else if (!is_idle) {
+    loop.connect();
+  }
   completed = delivered = 0;
   const hydrant::fake_verbs::Traffic before = hydrant::fake_verbs::traffic();
-  if (!loop.run(argv[1], operations)) {
+  if (!loop.run(what, operations)) {
     std::cerr << usage;
     return 2;
   }
@@ -296,6 +349,8 @@ int main(int argc, char** argv) {
             << ", \"signalled\": " << after.signalled - before.signalled
             << ", \"inlined\": " << after.inline_sends - before.inline_sends
             << ", \"delivered\": " << delivered
+            << ", \"connected\": " << ranks[0]->counts().connected
+            << ", \"handshakes\": " << ranks[0]->counts().handshakes
             << ", \"not_ready\": " << after.not_ready + after.overruns + after.bad_keys << "}\n";
   return 0;
 }
