@@ -29,10 +29,10 @@ using Clock = std::chrono::steady_clock;
 constexpr char kRestarted[] = "STALE_HUNT_RESTARTED";
 // A hunt is killed this long after its time limit.
 constexpr double kGraceSeconds = 60;
-// Of one process that hunts a mutant: about a second's worth.
+// One process that hunts a mutant does so many: about a second's worth.
 constexpr uint64_t kMutantOperations = 20'000;
-// A hunt of a mutant has the time for its operations at this rate, multiplied by the patience. An idle machine
-// does several times as many in a second, an emulated one some hundreds.
+// A hunt of a mutant has the time for its operations at this rate, multiplied by the patience. An idle
+// machine does several times as many in a second, an emulated one some hundreds.
 constexpr double kFewestPerSecond = 5'000;
 constexpr int kSkippedStatus = 77;
 
@@ -181,7 +181,7 @@ MutantRun run_mutant(const std::string& program, const MutantHunt& mutant, uint6
       run.text = end.output;
     }
     run.seconds = std::chrono::duration<double>(Clock::now() - begun).count();
-    // Those of bystanders come on top.
+    // More than that were those of bystanders.
     run.operations = done += std::min(run.operations, kMutantOperations);
     ++seed;
   } while (run.end == MutantEnd::kSurvived && done < operations && run.seconds < most_seconds);

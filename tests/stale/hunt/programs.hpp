@@ -38,8 +38,8 @@ struct MutantRun {
 
 // Runs the hunt of one mutant in `program`, a stale_hunt with mutants, until it is caught, or for at least
 // `operations`: in short processes with other seeds. A process may come to cache nothing any more, because
-// pins beside steady releases stop waiting for a quiet moment. A time that only a hang or a far slower machine
-// needs ends it, too.
+// pins beside steady releases stop waiting for a quiet moment. A time that only a hang or a far slower
+// machine needs ends it, too.
 MutantRun run_mutant(const std::string& program, const MutantHunt& mutant, uint64_t seed,
                      uint64_t operations);
 
