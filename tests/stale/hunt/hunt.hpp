@@ -31,7 +31,7 @@ namespace hydrant::stale {
 struct HuntOptions {
   uint64_t seed = 1;
   uint32_t threads = 4;
-  // Of all threads together, in equal shares; 0: no limit. Bystander threads end with the others.
+  // The number for all threads together, in equal shares; 0: no limit. Bystander threads end with the others.
   uint64_t operations = 0;
   double seconds = 0;  // 0: no limit. One of the two is given
   SourceSet sources = SourceSet::all();

@@ -29,7 +29,7 @@ using Clock = std::chrono::steady_clock;
 constexpr char kRestarted[] = "STALE_HUNT_RESTARTED";
 // A hunt is killed this long after its time limit.
 constexpr double kGraceSeconds = 60;
-// One process that hunts a mutant does so many: about a second's worth.
+// The operations of a process that hunts a mutant: about a second's worth.
 constexpr uint64_t kMutantOperations = 20'000;
 // A hunt of a mutant has the time for its operations at this rate, multiplied by the patience. An idle
 // machine does several times as many in a second, an emulated one some hundreds.
