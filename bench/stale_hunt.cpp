@@ -33,7 +33,8 @@ constexpr double kDefaultSeconds = 30;
 struct Arguments {
   HuntOptions hunt;
   HydrantCacheOptions cache;
-  double minutes = 0, mutant_seconds = 10;
+  double minutes = 0;
+  uint64_t mutant_operations = 200'000;
   std::string watch = "auto", mode = "region", sources = "all";
   std::string mutant, mutants = "all";
   std::string preload;
@@ -107,7 +108,9 @@ void add_options(CLI::App& app, Arguments& a) {
       "--mutants", a.mutants,
       "Defects of the library to enable after the hunt, one at a time, each in its own process: "
       "'all' (default), 'none' or 'a,b'");
-  app.add_option("--mutant-seconds", a.mutant_seconds, "Time limit for detecting each defect");
+  app.add_option("--mutant-operations", a.mutant_operations,
+                 "Number of operations in which each defect must be detected")
+      ->check(CLI::PositiveNumber);
   app.add_flag("--only-mutants", a.no_hunt, "Skip the hunt in the unmodified library")
       ->disable_flag_override();
   app.add_option("--mutant", a.mutant,
@@ -196,13 +199,16 @@ void hunt_mutants(const Arguments& a, Outcome* outcome) {
   const std::string program = program_with_mutants();
   for (const MutantHunt& mutant : mutant_hunts()) {
     if (!is_chosen(mutant.name, a.mutants)) continue;
-    const MutantRun run = run_mutant(program, mutant, a.hunt.seed, a.mutant_seconds);
+    const MutantRun run = run_mutant(program, mutant, a.hunt.seed, a.mutant_operations);
     const char* end = kEnds[static_cast<size_t>(run.end)];
-    outcome->document["mutants"][mutant.name] = {
-        {"what", mutant.what}, {"end", end}, {"seconds", run.seconds}, {"text", run.text}};
+    outcome->document["mutants"][mutant.name] = {{"what", mutant.what},
+                                                 {"end", end},
+                                                 {"operations", run.operations},
+                                                 {"seconds", run.seconds},
+                                                 {"text", run.text}};
     if (!a.json) {
-      std::printf("mutant %s (%s): %s after %.1f s\n", mutant.name.c_str(), mutant.what.c_str(),
-                  end, run.seconds);
+      std::printf("mutant %s (%s): %s after %" PRIu64 " operations, %.1f s\n", mutant.name.c_str(),
+                  mutant.what.c_str(), end, run.operations, run.seconds);
       if (run.end != MutantEnd::kCaught || !a.quiet) std::printf("    %s\n", run.text.c_str());
       std::fflush(stdout);
     }

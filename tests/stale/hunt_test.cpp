@@ -4,17 +4,22 @@
 
 #include "tests/stale/hunt/hydrant_cache.hpp"
 #include "tests/stale/hunt/mutants.hpp"
+#include "tests/stale/hunt/stacks.hpp"
+#include "tests/support/patience.hpp"
 #include "tests/support/refused_calls.hpp"
 #include "tests/support/test_seed.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace hydrant::stale {
 namespace {
@@ -235,6 +240,46 @@ TEST_F(StaleHunt, TheChangeFromUnwatchedToWatchedIsClean) {
   EXPECT_EQ(wrong, "");
   EXPECT_GT(pins_with(result_, Coverage::kNone), 0u);
   EXPECT_GT(pins_with(result_, Coverage::kChecked) + pins_with(result_, Coverage::kWatched), 0u);
+}
+
+// A child that hangs is asked by its parent, because only the parent prints what the kernel shows of a child
+// that no signal reaches.
+TEST(HuntStacks, AChildWritesItsOwnToItsStderr) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "ThreadSanitizer calls handlers late";
+#endif
+  prepare_stacks();
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    hydrant_test_alarm(60);
+    dup2(ends[1], STDERR_FILENO);
+    close(ends[1]);
+    (void)!write(STDERR_FILENO, "ready\n", 6);
+    for (;;) pause();
+  }
+  close(ends[1]);
+  std::string text;
+  char bytes[512];
+  // Ends without the text when the child's alarm has ended it.
+  const auto read_until = [&](const char* wanted) {
+    ssize_t n = 1;
+    while (n > 0 && text.find(wanted) == std::string::npos) {
+      n = read(ends[0], bytes, sizeof bytes);
+      if (n > 0) text.append(bytes, static_cast<size_t>(n));
+    }
+    return n > 0;
+  };
+  ASSERT_TRUE(child > 0 && read_until("ready"));
+  ::testing::internal::CaptureStderr();
+  show_stacks(child);
+  const std::string by_parent = ::testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(read_until(program_invocation_short_name)) << text;
+  EXPECT_NE(by_parent.find("thread " + std::to_string(child) + ": "), std::string::npos);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  close(ends[0]);
 }
 
 // The hunt must find each defect.

@@ -193,10 +193,12 @@ bool Worker::check_many() {
   return true;
 }
 
+// A forked child gives nothing away: a thread that exists in the parent only may hold the exchange's mutex.
 void Worker::keep_or_release(const Hold& hold, const Block& block, uintptr_t cell) {
   if (holds_.size() < kMaxHolds && random_.one_in(8)) {
     holds_.push_back({hold, block.life, block.source, cell, {}, false, 0});
-  } else if (random_.one_in(16) && cache_.coverage(hold.registered) != Coverage::kNone &&
+  } else if (in_child_[0] == '\0' && random_.one_in(16) &&
+             cache_.coverage(hold.registered) != Coverage::kNone &&
              ground_.exchange.give(random_.below(64), {{}, hold, 0})) {
     return;
   } else {

@@ -1,4 +1,5 @@
 // Episodes of a worker: threads whose stacks are pinned, and children of a fork.
+#include "tests/stale/hunt/stacks.hpp"
 #include "tests/stale/hunt/worker.hpp"
 #include "tests/support/patience.hpp"
 
@@ -22,9 +23,11 @@ constexpr int kChildRounds = 24;
 constexpr int kCleanExit = 0;
 constexpr int kStaleExit = 70;
 constexpr int kUselessExit = 71;
-constexpr time_t kChildSeconds = 60;
+// Less than a hunt may be without progress.
+constexpr time_t kChildSeconds = 40;
 
-// Waits for the child and writes its status. False if it was killed at the deadline.
+// Waits for the child and writes its status. False if it was killed at the deadline, after its stacks were
+// shown.
 bool wait_for(pid_t child, int* status) {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -35,6 +38,8 @@ bool wait_for(pid_t child, int* status) {
     if (pause.tv_nsec < 2'000'000) pause.tv_nsec *= 2;
     clock_gettime(CLOCK_MONOTONIC, &now);
     if (now.tv_sec < deadline) continue;
+    std::fprintf(stderr, "Child %d does not end:\n", static_cast<int>(child));
+    show_stacks(child);
     kill(child, SIGKILL);
     waitpid(child, status, 0);
     return false;
@@ -137,7 +142,7 @@ bool Worker::fork_episode() {
 
 void Worker::child() {
   in_child_ = " (child)";
-  hydrant_test_alarm(static_cast<unsigned>(kChildSeconds));
+  hydrant_test_alarm(2 * static_cast<unsigned>(kChildSeconds));  // for a child without its parent
   holds_.clear();
   // Closes the parent's pipe: parent and child must not read each other's tags.
   close(pipe_[0]);

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
+#include <unistd.h>
 
 namespace hydrant::stale {
 namespace {
@@ -122,7 +123,7 @@ class Party {
       std::fprintf(stderr, "  operation %" PRIu64 ", doing: %s\n", worker->operations(),
                    worker->doing());
     }
-    show_stacks();
+    show_stacks(getpid());
     std::abort();
   }
 

@@ -31,8 +31,9 @@ namespace hydrant::stale {
 struct HuntOptions {
   uint64_t seed = 1;
   uint32_t threads = 4;
-  uint64_t operations = 0;  // of all threads together; 0: no limit
-  double seconds = 0;       // 0: no limit. One of the two is given
+  // The number for all threads together, in equal shares; 0: no limit. Bystander threads end with the others.
+  uint64_t operations = 0;
+  double seconds = 0;  // 0: no limit. One of the two is given
   SourceSet sources = SourceSet::all();
   // With a cache that wants announcements: omits this many of 1000, which the hunt must detect.
   uint32_t forget_per_mille = 0;

@@ -29,8 +29,11 @@ using Clock = std::chrono::steady_clock;
 constexpr char kRestarted[] = "STALE_HUNT_RESTARTED";
 // A hunt is killed this long after its time limit.
 constexpr double kGraceSeconds = 60;
-// Most defects are caught within one second.
-constexpr double kMaxMutantSeconds = 5;
+// The operations of a process that hunts a mutant: about a second's worth.
+constexpr uint64_t kMutantOperations = 20'000;
+// A hunt of a mutant has the time for its operations at this rate, multiplied by the patience. An idle
+// machine does several times as many in a second, an emulated one some hundreds.
+constexpr double kFewestPerSecond = 5'000;
 constexpr int kSkippedStatus = 77;
 
 std::string own_path() {
@@ -109,11 +112,11 @@ MutantRun judge(const std::string& output, int status) {
     run.text = line_with(output, "skipped: ");
     return run;
   }
-  uint64_t operations = 0, opportunities = 0, stale = 0;
+  uint64_t opportunities = 0, stale = 0;
   const bool ended =
       std::sscanf(line_with(output, "operations ").c_str(),
-                  "operations %" SCNu64 ", opportunities %" SCNu64 ", stale %" SCNu64, &operations,
-                  &opportunities, &stale) == 3;
+                  "operations %" SCNu64 ", opportunities %" SCNu64 ", stale %" SCNu64,
+                  &run.operations, &opportunities, &stale) == 3;
   if (!ended || !WIFEXITED(status)) {
     run.text = "the program ended with wait status " + std::to_string(status) + ": " + output;
     return run;
@@ -160,23 +163,28 @@ ProgramEnd run_program(const std::vector<std::string>& arguments, const std::str
 }
 
 MutantRun run_mutant(const std::string& program, const MutantHunt& mutant, uint64_t seed,
-                     double seconds) {
+                     uint64_t operations) {
   const auto begun = Clock::now();
-  const double each = std::min(seconds, kMaxMutantSeconds);
+  const double longest = static_cast<double>(operations) / kFewestPerSecond;
+  const double most_seconds = longest * testing::patience();
   MutantRun run;
+  uint64_t done = 0;
   do {
-    const ProgramEnd end =
-        run_program({program, "--mutant", mutant.name, "--seed", std::to_string(seed), "--seconds",
-                     std::to_string(each), "--least-opportunities", "0", "--quiet"},
-                    mutant.needs == Needs::kHooks ? hooks_library() : "", each);
+    const ProgramEnd end = run_program(
+        {program, "--mutant", mutant.name, "--seed", std::to_string(seed), "--operations",
+         std::to_string(kMutantOperations), "--seconds", std::to_string(most_seconds - run.seconds),
+         "--least-opportunities", "0", "--quiet"},
+        mutant.needs == Needs::kHooks ? hooks_library() : "", longest);
     if (end.started) {
       run = judge(end.output, end.status);
     } else {
       run.text = end.output;
     }
     run.seconds = std::chrono::duration<double>(Clock::now() - begun).count();
+    // More than that were those of bystanders.
+    run.operations = done += std::min(run.operations, kMutantOperations);
     ++seed;
-  } while (run.end == MutantEnd::kSurvived && run.seconds < seconds);
+  } while (run.end == MutantEnd::kSurvived && done < operations && run.seconds < most_seconds);
   return run;
 }
 

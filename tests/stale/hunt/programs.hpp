@@ -31,15 +31,17 @@ enum class MutantEnd : uint8_t { kCaught, kSurvived, kSkipped, kFailed };
 
 struct MutantRun {
   MutantEnd end = MutantEnd::kFailed;
+  uint64_t operations = 0;
   double seconds = 0;
   std::string text;  // the finding, or the reason for none
 };
 
-// Runs the hunt of one mutant in `program`, a stale_hunt with mutants, until it is caught, or for
-// `seconds`: in processes of a few seconds each, with other seeds. A process may come to cache nothing any
-// more, because pins beside steady releases stop waiting for a quiet moment.
+// Runs the hunt of one mutant in `program`, a stale_hunt with mutants, until it is caught, or for at least
+// `operations`: in short processes with other seeds. A process may come to cache nothing any more, because
+// pins beside steady releases stop waiting for a quiet moment. A time that only a hang or a far slower
+// machine needs ends it, too.
 MutantRun run_mutant(const std::string& program, const MutantHunt& mutant, uint64_t seed,
-                     double seconds);
+                     uint64_t operations);
 
 // Path of the program with mutants beside this one, or of this one if it has mutants.
 std::string program_with_mutants();

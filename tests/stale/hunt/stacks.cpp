@@ -1,4 +1,4 @@
-// Prints the stack of each thread without allocating, when a hunt makes no progress.
+// Prints the stack of each thread without allocating, when a hunt or a child of it makes no progress.
 #include "tests/stale/hunt/stacks.hpp"
 
 #include <atomic>
@@ -61,22 +61,22 @@ void show_mappings(uintptr_t addr) {
 void copy_to_stderr(const char* path) {
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return;
-  char text[512];
+  char text[2048];
   const ssize_t n = read(fd, text, sizeof text);
   if (n > 0) (void)!write(STDERR_FILENO, text, static_cast<size_t>(n));
   close(fd);
 }
 
-void show(int thread) {
+void show(pid_t process, int thread) {
   char path[64];
   const int n = std::snprintf(path, sizeof path, "thread %d: ", thread);  // dprintf() allocates
   (void)!write(STDERR_FILENO, path, static_cast<size_t>(n));
-  for (const char* file : {"comm", "syscall"}) {
-    std::snprintf(path, sizeof path, "/proc/self/task/%d/%s", thread, file);
+  for (const char* file : {"comm", "syscall", "stack"}) {
+    std::snprintf(path, sizeof path, "/proc/%d/task/%d/%s", process, thread, file);
     copy_to_stderr(path);
   }
-  const int before = g_shown;
-  if (syscall(SYS_tgkill, getpid(), thread, kSignal) != 0) return;
+  const int before = g_shown;  // a child counts in memory of its own
+  if (syscall(SYS_tgkill, process, thread, kSignal) != 0) return;
   for (int i = 0; i < kPauses && g_shown == before; ++i) {
     const timespec pause{0, 1'000'000};
     nanosleep(&pause, nullptr);
@@ -101,8 +101,10 @@ void prepare_stacks() noexcept {
 #endif
 }
 
-void show_stacks() noexcept {
-  const int folder = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+void show_stacks(pid_t process) noexcept {
+  char path[32];
+  std::snprintf(path, sizeof path, "/proc/%d/task", process);
+  const int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0) return;
   alignas(8) char entries[4096];
   long n = 0;
@@ -112,7 +114,7 @@ void show_stacks() noexcept {
       // linux_dirent64: inode and offset, then d_reclen, type and name.
       std::memcpy(&len, entries + at + 16, sizeof len);
       const int thread = std::atoi(entries + at + 19);
-      if (thread > 0) show(thread);
+      if (thread > 0) show(process, thread);
       at += len;
     }
   }

@@ -1,5 +1,7 @@
-// Stacks of all threads of this process, for a run without progress.
+// Stacks of all threads of this process or of its child, for a run without progress.
 #pragma once
+
+#include <sys/types.h>
 
 namespace hydrant::stale {
 
@@ -7,8 +9,9 @@ namespace hydrant::stale {
 // handler that prints faults.
 void prepare_stacks() noexcept;
 
-// Writes each thread's stack to stderr, or the system call of a thread that blocks signals. Waits at most 100
-// ms per thread; allocates nothing.
-void show_stacks() noexcept;
+// Has each thread of the process, this one or a forked child of it, write its stack to its stderr. What the
+// kernel shows of the thread comes first, and alone of one that blocks signals. Waits at most 100 ms per
+// thread; allocates nothing.
+void show_stacks(pid_t process) noexcept;
 
 }  // namespace hydrant::stale

@@ -61,12 +61,9 @@ void Worker::run(uint64_t operations) {
   if (only_bystander_) ground_.exchange.close(index_);
   if (ground_.signals && !only_bystander_) handler_.emplace(mix(ground_.options.seed) + ~index_);
   while (!ground_.stop.load(std::memory_order_relaxed) &&
-         (operations == 0 || count(kOperations) < operations)) {
-    if (operation()) {
-      add(kOperations);
-    } else if (only_bystander_ && ground_.owners.load(std::memory_order_relaxed) == 0) {
-      break;  // all owners have ended
-    }
+         (only_bystander_ ? ground_.owners.load(std::memory_order_relaxed) != 0
+                          : operations == 0 || count(kOperations) < operations)) {
+    if (operation()) add(kOperations);
     add_one(done_);
   }
   handler_.reset();

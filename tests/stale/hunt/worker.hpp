@@ -51,7 +51,8 @@ class Worker {
 
   // False if the pipe could not be opened.
   bool usable() const { return pipe_[0] >= 0; }
-  // Runs until ground.stop, or until `operations` are done (0: no limit).
+  // Runs until ground.stop, or until `operations` are done (0: no limit). A thread that only pins other
+  // threads' memory runs until the owners have ended.
   void run(uint64_t operations);
   // Releases everything. Call it after run() of all workers has ended.
   void clean_up();
