@@ -141,9 +141,9 @@ TEST_F(IbvRailFailures, EveryCallMayFailAtEveryCount) {
 TEST_F(IbvRailFailures, UnopenableRailIsLeftOut) {
   struct {
     Call call;
-    uint64_t nth;  // which of its calls is the second port's of the first rank
+    uint64_t nth;  // which of its calls is that for the second port as a rail of the first rank
     const char* text;
-  } const cases[] = {{Call::kCreateCq, 2, "cannot create a completion queue"},
+  } const cases[] = {{Call::kCreateCq, 5, "cannot create a completion queue"},
                      {Call::kRegMr, 1, "a rail's fences"}};
   for (const auto& one : cases) {
     fake_verbs::reset();
