@@ -19,6 +19,10 @@ bool is_shortage(int error) noexcept {
          error == EOVERFLOW;
 }
 
+// The peer's node does not answer ARP, or is out of reach at the moment. Finding that out takes an adapter's
+// driver a second or more.
+bool is_silence(int error) noexcept { return error == ETIMEDOUT || error == EHOSTUNREACH; }
+
 bool is_same(const PortAddress& one, const PortAddress& other) noexcept {
   return one.lid == other.lid && one.needs_grh == other.needs_grh &&
          std::memcmp(&one.gid, &other.gid, sizeof one.gid) == 0;
@@ -78,13 +82,20 @@ void AddressHandles::remove_if_unused(Destination& destination) noexcept {
 
 Status AddressHandles::make(Destination& destination, const char* peer_name) noexcept {
   if (destination.handle != nullptr) return Status::kOk;
-  int error = create(destination);
-  if (is_shortage(error) && give_up_one()) error = create(destination);
+  int error = destination.silence;
+  if (error == 0 || options_.clock() >= destination.silent_until_ns) {
+    error = create(destination);
+    if (is_shortage(error) && give_up_one()) error = create(destination);
+    destination.silence = is_silence(error) ? error : 0;
+    destination.silent_until_ns = options_.clock() + options_.refused_ns;
+  }
   if (error == 0) return Status::kOk;
-  return is_shortage(error) ? fail(Status::kNotReady, "%s has no address handle for %s now: %s",
-                                   port_.name, peer_name, errno_text(error))
-                            : fail(Status::kResource, "%s cannot address %s: %s (no route to it?)",
-                                   port_.name, peer_name, errno_text(error));
+  return is_shortage(error)
+             ? fail(Status::kNotReady, "%s has no address handle for %s now: %s", port_.name,
+                    peer_name, errno_text(error))
+             : fail(Status::kResource, "%s cannot address %s: %s (%s)", port_.name, peer_name,
+                    errno_text(error),
+                    destination.silence != 0 ? "its node does not answer ARP" : "no route to it?");
 }
 
 // Returns 0, or the error.

@@ -125,12 +125,13 @@ Status PeerFactory::open_queue(Peer& peer, uint32_t receives) noexcept {
   return start_queue_pair(peer.send.pair(), port());
 }
 
-// The last step that can fail. If the adapter has no more address handles now, the handshake waits for one.
+// The last step that can fail. If the adapter has no more address handles now, or the peer's node is silent,
+// the handshake waits for one.
 Status PeerFactory::open_address(Peer& peer) noexcept {
   Destination* const destination = addresses_.add_user(peer.endpoint.address);
   if (destination == nullptr) return Status::kResource;
   const Status status = addresses_.make(*destination, name_of(peer).text);
-  if (status != Status::kOk && status != Status::kNotReady) {
+  if (status != Status::kOk && status != Status::kNotReady && destination->silence == 0) {
     addresses_.remove_user(*destination);
     return status;
   }
