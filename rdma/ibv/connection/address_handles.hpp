@@ -7,8 +7,11 @@
 // address (ARP). If that is not answered it is asked again after HandshakeOptions::refused_ns, and not
 // before: the call may take seconds.
 //
-// Invariant: a destination is in the list while it has users or sends. No handle is destroyed while a send
-// uses it.
+// Invariant: a destination is in the list of its port's address while it has users or sends. No handle is
+// destroyed while a send uses it.
+//
+// Cost: each peer whose handshake is under way may have a destination of its own, thousands in all. A look-up
+// compares one in 256 of them.
 //
 // Threads: under the contact lock.
 #pragma once
@@ -56,6 +59,7 @@ class AddressHandles {
   void end_send(Destination& destination) noexcept;
 
  private:
+  Destination*& list_of(const PortAddress& port) noexcept;
   int create(Destination& destination) noexcept;
   void destroy_handle(Destination& destination) noexcept;
   bool give_up_one() noexcept;
@@ -63,7 +67,7 @@ class AddressHandles {
 
   const HandshakeOptions& options_;
   const Port& port_;
-  Destination* first_ = nullptr;
+  Destination* lists_[256] = {};
 };
 
 }  // namespace hydrant::ibv
