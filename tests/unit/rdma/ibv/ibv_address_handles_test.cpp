@@ -83,8 +83,8 @@ TEST_F(IbvAddressHandles, SilentNodeIsAskedOnceInAWhileHoweverManyOfItsRanksWait
     world[0].poll();
   }
   EXPECT_EQ(fake_verbs::calls(Call::kCreateAh), 3U);
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr("(its node does not answer ARP); trying again"));
+  EXPECT_THAT(last_error_text(), HasSubstr("(its node does not answer ARP)"));
+  (void)::testing::internal::GetCapturedStderr();
   fake_verbs::fail_always(Call::kCreateAh, 0);
   for (Rank to = 1; to <= kPeers; ++to) {
     EXPECT_EQ(world.insist([&] {
