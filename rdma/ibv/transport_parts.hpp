@@ -58,7 +58,7 @@ struct TransportParts {
   Completions completions{rails, receiving, operation_pool, striping, poster, disconnector};
   Liveness liveness{peers, poster, deferred, counters};
   OwnEndpoint own{options, port, rails};
-  AddressHandles addresses{port};
+  AddressHandles addresses{options.handshakes, port};
   PeerFactory factory{options, ports, own, peers, completions.queue(), rails, receiving, addresses};
   Handshakes handshakes{{.bootstrap = bootstrap,
                          .options = options,

@@ -288,7 +288,8 @@ Device erdma() {
 }
 
 std::vector<AdapterProfile> make_profiles() {
-  const char* const no_datagrams = "needs datagrams (type UD): Operation not supported";
+  const char* const no_datagrams =
+      "it has no datagrams (queue pairs of type UD): Operation not supported";
   std::vector<AdapterProfile> made = {
       {"mlx5_infiniband", mlx5_infiniband()},
       {"mlx5_roce", mlx5_roce()},

@@ -159,6 +159,15 @@ void add_device(const Device& device) {
   w.devices.push_back(std::move(made));
 }
 
+Device& facts_of(const char* name) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  for (const auto& device : w.devices) {
+    if (std::strcmp(device->facts.name, name) == 0) return device->facts;
+  }
+  std::abort();
+}
+
 void next_node() {
   World& w = world();
   const std::lock_guard<std::mutex> lock(w.mu);

@@ -105,6 +105,8 @@ bool has_call(const Device& device, Call call);
 // Resets all state; no device is present afterwards.
 void reset();
 void add_device(const Device& device);
+// The facts of this device, which a test may change, as a subnet manager changes a LID.
+Device& facts_of(const char* name);
 // Later calls are made on another node: the list of devices leaves out those that exist now. They go on
 // working.
 void next_node();

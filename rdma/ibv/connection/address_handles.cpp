@@ -19,6 +19,10 @@ bool is_shortage(int error) noexcept {
          error == EOVERFLOW;
 }
 
+// The peer's node does not answer ARP, or is out of reach at the moment. Finding that out takes an adapter's
+// driver a second or more.
+bool is_silence(int error) noexcept { return error == ETIMEDOUT || error == EHOSTUNREACH; }
+
 bool is_same(const PortAddress& one, const PortAddress& other) noexcept {
   return one.lid == other.lid && one.needs_grh == other.needs_grh &&
          std::memcmp(&one.gid, &other.gid, sizeof one.gid) == 0;
@@ -27,14 +31,26 @@ bool is_same(const PortAddress& one, const PortAddress& other) noexcept {
 }  // namespace
 
 void AddressHandles::close() noexcept {
-  while (Destination* const last = first_) {
-    first_ = last->next;
-    delete last;
+  for (Destination*& first : lists_) {
+    while (Destination* const last = first) {
+      first = last->next;
+      delete last;
+    }
   }
 }
 
+Destination*& AddressHandles::list_of(const PortAddress& port) noexcept {
+  uint64_t halves[2];
+  static_assert(sizeof halves == sizeof port.gid);
+  std::memcpy(halves, &port.gid, sizeof halves);
+  // The highest bits of the product depend on all bits of the address.
+  const uint64_t mixed = (halves[0] + halves[1] + port.lid) * 0x9e37'79b9'7f4a'7c15;
+  return lists_[mixed >> 56];
+}
+
 Destination* AddressHandles::add_user(const PortAddress& port) noexcept {
-  for (Destination* one = first_; one != nullptr; one = one->next) {
+  Destination*& first = list_of(port);
+  for (Destination* one = first; one != nullptr; one = one->next) {
     if (!is_same(one->port, port)) continue;
     ++one->users;
     return one;
@@ -46,8 +62,8 @@ Destination* AddressHandles::add_user(const PortAddress& port) noexcept {
   }
   made->port = port;
   made->users = 1;
-  made->next = first_;
-  first_ = made;
+  made->next = first;
+  first = made;
   return made;
 }
 
@@ -69,7 +85,7 @@ void AddressHandles::end_send(Destination& destination) noexcept {
 
 void AddressHandles::remove_if_unused(Destination& destination) noexcept {
   if (destination.users != 0 || destination.sends != 0) return;
-  Destination** link = &first_;
+  Destination** link = &list_of(destination.port);
   while (*link != &destination) link = &(*link)->next;
   *link = destination.next;
   destroy_handle(destination);
@@ -78,13 +94,20 @@ void AddressHandles::remove_if_unused(Destination& destination) noexcept {
 
 Status AddressHandles::make(Destination& destination, const char* peer_name) noexcept {
   if (destination.handle != nullptr) return Status::kOk;
-  int error = create(destination);
-  if (is_shortage(error) && give_up_one()) error = create(destination);
+  int error = destination.silence;
+  if (error == 0 || options_.clock() >= destination.silent_until_ns) {
+    error = create(destination);
+    if (is_shortage(error) && give_up_one()) error = create(destination);
+    destination.silence = is_silence(error) ? error : 0;
+    destination.silent_until_ns = options_.clock() + options_.refused_ns;
+  }
   if (error == 0) return Status::kOk;
-  return is_shortage(error) ? fail(Status::kNotReady, "%s has no address handle for %s now: %s",
-                                   port_.name, peer_name, errno_text(error))
-                            : fail(Status::kResource, "%s cannot address %s: %s (no route to it?)",
-                                   port_.name, peer_name, errno_text(error));
+  return is_shortage(error)
+             ? fail(Status::kNotReady, "%s has no address handle for %s now: %s", port_.name,
+                    peer_name, errno_text(error))
+             : fail(Status::kResource, "%s cannot address %s: %s (%s)", port_.name, peer_name,
+                    errno_text(error),
+                    destination.silence != 0 ? "its node does not answer ARP" : "no route to it?");
 }
 
 // Returns 0, or the error.
@@ -105,10 +128,12 @@ void AddressHandles::destroy_handle(Destination& destination) noexcept {
 
 // Destroys a handle that no send uses. False: there is none.
 bool AddressHandles::give_up_one() noexcept {
-  for (Destination* one = first_; one != nullptr; one = one->next) {
-    if (one->handle == nullptr || one->sends != 0) continue;
-    destroy_handle(*one);
-    return true;
+  for (Destination* const first : lists_) {
+    for (Destination* one = first; one != nullptr; one = one->next) {
+      if (one->handle == nullptr || one->sends != 0) continue;
+      destroy_handle(*one);
+      return true;
+    }
   }
   return false;
 }

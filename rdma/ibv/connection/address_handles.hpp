@@ -3,10 +3,15 @@
 //
 // Handles are objects of the adapter, and some adapters have few. So a handle lives only as long as a
 // handshake with a peer at its destination; a later answer makes it again. Where the adapter has no more, one
-// that no send uses is given up for another.
+// that no send uses is given up for another. Over Ethernet, making one asks the node of the port for its MAC
+// address (ARP). If that is not answered it is asked again after HandshakeOptions::refused_ns, and not
+// before: the call may take seconds.
 //
-// Invariant: a destination is in the list while it has users or sends. No handle is destroyed while a send
-// uses it.
+// Invariant: a destination is in the list of its port's address while it has users or sends. No handle is
+// destroyed while a send uses it.
+//
+// Cost: each peer whose handshake is under way may have a destination of its own, thousands in all. A look-up
+// compares one in 256 of them.
 //
 // Threads: under the contact lock.
 #pragma once
@@ -15,6 +20,7 @@
 #include "rdma/ibv/connection/address_vector.hpp"
 #include "rdma/ibv/device/ibv_port.hpp"
 #include "rdma/ibv/device/verbs_objects.hpp"
+#include "rdma/ibv/settings/ibv_options.hpp"
 #include "rdma/ibv/wire/ibv_wire.hpp"
 
 #include <cstdint>
@@ -26,13 +32,16 @@ struct Destination {
   uint32_t users = 0;    // peers whose handshake is under way
   uint32_t sends = 0;    // under way
   AddressHandle handle;  // null: not made yet, or given up
+  int silence = 0;       // the error if its node has not answered; 0: it was not asked, or has
+  uint64_t silent_until_ns = 0;  // a silent node is not asked before
   Destination* next = nullptr;
 };
 
 class AddressHandles {
  public:
   // `port` outlives the handles, and is open when the first is made.
-  explicit AddressHandles(const Port& port) noexcept : port_(port) {}
+  AddressHandles(const HandshakeOptions& options, const Port& port) noexcept
+      : options_(options), port_(port) {}
   ~AddressHandles() { close(); }
   AddressHandles(const AddressHandles&) = delete;
   AddressHandles& operator=(const AddressHandles&) = delete;
@@ -42,21 +51,23 @@ class AddressHandles {
   // The destination at this port, which has one user more. Null, with an error text: no memory.
   Destination* add_user(const PortAddress& port) noexcept;
   void remove_user(Destination& destination) noexcept;
-  // Makes the handle if it is not there. Errors: kNotReady: the adapter has no more now; kResource: for
-  // example no route.
+  // Makes the handle if it is not there. Errors: kNotReady: the adapter has no more now; kResource: its node
+  // is silent, or for example no route.
   Status make(Destination& destination, const char* peer_name) noexcept;
   // Makes the handle, and notes a send that uses it. Errors: those of make().
   Status begin_send(Destination& destination, const char* peer_name) noexcept;
   void end_send(Destination& destination) noexcept;
 
  private:
+  Destination*& list_of(const PortAddress& port) noexcept;
   int create(Destination& destination) noexcept;
   void destroy_handle(Destination& destination) noexcept;
   bool give_up_one() noexcept;
   void remove_if_unused(Destination& destination) noexcept;
 
+  const HandshakeOptions& options_;
   const Port& port_;
-  Destination* first_ = nullptr;
+  Destination* lists_[256] = {};
 };
 
 }  // namespace hydrant::ibv

@@ -2,7 +2,8 @@
 // contact this one need not wait for its next poll.
 //
 // It runs Handshakes alone: no handler, completion or callback of the program. A connection that fails is
-// ended by the next poll.
+// ended by the next poll. Nor does it read events of devices, which end connections too: the next poll or
+// sleep does.
 //
 // Invariant: the completion queue for handshakes reports to this thread's channel. Between the request for a
 // report and the sleep the thread looks for handshakes under the contact lock, so none is missed.

@@ -7,7 +7,6 @@
 #include "firehose/base/uncancelled.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <utility>
 
 namespace hydrant::ibv {
@@ -27,27 +26,8 @@ Status DatagramQueue::open(const Port& port, ibv_comp_channel* channel, uint32_t
                        IBV_ACCESS_LOCAL_WRITE, "handshakes");
       status != Status::kOk)
     return status;
-  errno = 0;
-  completions_.reset(uncancelled::call(ibv_create_cq, port.device.context,
-                                       int{kDatagramReceives + kDatagramSends}, nullptr, channel,
-                                       port.completion_vector));
-  if (completions_ == nullptr)
-    return fail(Status::kResource, "%s: cannot create the handshake completion queue: %s",
-                port.name, errno_text(errno));
-  ibv_qp_init_attr attributes{};
-  attributes.send_cq = attributes.recv_cq = completions_.get();
-  attributes.qp_type = IBV_QPT_UD;
-  attributes.cap.max_send_wr = kDatagramSends;
-  attributes.cap.max_recv_wr = kDatagramReceives;
-  attributes.cap.max_send_sge = attributes.cap.max_recv_sge = 1;
-  attributes.sq_sig_all = 1;
-  pair_.reset(uncancelled::call(ibv_create_qp, port.device.pd, &attributes));
-  if (pair_ == nullptr)
-    return fail(Status::kResource,
-                "%s: cannot create the handshake queue pair, which needs datagrams (type UD): %s; "
-                "HYDRANT_IBV_PORTS names a device that has them",
-                port.name, errno_text(errno));
-  return start();
+  const Status status = create_datagram_pair(port, channel, &completions_, &pair_);
+  return status == Status::kOk ? start() : status;
 }
 
 Status DatagramQueue::start() noexcept {

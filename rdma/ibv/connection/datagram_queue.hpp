@@ -14,6 +14,7 @@
 
 #include "firehose/base/uncancelled.hpp"
 #include "rdma/ibv/connection/address_handles.hpp"
+#include "rdma/ibv/device/datagram_pair.hpp"
 #include "rdma/ibv/device/ibv_port.hpp"
 #include "rdma/ibv/device/verbs_objects.hpp"
 #include "rdma/ibv/queue/counters.hpp"

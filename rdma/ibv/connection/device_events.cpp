@@ -4,8 +4,19 @@
 
 #include "firehose/base/log.hpp"
 #include "firehose/base/uncancelled.hpp"
+#include "rdma/ibv/connection/own_endpoint.hpp"
 
 namespace hydrant::ibv {
+
+namespace {
+
+// Other ranks cannot say why they do not reach this one any more.
+void warn_if_moved(const Port& port) noexcept {
+  uint8_t gid_index = 0;
+  if (confirm_address(port, &gid_index) != Status::kOk) log_warning("%s", last_error_text());
+}
+
+}  // namespace
 
 void DeviceEvents::read() noexcept {
   for (uint32_t i = 0; i < ports_.count; ++i) {
@@ -22,6 +33,16 @@ void DeviceEvents::read_from(const Port& port) noexcept {
   while (uncancelled::call(ibv_get_async_event, port.device.context, &event) == 0) {
     handle(port, event);
     ibv_ack_async_event(&event);
+  }
+}
+
+// Calls act(port) for each port of the device of `port` that the event is about.
+template <typename Act>
+void DeviceEvents::for_each_port(const Port& port, const ibv_async_event& event,
+                                 Act&& act) noexcept {
+  for (uint32_t i = 0; i < ports_.count; ++i) {
+    const Port& one = ports_.all[i];
+    if (one.device.context == port.device.context && one.number == event.element.port_num) act(one);
   }
 }
 
@@ -51,11 +72,17 @@ void DeviceEvents::handle(const Port& port, const ibv_async_event& event) noexce
     }
     case IBV_EVENT_PORT_ERR:
       // Requests under way fail after their retries, unless the port comes back.
-      for (uint32_t i = 0; i < ports_.count; ++i) {
-        const Port& down = ports_.all[i];
-        if (down.device.context == port.device.context && down.number == event.element.port_num)
-          log_warning("%s port %u is down", down.name, down.number);
-      }
+      for_each_port(port, event, [](const Port& down) {
+        log_warning("%s port %u is down", down.name, down.number);
+      });
+      break;
+    case IBV_EVENT_PORT_ACTIVE:
+    case IBV_EVENT_LID_CHANGE:
+    case IBV_EVENT_PKEY_CHANGE:
+    case IBV_EVENT_GID_CHANGE:
+    case IBV_EVENT_CLIENT_REREGISTER:
+      log_debug("%s: %s", port.name, text);
+      for_each_port(port, event, warn_if_moved);
       break;
     default: log_debug("%s: %s", port.name, text); break;
   }

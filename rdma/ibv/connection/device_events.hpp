@@ -12,12 +12,14 @@ class DeviceEvents {
   DeviceEvents(const Ports& ports, Disconnector& disconnector, Handshakes& handshakes) noexcept
       : ports_(ports), disconnector_(disconnector), handshakes_(handshakes) {}
   // Reads the events that have arrived: disconnects the peers that they concern, has the queue for handshakes
-  // reset, and logs the others.
+  // reset, warns if a port has lost its address, and logs the others.
   void read() noexcept;
 
  private:
   void read_from(const Port& port) noexcept;
   void handle(const Port& port, const ibv_async_event& event) noexcept;
+  template <typename Act>
+  void for_each_port(const Port& port, const ibv_async_event& event, Act&& act) noexcept;
 
   const Ports& ports_;
   Disconnector& disconnector_;

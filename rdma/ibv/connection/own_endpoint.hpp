@@ -37,4 +37,11 @@ class OwnEndpoint {
   uint32_t datagram_queue_ = 0;
 };
 
+// Looks whether an open port still has the address with which the job began: LID, GID and P_Key. A port that
+// is down is not judged, because it may come back with that address. *gid_index: where the GID is looked for
+// first, and where it is: a GID that was removed and added again may have another place in the table.
+// keep_ours() of the port's descriptors precedes it. Errors: kResource, with what is lost; the port may get
+// it again. Cost: some system calls.
+[[gnu::cold]] Status confirm_address(const Port& port, uint8_t* gid_index) noexcept;
+
 }  // namespace hydrant::ibv

@@ -37,8 +37,11 @@ Status PeerFactory::make(Rank rank, Rank their_rank, const EndpointAddress& endp
   const PeerName name = name_of(rank, their_rank, endpoint.group);
   refusal_ = Refusal::kClosed;
   if (!ports_.keep_descriptors()) return device_is_closed(port().name);
+  refusal_ = Refusal::kMoved;
+  Status status = confirm_address(port(), &ports_.all[0].gid_index);
+  if (status != Status::kOk) return status;
   refusal_ = Refusal::kSettings;
-  Status status = check_settings(name, endpoint);
+  status = check_settings(name, endpoint);
   if (status != Status::kOk) return status;
   refusal_ = Refusal::kFull;
   const uint32_t receives = receives_from(rank);
@@ -125,12 +128,13 @@ Status PeerFactory::open_queue(Peer& peer, uint32_t receives) noexcept {
   return start_queue_pair(peer.send.pair(), port());
 }
 
-// The last step that can fail. If the adapter has no more address handles now, the handshake waits for one.
+// The last step that can fail. If the adapter has no more address handles now, or the peer's node is silent,
+// the handshake waits for one.
 Status PeerFactory::open_address(Peer& peer) noexcept {
   Destination* const destination = addresses_.add_user(peer.endpoint.address);
   if (destination == nullptr) return Status::kResource;
   const Status status = addresses_.make(*destination, name_of(peer).text);
-  if (status != Status::kOk && status != Status::kNotReady) {
+  if (status != Status::kOk && status != Status::kNotReady && destination->silence == 0) {
     addresses_.remove_user(*destination);
     return status;
   }
@@ -161,6 +165,8 @@ Status PeerFactory::open_rail(Peer& peer, uint32_t index) noexcept {
     return fail(Status::kUnsupported,
                 "its port %u cannot be reached: %s: name the ports in the same order on all ranks",
                 index + 2, reason);
+  if (const Status status = confirm_address(rail.port, &rail.port.gid_index); status != Status::kOk)
+    return status;
   if (const Status status = rail.completions.make_room(); status != Status::kOk) return status;
   if (const Status status = end.send.open({.peer = &peer,
                                            .port = &rail.port,

@@ -22,7 +22,7 @@ namespace hydrant::ibv {
 
 class PeerFactory {
  public:
-  PeerFactory(const Options& options, const Ports& ports, const OwnEndpoint& own, PeerTable& peers,
+  PeerFactory(const Options& options, Ports& ports, const OwnEndpoint& own, PeerTable& peers,
               GrowingCompletionQueue& completions, Rails& rails, Receiving& receiving,
               AddressHandles& addresses) noexcept
       : options_(options),
@@ -37,8 +37,8 @@ class PeerFactory {
   // Whether the settings of the process agree with this one's. Errors: kBroken.
   Status check_settings(const PeerName& name, const EndpointAddress& endpoint) const noexcept;
   // Creates and publishes a peer, not connected yet, which uses a destination for its handshakes. Errors:
-  // those of check_settings(); kResource; kBroken: the program has closed the device. A failure leaves no
-  // trace.
+  // those of check_settings(); kResource: among others, those of confirm_address(); kBroken: the program has
+  // closed the device. A failure leaves no trace.
   Status make(Rank rank, Rank their_rank, const EndpointAddress& endpoint, Peer** made) noexcept;
   // Why the last make() has failed, for the process that has asked to be connected.
   Refusal refusal() const noexcept { return refusal_; }
@@ -54,7 +54,7 @@ class PeerFactory {
   Status open_rail(Peer& peer, uint32_t index) noexcept;
 
   const Options& options_;
-  const Ports& ports_;
+  Ports& ports_;
   const OwnEndpoint& own_;
   PeerTable& peers_;
   GrowingCompletionQueue& completions_;

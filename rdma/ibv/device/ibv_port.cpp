@@ -4,6 +4,7 @@
 
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/uncancelled.hpp"
+#include "rdma/ibv/device/datagram_pair.hpp"
 #include "rdma/ibv/device/gid_choice.hpp"
 
 #include <algorithm>
@@ -121,6 +122,10 @@ Status open_port_device(const char* name, Port* port, uint32_t* ports) noexcept 
     close_ibv_device(std::exchange(port->device, {}));
     return fail(Status::kUnsupported, "verbs device %s: ibv_query_device failed: %s", name,
                 errno_text(error));
+  }
+  if (const Status status = try_datagrams(*port); status != Status::kOk) {
+    close_ibv_device(std::exchange(port->device, {}));
+    return status;
   }
   port->max_completions = positive(device.max_cqe);
   port->max_receives = positive(device.max_srq_wr);

@@ -64,7 +64,7 @@ inline constexpr uint32_t kAny = UINT32_MAX;
 inline constexpr uint32_t kMaxRails = 4;
 
 // Opens a device and reads what all its ports have in common. *ports: their number. Errors: kUnsupported,
-// with the reason: among others, the device is neither InfiniBand nor RoCE.
+// with the reason: among others, the device is neither InfiniBand nor RoCE, or has no datagrams.
 Status open_port_device(const char* name, Port* port, uint32_t* ports) noexcept;
 // Reads port `number` of the open device, with the GID at `gid_index` or, with kAny, the best one. Errors:
 // kUnsupported, with the reason why the port cannot be used; *port has what could be read nevertheless.

@@ -3,6 +3,7 @@
 #include "rdma/ibv/settings/ibv_options.hpp"
 
 #include "rdma/config/job_knobs.hpp"
+#include "rdma/ibv/device/datagram_pair.hpp"
 #include "rdma/ibv/registrar/verbs_memory.hpp"
 #include "rdma/ibv/wire/ibv_wire.hpp"
 

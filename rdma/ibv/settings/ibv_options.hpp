@@ -76,9 +76,6 @@ PortSettings chosen_port_settings() noexcept;
 // Errors: kBadArg, with the limits.
 Status check_options(const Options& options) noexcept;
 
-// Datagrams for handshakes: those that can arrive and those that can be under way at once.
-inline constexpr uint32_t kDatagramReceives = 128;
-inline constexpr uint32_t kDatagramSends = 32;
 inline constexpr uint32_t kGrhBytes = 40;  // precede a datagram in its buffer
 // Bytes of a datagram's buffer in a process with `rails` rails; a peer's handshake names no more of them.
 uint32_t datagram_bytes(uint32_t rails) noexcept;

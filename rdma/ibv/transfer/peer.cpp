@@ -39,6 +39,9 @@ RefusalText describe(Refusal refusal) noexcept {
       return {Status::kBroken, "its program has closed the device's descriptors"};
     case Refusal::kEnded:
       return {Status::kBroken, "it has ended this connection; its log names the cause"};
+    case Refusal::kMoved:
+      return {Status::kResource,
+              "its port has lost the address by which ranks know it; its log names it"};
     default: return {Status::kResource, "a later version of the library knows why; see its log"};
   }
 }

@@ -80,6 +80,7 @@ enum class Refusal : uint8_t {
   kSettings = 3,  // it has other settings
   kClosed = 4,    // its program has closed the device
   kEnded = 5,     // it has ended this connection
+  kMoved = 6,     // its port has lost the address that ranks know
 };
 
 // Names the queue pair that the sender has made for the receiver. The sender repeats it until a handshake of

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <memory>
 #include <string>
 
@@ -33,6 +34,13 @@ class IbvAdapters : public testing::VerbsTest {
     world.ranks.push_back(
         std::make_unique<IbvRank>(world.box, static_cast<Rank>(world.ranks.size()), 2, options));
     ASSERT_EQ(world.ranks.back()->opened, Status::kOk) << last_error_text();
+  }
+  // The reason that hydrant-info shows why the adapter is not used; "": it can be used.
+  static std::string reason_shown_for(const AdapterProfile& profile) {
+    for (const ibv::PortReport& report : ibv::report_ports("", ibv::kMaxRails).all) {
+      if (std::strcmp(report.port.name, profile.name) == 0) return report.reason;
+    }
+    return "not listed";
   }
   // Messages with and without cells, and more reads at once than any adapter takes.
   static void communicate(IbvWorld& world) {
@@ -86,12 +94,14 @@ TEST_F(IbvAdapters, UnfitAdaptersAreRefusedByWhatTheyLackAndTheNextPortIsUsed) {
     testing::CardBox box;
     EXPECT_NE(IbvRank(box, 0, 2, IbvWorld::single()).opened, Status::kOk);
     EXPECT_THAT(last_error_text(), AllOf(HasSubstr(profile.name), HasSubstr(profile.refusal)));
+    EXPECT_THAT(reason_shown_for(profile), HasSubstr(profile.refusal));
     fake_verbs::add_device({.name = "next0", .width = 1});  // no better by its rate
     ::testing::internal::CaptureStderr();
     const IbvRank rank(box, 0, 2, IbvWorld::single());
     (void)::testing::internal::GetCapturedStderr();
     ASSERT_EQ(rank.opened, Status::kOk) << last_error_text();
     EXPECT_STREQ(rank.transport->port().name, "next0");
+    EXPECT_THAT(reason_shown_for(profile), HasSubstr(profile.refusal));
   }
 }
 

@@ -2,6 +2,7 @@
 #include "tests/unit/rdma/ibv/ibv_world.hpp"
 #include "tests/unit/rdma/ibv/verbs_fixture.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -12,6 +13,7 @@ namespace hydrant {
 namespace {
 
 using fake_verbs::Call;
+using ::testing::HasSubstr;
 using testing::IbvRank;
 using testing::IbvWorld;
 using testing::SimulatedClock;
@@ -62,6 +64,52 @@ TEST_F(IbvAddressHandles, ShortageCostsOneCallInAWhileHoweverManyPeersWait) {
               Status::kOk)
         << to;
   }
+}
+
+// All ranks are on one node.
+TEST_F(IbvAddressHandles, SilentNodeIsAskedOnceInAWhileHoweverManyOfItsRanksWait) {
+  constexpr Rank kPeers = 20;
+  IbvTransport::Options options = IbvWorld::single();
+  options.handshakes.refused_ns = 5000 * SimulatedClock::kMillisecond;
+  options.handshakes.clock = SimulatedClock::read;
+  IbvWorld world(kPeers + 1, options);
+  fake_verbs::fail_always(Call::kCreateAh, EHOSTUNREACH);
+  ::testing::internal::CaptureStderr();
+  for (Rank to = 1; to <= kPeers; ++to)
+    ASSERT_EQ(world[0].try_send(to, Lane::kRequest, 1, "abcd"), Status::kNotReady)
+        << last_error_text();
+  for (uint32_t ms = 0; ms < 12'000; ++ms) {
+    SimulatedClock::elapse(1);
+    world[0].poll();
+  }
+  EXPECT_EQ(fake_verbs::calls(Call::kCreateAh), 3U);
+  EXPECT_THAT(last_error_text(), HasSubstr("(its node does not answer ARP)"));
+  (void)::testing::internal::GetCapturedStderr();
+  fake_verbs::fail_always(Call::kCreateAh, 0);
+  for (Rank to = 1; to <= kPeers; ++to) {
+    EXPECT_EQ(world.insist([&] {
+      SimulatedClock::elapse(10);
+      return world[0].try_send(to, Lane::kRequest, 1, "abcd");
+    }),
+              Status::kOk)
+        << to << " " << last_error_text();
+  }
+}
+
+TEST_F(IbvAddressHandles, RankOfASilentNodeIsAnsweredLater) {
+  IbvWorld world(2);
+  fake_verbs::fail_call(Call::kCreateAh, ETIMEDOUT, 2);  // that of rank 1, which answers
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(world.send(0, 1, Lane::kRequest, 1, "abcd"), Status::kOk) << last_error_text();
+  EXPECT_TRUE(world.arrived(1, 1));
+  (void)::testing::internal::GetCapturedStderr();
+}
+
+TEST_F(IbvAddressHandles, NodeWithoutARouteIsReportedAtOnce) {
+  IbvWorld world(2);
+  fake_verbs::fail_call(Call::kCreateAh, ENETUNREACH);
+  EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kResource);
+  EXPECT_THAT(last_error_text(), HasSubstr("cannot address rank 1"));
 }
 
 // Each rank on a node of its own; each adapter has two address handles.

@@ -204,7 +204,8 @@ class IbvDatagramQueue : public testing::VerbsTest {
   }
 
   ibv::Port port_;
-  ibv::AddressHandles addresses_{port_};
+  const ibv::HandshakeOptions options_ = {.clock = SimulatedClock::read};
+  ibv::AddressHandles addresses_{options_, port_};
   TestQueue a_{addresses_};
   TestQueue b_{addresses_};
   ibv::Handshake handshake_;

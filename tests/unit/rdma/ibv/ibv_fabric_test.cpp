@@ -83,8 +83,8 @@ TEST_F(IbvFabric, NextPortIsUsedIfSetUpWithTheBestFails) {
 TEST_F(IbvFabric, NextPortIsUsedIfDatagramsCannotBeSentByTheBest) {
   fake_verbs::add_device(kInfiniBand);
   fake_verbs::add_device({.name = "roce0"});
-  // The first queue pair is a trial of the inline size, the second that for datagrams.
-  fake_verbs::fail_call(Call::kCreateQp, EOPNOTSUPP, 2);
+  // A queue pair was tried on each device, and the third is a trial of the inline size.
+  fake_verbs::fail_call(Call::kCreateQp, ENOMEM, 4);
   CaptureStderr();
   testing::CardBox box;
   const IbvRank rank(box, 0, 2, IbvWorld::single());

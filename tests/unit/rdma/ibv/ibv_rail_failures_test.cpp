@@ -7,9 +7,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <string>
+#include <vector>
 
 namespace hydrant {
 namespace {
@@ -141,9 +143,9 @@ TEST_F(IbvRailFailures, EveryCallMayFailAtEveryCount) {
 TEST_F(IbvRailFailures, UnopenableRailIsLeftOut) {
   struct {
     Call call;
-    uint64_t nth;  // which of its calls is the second port's of the first rank
+    uint64_t nth;  // which of its calls is that for the second port as a rail of the first rank
     const char* text;
-  } const cases[] = {{Call::kCreateCq, 2, "cannot create a completion queue"},
+  } const cases[] = {{Call::kCreateCq, 5, "cannot create a completion queue"},
                      {Call::kRegMr, 1, "a rail's fences"}};
   for (const auto& one : cases) {
     fake_verbs::reset();
@@ -181,6 +183,17 @@ TEST_F(IbvRailFailures, RailWithoutAQueuePairIsUnusedWithThatPeer) {
     ASSERT_EQ(put(world, there.for_peer(), here.local(), kFailingBytes), Status::kOk);
     EXPECT_EQ(world[0].transport->counts().striped, 0U);
   }
+}
+
+TEST_F(IbvRailFailures, RailThatHasLostItsAddressIsUnusedWithLaterPeers) {
+  add_devices(2);
+  IbvWorld world(2, rail_options());
+  std::vector<fake_verbs::Gid>& gids = fake_verbs::facts_of("fake1").gids;
+  std::fill(gids.begin(), gids.end(), fake_verbs::ipv4_gid(77));
+  ::testing::internal::CaptureStderr();
+  ASSERT_TRUE(settle(world, 1));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("fake1 port 1 is not used for rank 1: fake1 port 1 has lost GID"));
 }
 
 // If one of two ranks cannot connect a rail, the other must not send over that rail.

@@ -192,7 +192,7 @@ class SimulatedProcesses {
 
   const ibv::HandshakeOptions options_ = {.clock = SimulatedClock::read};
   ibv::Port port_;
-  ibv::AddressHandles addresses_{port_};
+  ibv::AddressHandles addresses_{options_, port_};
   ibv::Counter errors_;
   ibv::DatagramQueue arrivals_{options_, addresses_, errors_};
   uint32_t target_queue_ = 0;

@@ -168,13 +168,14 @@ TEST_F(SendQueueTest, CompletionQueueThatCannotBeResizedIsAsLargeAsTheDeviceMake
 TEST_F(SendQueueTest, CompletionQueueLosesOnePeerAtMostWhereTheDeviceMakesFewerEntriesThanItSays) {
   fake_verbs::fail_always(Call::kResizeCq, EOPNOTSUPP);
   port_.max_completions = 40'000;
+  const uint64_t before = fake_verbs::calls(Call::kCreateCq);
   ASSERT_EQ(completions_.open({.port = &port_, .entries_per_peer = 1000, .peers = 100}),
             Status::kOk);
   for (int i = 0; i < 31; ++i) {
     ASSERT_EQ(completions_.make_room(), Status::kOk) << last_error_text();
     completions_.count_peer();
   }
-  EXPECT_LE(fake_verbs::calls(Call::kCreateCq), 10U);
+  EXPECT_LE(fake_verbs::calls(Call::kCreateCq) - before, 10U);
 }
 
 TEST_F(SendQueueTest, OnePeerMustFitIntoTheCompletionQueue) {
