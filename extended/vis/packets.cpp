@@ -312,8 +312,7 @@ bool send_packets(PacketsRest& rest) noexcept {
   rest.source_at = progress.source.position();
   rest.what.bytes = progress.left;
   if (status == Status::kNotReady) return false;
-  if (status != Status::kOk)
-    rest.count.pieces.failure.store(to_c(status), std::memory_order_relaxed);
+  if (status != Status::kOk) note_unsent(rest.count.pieces, status, rest.what.peer);
   return true;
 }
 

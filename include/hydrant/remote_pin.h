@@ -73,7 +73,8 @@ typedef struct hydrant_messenger {
    * HYDRANT_LANE_REPLY: called inside hydrant_remote_deliver() of a request, at most once, with its
    * `reply_to`.
    * Returns GASNET_OK; GASNET_ERR_NOT_READY: no room now (hydrant_remote_poll() sends it again, as a
-   * request); HYDRANT_ERR_BROKEN: the peer is dead or unreachable. */
+   * request); GASNET_ERR_RESOURCE: this process or the peer lacks memory or room for it;
+   * HYDRANT_ERR_BROKEN: the peer is dead or unreachable. A pin that needs the message fails with the code. */
   int (*send)(void* user, uint32_t peer, uint32_t lane, void* reply_to, const void* message,
               size_t len);
 } hydrant_messenger_t;
@@ -201,7 +202,8 @@ typedef struct hydrant_remote_call {
  * one, unknown bits in call->flags, arguments too long); NOT_READY (this process's share of the peer's
  * memory is held, or the peer declined: use messages, or hydrant_remote_await_room()); REFUSED (the
  * memory cannot be pinned there; remembered for a second); RESOURCE (more than max_region_bytes, or
- * than the peer can ever grant; no memory; or caches of 1984 peers already exist in this process);
+ * than the peer can ever grant; no memory; the messenger's; or caches of 1984 peers already exist in
+ * this process);
  * BROKEN (the peer is dead or unreachable); NOT_INIT.
  * Cost: a hit takes about 150 instructions, and its release 20, without lock, shared write or system
  * call. A miss takes one round trip, in which the target registers at most once. */

@@ -12,6 +12,9 @@
 #include "extended/rma/common/rma_thread.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/probes.hpp"
+#include "firehose/base/thread.hpp"
+
+#include <cstdio>
 
 namespace hydrant {
 namespace {
@@ -27,6 +30,15 @@ WaitTarget completes_by_polls(const void*) noexcept { return WaitTarget::kPolls;
 void log_missing_counter(const void* context) {
   log_missing(*static_cast<const CompletionCounter*>(context));
 }
+
+// The last failure that note_unsent() has noted.
+struct Unsent {
+  Mutex mu;
+  Status status HYDRANT_GUARDED_BY(mu) = Status::kOk;
+  Rank peer HYDRANT_GUARDED_BY(mu) = 0;
+  char text[512] HYDRANT_GUARDED_BY(mu) = {};
+};
+constinit Unsent unsent;
 
 // Functions of counted events.
 bool pieces_are_done(hydrant_event& event) noexcept { return event.counter.all_done(); }
@@ -84,8 +96,25 @@ void count_failed(CompletionCounter& counter, Status status, Rank peer, uintptr_
   count_done(counter);
 }
 
+void note_unsent(CompletionCounter& pieces, Status status, Rank peer) noexcept {
+  {
+    const MutexLock lock(unsent.mu);
+    unsent.status = status;
+    unsent.peer = peer;
+    (void)std::snprintf(unsent.text, sizeof unsent.text, "%s", last_error_text());
+  }
+  pieces.failure.store(to_c(status), std::memory_order_relaxed);
+}
+
 Status explain_failure(Status status, Rank peer, uintptr_t at, size_t bytes) noexcept {
+  {
+    const MutexLock lock(unsent.mu);
+    if (unsent.status == status && unsent.peer == peer) return fail(status, "%s", unsent.text);
+  }
   if (status == Status::kBroken) return fail(status, "rank %u is gone", peer);
+  if (status == Status::kResource)
+    return fail(status, "nothing can be sent to rank %u: memory or room is missing, here or there",
+                peer);
   char relation[kSegmentRelationText];
   return fail(status,
               "%zu bytes at %#zx of rank %u cannot be reached: nothing is mapped there, or it is "

@@ -31,6 +31,9 @@ void count_done(CompletionCounter& counter) noexcept;
 // HYDRANT_ON_FAULT demands it.
 void count_failed(CompletionCounter& counter, Status status, Rank peer, uintptr_t at,
                   size_t bytes) noexcept;
+// Notes that a piece could not be sent to `peer`; last_error_text() is the reason. The thread that waits for
+// the pieces has no text of its own, so that of the last such failure is kept. Any thread.
+void note_unsent(CompletionCounter& pieces, Status status, Rank peer) noexcept;
 
 // Waits until all pieces are complete; after HYDRANT_WAIT_WARN it logs what is missing. Not in
 // handlers. Errors: that of a failed piece.
@@ -40,7 +43,7 @@ Status failure_of(const CompletionCounter& counter) noexcept;
 // Logs in one line how many pieces are missing.
 void log_missing(const CompletionCounter& counter) noexcept;
 
-// Sets the error text for unreachable memory of `peer`; returns `status`.
+// Sets the error text for unreachable memory of `peer`, or that of note_unsent(); returns `status`.
 Status explain_failure(Status status, Rank peer, uintptr_t at, size_t bytes) noexcept;
 
 // Returns an event whose CompletionCounter is ready for counting; null if there is no memory.

@@ -86,7 +86,7 @@ bool send_rest(const Transfer& part, size_t* sent, CompletionCounter& pieces) no
     if (status != Status::kOk) {
       // Messages under way may still write, so the rest stays until they are complete.
       *sent = part.bytes;
-      pieces.failure.store(to_c(status), std::memory_order_relaxed);
+      note_unsent(pieces, status, part.peer);
       break;
     }
     *sent += next.bytes;

@@ -62,7 +62,8 @@ Status RemoteChannel::send(uint32_t peer, uint32_t lane, void* reply_to,
     return Status::kOk;
   }
   if (code == GASNET_ERR_NOT_READY) return Status::kNotReady;
-  return fail(Status::kBroken, "the messenger cannot reach rank %u: %s", peer,
+  return fail(code == GASNET_ERR_RESOURCE ? Status::kResource : Status::kBroken,
+              "the messenger cannot reach rank %u: %s", peer,
               status_name(static_cast<Status>(code)));
 }
 

@@ -64,7 +64,7 @@ class RemoteChannel {
   // Fails with kBadArg for an unknown rank, or for this process: then the text ends with `if_self`.
   Status no_peer(uint32_t rank, const char* if_self) const noexcept;
 
-  // Errors: kNotReady: the messenger has no room now; kBroken, with a text.
+  // Errors: kNotReady: the messenger has no room now; kResource, kBroken, with a text.
   Status send(uint32_t peer, uint32_t lane, void* reply_to,
               const remote_wire::Message& message) noexcept;
   uint64_t requests() const noexcept { return requests_.load(std::memory_order_relaxed); }

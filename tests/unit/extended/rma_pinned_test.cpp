@@ -8,6 +8,8 @@
 #include "extended/rma/pinned/rma_pinned_piece.hpp"
 #include "tests/unit/extended/pinned_fixture.hpp"
 
+#include <gmock/gmock.h>
+
 #include <algorithm>
 
 namespace hydrant {
@@ -15,6 +17,7 @@ namespace {
 
 using test::count_of;
 using test::pattern;
+using ::testing::HasSubstr;
 
 uint64_t operations_by(hydrant_path_t path) {
   const hydrant_path_counts_t counts = count_of(1, path);
@@ -67,7 +70,7 @@ TEST_F(RmaPinned, AMissWithoutMemoryForAMessageEnds) {
     loop->refusal = Status::kResource;
     for (uint64_t refused = 1; refused <= 3; ++refused) {
       loop->refused_call = loop->calls + refused;
-      EXPECT_EQ(hydrant_prefetch(kPeer, far, 4096) == GASNET_OK, refused != 1);
+      EXPECT_EQ(hydrant_prefetch(kPeer, far, 4096), GASNET_OK);
       for (int polls = 0; polls < 1000; ++polls) poll_all();
       gex_RMA_PutBlocking(team(), kPeer, far, near.data(), near.size(), 0);
       EXPECT_TRUE(std::equal(near.begin(), near.end(), far));
@@ -75,6 +78,36 @@ TEST_F(RmaPinned, AMissWithoutMemoryForAMessageEnds) {
       for (int polls = 0; polls < 1000; ++polls) poll_all();
       std::fill_n(far, near.size(), std::byte{0});
     }
+  });
+}
+
+// The connection is made at the first miss; the peer refuses it while the miss waits.
+TEST_F(RmaPinned, AMissThatIsRefusedLaterNamesTheReason) {
+  in_new_thread([&] {
+    std::byte* const far = map(1 << 20);
+    loop->refused_call = 1;
+    loop->refused_calls = UINT64_MAX / 2;
+    for (const size_t bytes : {size_t{8}, size_t{3000}, size_t{100000}}) {
+      std::vector<std::byte> near = pattern(bytes, 1);
+      for (const bool is_put : {true, false}) {
+        loop->refusal = Status::kNotReady;
+        const gex_Event_t event =
+            is_put ? gex_RMA_PutNB(team(), kPeer, far, near.data(), bytes, GEX_EVENT_DEFER, 0)
+                   : gex_RMA_GetNB(team(), near.data(), kPeer, far, bytes, 0);
+        for (int polls = 0; polls < 10; ++polls) poll_all();
+        loop->refusal = Status::kResource;
+        ::testing::internal::CaptureStderr();
+        gex_Event_Wait(event);
+        EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+                    HasSubstr("refused by the test (GASNET_ERR_RESOURCE)"));
+        // From now on the refusal is known at once.
+        EXPECT_EQ(is_put ? gex_RMA_PutBlocking(team(), kPeer, far, near.data(), bytes, 0)
+                         : gex_RMA_GetBlocking(team(), near.data(), kPeer, far, bytes, 0),
+                  GASNET_ERR_RESOURCE);
+        EXPECT_STREQ(hydrant_last_error_text(), "refused by the test");
+      }
+    }
+    loop->refusal = Status::kOk;
   });
 }
 

@@ -36,10 +36,12 @@ void LinkFaults::remove() {
 
 void LinkFaults::cut_for_ms(unsigned ms) {
   std::remove(kTimes);
-  set("loss 0%");
-  const std::string netem = std::string(kTc) + "change dev eth0 root netem limit 10000 loss ";
-  run("(cat /proc/uptime >/tmp/cut.new; " + netem + "100%; usleep " + std::to_string(ms * 1000) +
-      "; " + netem + "0%; cat /proc/uptime >>/tmp/cut.new; mv /tmp/cut.new " + kTimes + ") &");
+  run("cat /proc/uptime >/tmp/cut.new");
+  set("loss 100%");
+  run("(usleep " + std::to_string(ms * 1000) + "; " + kTc +
+      "change dev eth0 root netem limit 10000 loss 0%; cat /proc/uptime >>/tmp/cut.new; "
+      "mv /tmp/cut.new " +
+      kTimes + ") &");
 }
 
 unsigned LinkFaults::wait_for_cut() {

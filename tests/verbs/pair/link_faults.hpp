@@ -16,7 +16,7 @@ class LinkFaults {
 
   // Replaces the current fault by `what`, in the syntax of tc(8): "loss 3%".
   void set(const std::string& what);
-  // Starts to cut the link for at least this time, in the background; wait_for_cut() answers the actual time.
+  // Cuts the link from now on for at least this time; wait_for_cut() answers the actual time.
   void cut_for_ms(unsigned ms);
   // Waits until the cut is over; answers its longest possible duration in milliseconds.
   unsigned wait_for_cut();

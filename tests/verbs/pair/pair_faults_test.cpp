@@ -1,5 +1,6 @@
 // Ranks on two machines whose link loses, delays, reorders, duplicates or corrupts packets, or is cut; and a
 // stopped rank. The tests do not rely on chance: they check netem's drop counter.
+#include "tests/verbs/device_counters.hpp"
 #include "tests/verbs/pair/link_faults.hpp"
 #include "tests/verbs/pair/pair_job.hpp"
 
@@ -8,6 +9,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <unistd.h>
 
@@ -15,10 +17,12 @@ namespace hydrant {
 namespace {
 
 using ::testing::AllOf;
+using testing::DeviceCounters;
 using ::testing::HasSubstr;
 using testing::kLongSeconds;
 using testing::LinkFaults;
 using testing::PairJob;
+using testing::read_device_counters;
 
 class GuestPairFaults : public PairJob {
  protected:
@@ -128,6 +132,76 @@ TEST_F(GuestPairFaults, StoppedForSeconds) {
     EXPECT_GT(process.transport->counts().probes, probes);
   }
   EXPECT_TRUE(meet());
+}
+
+// Outages of seconds with the default settings. An exchange of nine ends before a message that has no put, so
+// that the next one posts messages, a put and a get at once.
+class GuestPairOutages : public GuestPairFaults {
+ protected:
+  IbvTransport::Options options() const override {
+    IbvTransport::Options made;
+    made.single_threaded = true;
+    return made;
+  }
+  void expect_exchange(uint32_t count) {
+    EXPECT_EQ(exchange(count), Status::kOk) << last_error_text();
+    EXPECT_EQ(wrong(), "");
+    EXPECT_EQ(process.transport->counts().connected, 1U);
+    EXPECT_EQ(process.transport->counts().lost, 0U);
+    EXPECT_TRUE(meet());
+  }
+  static void set_port(const std::string& state) {
+    ASSERT_EQ(std::system(("ip link set eth0 " + state).c_str()), 0);
+  }
+  static bool is_port_up() {
+    std::ifstream file("/sys/class/net/eth0/operstate");
+    std::string state;
+    return file >> state && state == "up";
+  }
+  static void nap() {
+    const timespec time{1, 500'000'000};
+    nanosleep(&time, nullptr);
+  }
+};
+
+TEST_F(GuestPairOutages, CutOfThreeSecondsLosesNoPeer) {
+  ASSERT_EQ(exchange(9), Status::kOk) << last_error_text();
+  ASSERT_TRUE(meet());
+  faults_.cut_for_ms(3000);
+  const Status status = exchange(60);
+  const unsigned lasted = faults_.wait_for_cut();
+  EXPECT_GT(faults_.dropped(), 0U);
+  // The last of the adapter's retries is a second before it gives up.
+  if (lasted > 5500) std::printf("this machine is slow: the cut took %u ms\n", lasted);
+  if (status == Status::kBroken && lasted > 5500) return;
+  EXPECT_EQ(status, Status::kOk) << last_error_text();
+  expect_exchange(20);
+}
+
+// The rank whose port is down has nothing under way: rxe does not repeat what it cannot route, but fails.
+TEST_F(GuestPairOutages, PortThatIsDownForASecondLosesNoPeer) {
+  ASSERT_EQ(exchange(9), Status::kOk) << last_error_text();
+  ASSERT_TRUE(meet());
+  const DeviceCounters before = read_device_counters();
+  if (self() == 1) set_port("down");
+  ASSERT_TRUE(meet());
+  if (self() == 1) {
+    nap();
+    set_port("up");
+  }
+  expect_exchange(60);
+  if (self() == 0) {
+    EXPECT_GT(read_device_counters().repeated, before.repeated);
+  }
+}
+
+TEST_F(GuestPairOutages, FirstContactSucceedsAfterBothPortsWereDown) {
+  set_port("down");
+  nap();
+  set_port("up");
+  ASSERT_TRUE(process.until([] { return is_port_up(); }));
+  ASSERT_TRUE(meet());
+  expect_exchange(60);
 }
 
 // Runs separately, because one machine is off afterwards (tests/verbs/pair/power_off).

@@ -49,17 +49,21 @@ uint32_t cell_bytes(uint32_t index) { return index % 5 == 4 ? index * 4099 % 163
 
 }  // namespace
 
+IbvTransport::Options PairJob::options() const {
+  IbvTransport::Options made;
+  made.single_threaded = true;
+  made.probe_ns = 200'000'000;
+  made.patience_ns = 1'900'000'000;
+  return made;
+}
+
 void PairJob::SetUp() {
   ASSERT_EQ(open_bootstrap(nullptr, nullptr, &bootstrap), Status::kOk) << last_error_text();
   const JobTopology& place = bootstrap->topology();
   ASSERT_EQ(place.size, 2U) << "start it with mpirun -n 2 (tests/verbs/run_pair)";
   ASSERT_EQ(place.node_count, 2U);
   ASSERT_EQ(place.node_ranks, std::vector<Rank>{place.rank});
-  IbvTransport::Options options;
-  options.single_threaded = true;
-  options.probe_ns = kProbeNs;
-  options.patience_ns = kPatienceNs;
-  process.open(*bootstrap, options);
+  process.open(*bootstrap, options());
   ASSERT_NE(process.transport, nullptr);
   process.inbox.then = [this](const Incoming& message) { take(message); };
   // Rank 1 waits in the kernel, rank 0 polls.

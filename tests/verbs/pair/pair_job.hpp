@@ -20,6 +20,8 @@ class PairJob : public ::testing::Test {
   void SetUp() override;
   void TearDown() override;
 
+  // With a patience of 1.9 s, so that a cut need not last as long as by default.
+  virtual IbvTransport::Options options() const;
   Rank self() const { return bootstrap->topology().rank; }
   Rank other() const { return 1 - self(); }
   // Waits for both ranks through the launcher, without traffic on the tested link.
@@ -31,11 +33,8 @@ class PairJob : public ::testing::Test {
   const std::string& wrong() const { return wrong_; }
   // Does a put of this many bytes and waits for its completion. Requires an earlier exchange.
   Status put_once(size_t bytes);
-  static constexpr uint64_t kProbeNs = 200'000'000;
-  // The adapter gives up after 1.9 s, sooner than by default, so that a cut need not last as long.
-  static constexpr uint64_t kPatienceNs = 1'900'000'000;
-  static constexpr unsigned kRetryMs =
-      1500;  // the time until it gives up, less the delay of a late timer
+  // The time until the adapter gives up by options(), less the delay of a late timer.
+  static constexpr unsigned kRetryMs = 1500;
 
   static constexpr size_t kPutBytes = 32768;  // longer than many packets
   // Length of the puts and gets of an exchange, at most kPutBytes.

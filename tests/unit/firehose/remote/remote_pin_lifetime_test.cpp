@@ -203,19 +203,21 @@ TEST(RemotePinLifetime, DeadPeerFreesItsRecalledExports) {
   EXPECT_EQ(world[1].registrar.live(), 0u);
 }
 
-TEST(RemotePinLifetime, BrokenSendFailsOnlyThatPin) {
-  RemotePinCluster world(exact());
-  RemoteResult a, b;
-  world.refuse(0, 1, HYDRANT_ERR_BROKEN);
-  remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a);
-  EXPECT_EQ(a.code, HYDRANT_ERR_BROKEN);
-  world.settle();
-  EXPECT_FALSE(a.done) << "the code reported it";
-  EXPECT_EQ(world.stats(0).firehose_bytes, 0u);
-  remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &b);
-  world.settle();
-  ASSERT_TRUE(b.held());
-  hydrant_remote_release(b.pin);
+TEST(RemotePinLifetime, FailedSendFailsOnlyThatPin) {
+  for (const int code : {HYDRANT_ERR_BROKEN, GASNET_ERR_RESOURCE}) {
+    RemotePinCluster world(exact());
+    RemoteResult a, b;
+    world.refuse(0, 1, code);
+    remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &a);
+    EXPECT_EQ(a.code, code);
+    world.settle();
+    EXPECT_FALSE(a.done) << "the code reported it";
+    EXPECT_EQ(world.stats(0).firehose_bytes, 0u);
+    remote_pin(world, 0, 1, world[1].arena.addr(3), kPage, &b);
+    world.settle();
+    ASSERT_TRUE(b.held());
+    hydrant_remote_release(b.pin);
+  }
 }
 
 // The reply comes later, from poll(): each request that joined the move then sends its own.
