@@ -40,9 +40,9 @@
  *
  * Fork: while the fork protection of libibverbs is active (ibv_fork_init(), RDMAV_FORK_SAFE) on a kernel
  * that does not copy pinned pages at a fork, the registrar sets HYDRANT_REGISTRAR_UNPIN_BEFORE_RELEASE.
- * Call ibv_fork_init() before the registrar is created. In the child of a fork, with a domain or without,
- * pins are BROKEN if the client gave the protection domain; a registrar that opened its device opens it
- * again.
+ * Call ibv_fork_init() before the registrar is created; the first registration warns of a later call. In
+ * the child of a fork, with a domain or without, pins are BROKEN if the client gave the protection domain; a
+ * registrar that opened its device opens it again.
  *
  * Descriptors: of a protection domain that the client gave, the registrar reads the context, and compares
  * the command descriptor by device and inode before each call: pins are BROKEN if the program has closed

@@ -7,7 +7,7 @@
 
 namespace hydrant {
 
-inline constexpr std::array<KnobInfo, 8> kNetworkRows = {{
+inline constexpr std::array<KnobInfo, 9> kNetworkRows = {{
     {.index = static_cast<uint32_t>(JobKnob::kIbvOdp),
      .name = "HYDRANT_IBV_ODP",
      .type = KnobType::kChoice,
@@ -76,6 +76,15 @@ inline constexpr std::array<KnobInfo, 8> kNetworkRows = {{
      .effect =
          "y starts a library thread that connects ranks over verbs while this one computes; it "
          "runs no handlers, and works for clients of one thread, too (docs/verbs.md)."},
+    {.index = static_cast<uint32_t>(JobKnob::kIbvForkSafe),
+     .name = "HYDRANT_IBV_FORK_SAFE",
+     .type = KnobType::kBoolean,
+     .unit = "",
+     .default_text = "y",
+     .effect =
+         "y makes forks safe over verbs where the kernel does not (before Linux 5.13), by "
+         "ibv_fork_init(): ordinary memory is not cached there. n is for programs that do not "
+         "fork (docs/verbs.md)."},
 }};
 
 }  // namespace hydrant

@@ -4,6 +4,7 @@
 #include "firehose/base/log.hpp"
 #include "firehose/base/uncancelled.hpp"
 #include "rdma/config/job_knobs.hpp"
+#include "rdma/ibv/device/fork_safety.hpp"
 #include "rdma/ibv/ibv_transport.hpp"
 
 #include <algorithm>
@@ -34,6 +35,7 @@ ibv::PortSettings port_settings(const ibv::Options& options, const ibv::PortList
 
 Status IbvTransport::open(Bootstrap& bootstrap, const Options& options,
                           std::unique_ptr<IbvTransport>* transport) noexcept {
+  if (knob_number(JobKnob::kIbvForkSafe) != 0) ibv::protect_from_forks();
   ibv::PortList failed;
   Status first = Status::kOk;  // the failure with the best port
   char reason[512] = "";

@@ -117,6 +117,7 @@ ibv_mr* register_memory(ibv_pd* pd, void* addr, size_t len, unsigned access,
   const auto most = static_cast<size_t>(device.max_mr);
   if (w.mrs.size() >= most && count_registrations(*pd->context->device) >= most)
     return refuse<ibv_mr>(ENOMEM);
+  w.has_registered = true;
   const uint32_t key = w.next_key++;
   auto* mr = new ibv_mr{pd->context, pd, addr, len, key, key, key | 0x80000000U};
   w.mrs[key] = mr;
@@ -134,7 +135,8 @@ void reset() {
   for (auto& failure : w.failures) failure = {};
   for (auto& count : w.calls) count = 0;
   w.last = {};
-  w.fork_status = IBV_FORK_DISABLED;
+  w.fork_status = IBV_FORK_UNNEEDED;
+  w.has_registered = false;
   w.lists_backwards = false;
   w.is_held = false;
   w.work_fails_in = 0;
@@ -369,6 +371,16 @@ ibv_fork_status ibv_is_fork_initialized() {
   World& w = world();
   const std::lock_guard<std::mutex> lock(w.mu);
   return w.fork_status;
+}
+
+int ibv_fork_init() {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  if (const int error = enter(Call::kForkInit)) return error;
+  if (w.fork_status != IBV_FORK_DISABLED) return 0;
+  if (w.has_registered) return EINVAL;
+  w.fork_status = IBV_FORK_ENABLED;
+  return 0;
 }
 
 ibv_mr* ibv_reg_mr(ibv_pd* pd, void* addr, size_t length, int access) {

@@ -122,7 +122,8 @@ struct World {
   std::map<uint32_t, ibv_mr*> mrs;  // by local key
   uint32_t next_key = 0x100;
   Registration last{};
-  ibv_fork_status fork_status = IBV_FORK_DISABLED;
+  ibv_fork_status fork_status = IBV_FORK_UNNEEDED;
+  bool has_registered = false;
   std::map<ibv_mr*, unsigned> rights;
 
   std::set<FakeChannel*> channels;

@@ -7,6 +7,7 @@
 #include "firehose/base/log.hpp"
 #include "firehose/base/machine/machine_limits.hpp"
 #include "firehose/base/uncancelled.hpp"
+#include "firehose/registrars/ibv/fork_protection.hpp"
 #include "firehose/registrars/ibv/ibv_device.hpp"
 #include "firehose/registrars/ibv/ibv_key_blob.hpp"
 
@@ -15,7 +16,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <sys/resource.h>
@@ -26,9 +26,6 @@
 // there.
 extern "C" ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova,
                                      int fd, int access) __attribute__((weak));
-// Exists in libibverbs from rdma-core 35 on. Declared by another name, because older headers lack the type of
-// its result.
-extern "C" int hydrant_ibv_fork_status() __asm__("ibv_is_fork_initialized") __attribute__((weak));
 
 namespace hydrant {
 namespace {
@@ -42,15 +39,6 @@ IbvKey load_key(const std::byte* key) noexcept {
 }
 
 void store_key(const IbvKey& key, std::byte* out) noexcept { std::memcpy(out, &key, sizeof key); }
-
-// Whether the fork protection of libibverbs is active. It hides registered memory from children
-// (MADV_DONTFORK), and when a registration ends, undoes that for whatever is mapped at the address by then.
-// Older libraries do not report whether it is active; the user requests it by the environment.
-bool protects_from_fork() noexcept {
-  constexpr int kEnabled = 1;  // IBV_FORK_ENABLED; 2: the kernel copies pinned pages at a fork
-  if (&hydrant_ibv_fork_status != nullptr) return hydrant_ibv_fork_status() == kEnabled;
-  return std::getenv("RDMAV_FORK_SAFE") != nullptr || std::getenv("IBV_FORK_SAFE") != nullptr;
-}
 
 const char* memlock_text(char* text, size_t room) noexcept {
   rlimit limit{};
@@ -180,7 +168,7 @@ Status IbvRegistrar::read_traits(ibv_context* context,
                           : Access::kLocalWrite | Access::kRemoteRead | Access::kRemoteWrite;
   traits_.exports = true;
   traits_.export_bytes = kBlobBytes;
-  traits_.unpin_before_release = protects_from_fork();
+  traits_.unpin_before_release = fork_protection() == ForkProtection::kActive;
   return Status::kOk;
 }
 
@@ -239,8 +227,19 @@ Status IbvRegistrar::register_range(void* addr, size_t len, unsigned flags, ibv_
   errno = 0;
   ibv_mr* made = uncancelled::call([&] { return ibv_reg_mr(pd, addr, len, flags); });
   if (made == nullptr) return registration_failed(errno, addr, len, device_name_);
+  if (!has_registered_.load(std::memory_order_relaxed)) note_first_registration();
   *mr = made;
   return Status::kOk;
+}
+
+// From the first registration of a process on, its fork protection does not change any more.
+void IbvRegistrar::note_first_registration() noexcept {
+  if (has_registered_.exchange(true, std::memory_order_relaxed)) return;
+  if (traits_.unpin_before_release || fork_protection() != ForkProtection::kActive) return;
+  log_warning(
+      "%s: ibv_fork_init() was called after the registrar was created, which does not end "
+      "registrations before their memory: call it earlier, or data may be lost at forks",
+      device_name_);
 }
 
 Status IbvRegistrar::check_request(MemoryRange range, Access access) const noexcept {

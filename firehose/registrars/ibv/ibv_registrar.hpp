@@ -8,7 +8,8 @@
 // Threads: as every registrar, all methods from any thread at once; verbs are thread-safe.
 // Fork: see forget_in_child(). While the fork protection of libibverbs is active (ibv_fork_init(),
 // RDMAV_FORK_SAFE; on kernels that do not copy pinned pages at a fork), registrations may not outlive their
-// memory: traits().unpin_before_release, which is set once, when the registrar is created.
+// memory: traits().unpin_before_release, which is set once, when the registrar is created. The first
+// registration warns if it was activated in between.
 #pragma once
 
 #include "firehose/base/registrar.hpp"
@@ -113,6 +114,7 @@ class IbvRegistrar final : public Registrar {
   // Whether the descriptors that libibverbs uses for `context` still are the device's.
   bool is_usable(ibv_context* context) const noexcept;
   Status register_range(void* addr, size_t len, unsigned flags, ibv_mr** mr) noexcept;
+  void note_first_registration() noexcept;
 
   // Constant once the factory functions have returned.
   RegistrarTraits traits_;
@@ -127,6 +129,7 @@ class IbvRegistrar final : public Registrar {
   // Stored with release under mu_, and loaded with acquire by pins without it, so that they see a complete
   // object.
   std::atomic<ibv_pd*> pd_{nullptr};
+  std::atomic<bool> has_registered_{false};
 
   // Guards the reopening of the device after a fork, and the implicit keys. Held across verbs calls, never
   // while calling the cache.

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <cstring>
 #include <fcntl.h>
+#include <string>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -107,6 +108,7 @@ TEST_F(IbvRegistrarTest, TraitsAreTheDevices) {
 }
 
 TEST_F(IbvRegistrarTest, OnlyActiveForkProtectionIsUnpinnedBeforeTheRelease) {
+  fake_verbs::set_fork_status(IBV_FORK_DISABLED);
   open();
   EXPECT_FALSE(registrar_->traits().unpin_before_release);
   fake_verbs::set_fork_status(IBV_FORK_ENABLED);
@@ -117,6 +119,20 @@ TEST_F(IbvRegistrarTest, OnlyActiveForkProtectionIsUnpinnedBeforeTheRelease) {
   fake_verbs::set_fork_status(IBV_FORK_UNNEEDED);
   ASSERT_EQ(IbvRegistrar::open(nullptr, &registrar_), Status::kOk);
   EXPECT_FALSE(registrar_->traits().unpin_before_release);
+}
+
+TEST_F(IbvRegistrarTest, ForkProtectionThatIsActivatedLaterIsOneWarning) {
+  fake_verbs::set_fork_status(IBV_FORK_DISABLED);
+  open();
+  ASSERT_EQ(ibv_fork_init(), 0);
+  for (const bool first : {true, false}) {
+    Key key;
+    ::testing::internal::CaptureStderr();
+    ASSERT_EQ(pin(kRange, Access::kLocalWrite, &key), Status::kOk);
+    const std::string log = ::testing::internal::GetCapturedStderr();
+    EXPECT_EQ(log.find("ibv_fork_init() was called after the registrar") != log.npos, first) << log;
+    EXPECT_EQ(unpin(key), UnpinResult::kDone);
+  }
 }
 
 TEST_F(IbvRegistrarTest, ZeroLimitsMeanUnlimited) {
