@@ -1,0 +1,61 @@
+// What a completed put promises over adapters that keep writes, reorder them or execute them twice.
+#include "tests/unit/rdma/ibv/ibv_order_world.hpp"
+
+#include <gtest/gtest.h>
+
+namespace hydrant {
+namespace {
+
+using fake_verbs::WriteOrder;
+using testing::kTarget;
+using testing::PinnedMemory;
+using testing::Told;
+
+constexpr size_t kOrderBytes = 4096;
+constexpr WriteOrder kOrders[] = {WriteOrder::kOrdered, WriteOrder::kUnordered,
+                                  WriteOrder::kRelaxed};
+
+class IbvOrder : public testing::OrderTest {};
+
+TEST_F(IbvOrder, MessageThatIsDeliveredShowsEarlierPuts) {
+  for (const WriteOrder order : kOrders) {
+    add_holding_devices(2, order);
+    OwnAdapters world({"fake0", "fake1"});
+    world.connect(0, 1);
+    PinnedMemory here(*world[0].transport, Access::kLocalWrite, kOrderBytes);
+    PinnedMemory there(*world[1].transport, kTarget, kOrderBytes);
+    fill(here, 1);
+    ASSERT_EQ(put(world, there.for_peer(), here.local(), kOrderBytes), Status::kOk);
+    EXPECT_FALSE(is_there(here, there, kOrderBytes)) << "the stand-in keeps it";
+    ASSERT_EQ(announce(world, 0, 1), Status::kOk);
+    EXPECT_TRUE(is_there(here, there, kOrderBytes)) << static_cast<uint32_t>(order);
+  }
+}
+
+// A property of the stand-in.
+TEST_F(IbvOrder, WriteThatIsSentAgainOverwritesLaterDataUnlessAdaptersKeepTheOrder) {
+  for (const WriteOrder order : kOrders) {
+    add_holding_devices(2, order);
+    OwnAdapters world({"fake0", "fake1"});
+    world.connect(0, 1);
+    PinnedMemory here(*world[0].transport, Access::kLocalWrite, kOrderBytes);
+    PinnedMemory there(*world[1].transport, kTarget, kOrderBytes);
+    fill(here, 1);
+    Told told;
+    fake_verbs::lose_acknowledgement(pair_on("fake0"));
+    ASSERT_EQ(
+        world[0].transport->pinned()->put(1, there.for_peer(), here.local(), kOrderBytes, &told),
+        Status::kOk);
+    fake_verbs::hold_writes(false);
+    ASSERT_TRUE(world.until([&] { return is_there(here, there, kOrderBytes); }));
+    EXPECT_EQ(told.times, 0U);
+    std::memset(there.data.get(), 0, kOrderBytes);
+    fake_verbs::resend(pair_on("fake0"));
+    ASSERT_TRUE(world.until([&] { return told.times != 0; }));
+    ASSERT_EQ(announce(world, 0, 1), Status::kOk);
+    EXPECT_EQ(is_there(here, there, kOrderBytes), order != WriteOrder::kOrdered);
+  }
+}
+
+}  // namespace
+}  // namespace hydrant
