@@ -67,6 +67,7 @@ enum class JobKnob : uint32_t {
   kIbvServiceLevel,
   kIbvTrafficClass,
   kIbvConnectThread,
+  kIbvOrder,
   kEnd,  // not a knob
 };
 

@@ -7,7 +7,7 @@
 
 namespace hydrant {
 
-inline constexpr std::array<KnobInfo, 8> kNetworkRows = {{
+inline constexpr std::array<KnobInfo, 9> kNetworkRows = {{
     {.index = static_cast<uint32_t>(JobKnob::kIbvOdp),
      .name = "HYDRANT_IBV_ODP",
      .type = KnobType::kChoice,
@@ -76,6 +76,16 @@ inline constexpr std::array<KnobInfo, 8> kNetworkRows = {{
      .effect =
          "y starts a library thread that connects ranks over verbs while this one computes; it "
          "runs no handlers, and works for clients of one thread, too (docs/verbs.md)."},
+    {.index = static_cast<uint32_t>(JobKnob::kIbvOrder),
+     .name = "HYDRANT_IBV_ORDER",
+     .type = KnobType::kChoice,
+     .unit = "",
+     .default_text = "auto",
+     .effect =
+         "How verbs adapters order RDMA writes, the same on all ranks: ordered, unordered (as "
+         "with adaptive routing) or relaxed (docs/verbs.md); auto is unordered for NVIDIA's "
+         "adapters, ordered for others.",
+     .choices = "auto|ordered|unordered|relaxed"},
 }};
 
 }  // namespace hydrant

@@ -1,4 +1,5 @@
 // What a completed put promises over adapters that keep writes, reorder them or execute them twice.
+#include "tests/unit/firehose/base/scoped_env.hpp"
 #include "tests/unit/rdma/ibv/ibv_order_world.hpp"
 
 #include <gtest/gtest.h>
@@ -7,6 +8,7 @@ namespace hydrant {
 namespace {
 
 using fake_verbs::WriteOrder;
+using testing::IbvWorld;
 using testing::kTarget;
 using testing::PinnedMemory;
 using testing::Told;
@@ -30,6 +32,24 @@ TEST_F(IbvOrder, MessageThatIsDeliveredShowsEarlierPuts) {
     ASSERT_EQ(announce(world, 0, 1), Status::kOk);
     EXPECT_TRUE(is_there(here, there, kOrderBytes)) << static_cast<uint32_t>(order);
   }
+}
+
+TEST_F(IbvOrder, ClassOfAnAdapterIsThatOfTheKnobOrOfItsVendor) {
+  const auto order_of = [](uint32_t vendor) {
+    fake_verbs::reset();
+    fake_verbs::add_device({.vendor = vendor});
+    IbvWorld world(1);
+    return world[0].transport->pinned()->put_order();
+  };
+  constexpr uint32_t kNvidia = 0x2c9;
+  EXPECT_EQ(order_of(0), PutOrder::kOrdered);
+  EXPECT_EQ(order_of(kNvidia), PutOrder::kUnordered);
+  {
+    const ScopedEnv knob("HYDRANT_IBV_ORDER", "ordered");
+    EXPECT_EQ(order_of(kNvidia), PutOrder::kOrdered);
+  }
+  const ScopedEnv knob("HYDRANT_IBV_ORDER", "relaxed");
+  EXPECT_EQ(order_of(0), PutOrder::kRelaxed);
 }
 
 // A property of the stand-in.
