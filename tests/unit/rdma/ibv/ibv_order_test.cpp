@@ -9,8 +9,10 @@ namespace {
 
 using fake_verbs::WriteOrder;
 using testing::IbvWorld;
+using testing::kMiB;
 using testing::kTarget;
 using testing::PinnedMemory;
+using testing::rail_options;
 using testing::Told;
 
 constexpr size_t kOrderBytes = 4096;
@@ -50,6 +52,54 @@ TEST_F(IbvOrder, ClassOfAnAdapterIsThatOfTheKnobOrOfItsVendor) {
   }
   const ScopedEnv knob("HYDRANT_IBV_ORDER", "relaxed");
   EXPECT_EQ(order_of(0), PutOrder::kRelaxed);
+}
+
+TEST_F(IbvOrder, MessageShowsPutsOverRailsWhoseReadsPassWrites) {
+  const ScopedEnv knob("HYDRANT_IBV_ORDER", "unordered");
+  add_holding_devices(4, WriteOrder::kUnordered);
+  OwnAdapters world({"fake0,fake1", "fake2,fake3"}, rail_options());
+  ASSERT_TRUE(settle(world, 2));
+  PinnedMemory here(*world[0].transport, Access::kLocalWrite, kMiB);
+  PinnedMemory there(*world[1].transport, kTarget, kMiB);
+  const PinnedOperations::Pinned remote = there.for_peer();
+  for (size_t seed = 1; seed <= 3; ++seed) {
+    fill(here, seed);
+    ASSERT_EQ(put(world, remote, here.local(), kMiB), Status::kOk) << last_error_text();
+    ASSERT_EQ(announce(world, 0, 1), Status::kOk);
+    EXPECT_TRUE(is_there(here, there, kMiB)) << seed;
+  }
+  EXPECT_EQ(world[0].transport->counts().striped, 3U);
+}
+
+TEST_F(IbvOrder, FailedWriteBeforeALateFenceEndsThePut) {
+  const ScopedEnv knob("HYDRANT_IBV_ORDER", "unordered");
+  add_holding_devices(4, WriteOrder::kUnordered);
+  OwnAdapters world({"fake0,fake1", "fake2,fake3"}, rail_options());
+  ASSERT_TRUE(settle(world, 2));
+  PinnedMemory here(*world[0].transport, Access::kLocalWrite, kMiB);
+  PinnedMemory there(*world[1].transport, kTarget, kMiB);
+  ::testing::internal::CaptureStderr();
+  fake_verbs::fail_work(IBV_WC_REM_ACCESS_ERR, 2);
+  const Status status = put(world, there.for_peer(), here.local(), kMiB);
+  (void)::testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(status == Status::kRefused || status == Status::kBroken) << status_name(status);
+}
+
+TEST_F(IbvOrder, RelaxedAdaptersCutGetsAlone) {
+  const ScopedEnv knob("HYDRANT_IBV_ORDER", "relaxed");
+  add_holding_devices(4, WriteOrder::kRelaxed);
+  OwnAdapters world({"fake0,fake1", "fake2,fake3"}, rail_options());
+  ASSERT_TRUE(settle(world, 2));
+  PinnedMemory here(*world[0].transport, Access::kLocalWrite, kMiB);
+  PinnedMemory there(*world[1].transport, kTarget, kMiB);
+  const PinnedOperations::Pinned remote = there.for_peer();
+  fill(here, 1);
+  ASSERT_EQ(put(world, remote, here.local(), kMiB), Status::kOk) << last_error_text();
+  EXPECT_EQ(world[0].transport->counts().striped, 0U);
+  ASSERT_EQ(announce(world, 0, 1), Status::kOk);
+  EXPECT_TRUE(is_there(here, there, kMiB));
+  ASSERT_EQ(get(world, remote, here.local(), kMiB), Status::kOk);
+  EXPECT_EQ(world[0].transport->counts().striped, 1U);
 }
 
 // A property of the stand-in.
