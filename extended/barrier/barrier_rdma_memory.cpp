@@ -102,8 +102,10 @@ std::string BarrierRdmaMemory::obstacle() {
       return std::string(transport->name()) + " cannot write to pinned memory of rank " +
              std::to_string(rank);
   }
-  return the_job.pinned != nullptr ? ""
-                                   : std::string(transport->name()) + " writes no pinned memory";
+  if (the_job.pinned == nullptr) return std::string(transport->name()) + " writes no pinned memory";
+  return the_job.pinned->put_order() != PutOrder::kRelaxed
+             ? ""
+             : "a word could be seen before puts that have completed (HYDRANT_IBV_ORDER)";
 }
 
 BarrierRdmaMemory::~BarrierRdmaMemory() {

@@ -129,6 +129,13 @@ TEST_F(BarrierRdmaMemoryTest, AdapterThatTakesNoWordReadsItInRegisteredMemory) {
   }
 }
 
+TEST_F(BarrierRdmaMemoryTest, RelaxedAdaptersSendMessages) {
+  be_flat();
+  EXPECT_EQ(BarrierRdmaMemory::obstacle(), "");
+  transport->order = PutOrder::kRelaxed;
+  EXPECT_NE(BarrierRdmaMemory::obstacle().find("HYDRANT_IBV_ORDER"), std::string::npos);
+}
+
 TEST_F(BarrierRdmaMemoryTest, MalformedAddressesAreRejected) {
   be_alone_on_a_node();
   ASSERT_EQ(rdma_memory->make(), Status::kOk) << last_error_text();
