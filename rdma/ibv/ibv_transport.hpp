@@ -50,7 +50,10 @@ class IbvTransport final : public NetworkTransport {
   uint32_t depth() const noexcept override { return parts_.options.operations; }
   Sleeping& sleeping() noexcept override { return waiting_; }
   Notices& notices() noexcept override { return waiting_; }
-  PinnedOperations* pinned() noexcept override { return &parts_.operations; }
+  PinnedOperations* pinned() noexcept override {
+    if (fences_puts_) return &parts_.fenced;
+    return &parts_.operations;
+  }
   // The number of ports that long puts and gets use in parallel, and the number used with one peer: a lower
   // bound until the peer is connected.
   uint32_t rails() const noexcept { return parts_.rails.count() + 1; }
@@ -130,6 +133,7 @@ class IbvTransport final : public NetworkTransport {
   ibv::Waiting waiting_{parts_};
   bool has_atomics_ = false;  // every device has them: memory is registered with each device
   bool are_with_processors_ = false;  // ... and they are atomic with processors' instructions
+  bool fences_puts_ = false;          // the ranks of this node may use several adapters
   std::atomic<uint32_t> polls_{0};
 };
 

@@ -92,6 +92,10 @@ Status IbvTransport::open_parts(const ibv::PortList& failed) noexcept {
   parts_.deferred.open(threaded);
   parts_.messages.open(parts_.handshakes);
   parts_.operations.open(max_piece, max_at_once, has_atomics_, topology.rank, parts_.handshakes);
+  fences_puts_ = parts_.ports.adapters > 1 && topology.node_ranks.size() > 1 &&
+                 parts_.port.order != PutOrder::kRelaxed;
+  if (fences_puts_) status = parts_.fenced.open(parts_.port, parts_.options.operations, threaded);
+  if (status != Status::kOk) return status;
   parts_.disconnector.open(threaded);
   // A launcher that sends events reports the deaths of this job's ranks. It knows no joined process.
   const bool are_ranks_watched = parts_.bootstrap.event_fd() >= 0;
@@ -260,6 +264,7 @@ IbvTransport::~IbvTransport() {
   parts_.completions.close();
   parts_.sleeper.close();
   for (ibv::CellPool& pool : parts_.cells) pool.close();
+  parts_.fenced.close();
   parts_.rails.close();
   thread_domains_.close(&parts_.ports);
   close_ports(parts_.ports);

@@ -52,6 +52,11 @@ struct Stripe {
   Stripe* next = nullptr;  // of PeerRail::unfenced
 };
 
+// A read behind puts that have completed (FencedOperations).
+struct Fence : Completion {
+  Fence* next = nullptr;
+};
+
 class OperationPool {
  public:
   static constexpr uint32_t kStripesEach = kMaxRails - 1;

@@ -5,16 +5,21 @@
 #include "tests/unit/rdma/ibv/ibv_rails_world.hpp"
 
 #include <cstring>
+#include <initializer_list>
+#include <utility>
+#include <vector>
 
 namespace hydrant::testing {
 
 class OrderTest : public RailTest {
  protected:
-  // Rank i uses the port `ports[i]`, or the ports.
+  // Rank i uses the port `ports[i]`, or the ports. `node_ranks`: as CardBox has them.
   struct OwnAdapters : IbvWorld {
     explicit OwnAdapters(std::initializer_list<const char*> ports,
-                         IbvTransport::Options options = single())
+                         IbvTransport::Options options = single(),
+                         std::vector<Rank> node_ranks = {})
         : IbvWorld(0) {
+      box.node_ranks = std::move(node_ranks);
       for (const char* const each : ports) {
         options.ports = each;
         ranks.push_back(std::make_unique<IbvRank>(box, static_cast<Rank>(ranks.size()),
