@@ -5,7 +5,6 @@
 #include "rdma/ibv/registrar/rail_registrar.hpp"
 
 #include <new>
-#include <utility>
 
 namespace hydrant::ibv {
 
@@ -219,50 +218,6 @@ bool Operations::post_pieces(Peer& peer, PooledOperation& operation) noexcept {
 void Operations::advance(Peer& peer) noexcept {
   PooledOperation* const operation = peer.pending.waiting();
   if (operation != nullptr && post_pieces(peer, *operation)) peer.pending.clear_waiting();
-  post_fences(peer);
-}
-
-void Operations::start_fence(Rank rank, Fence& fence) noexcept {
-  Peer& peer = *peers_.find(rank);
-  {
-    const SpinGuard guard(peer.lock, threaded_);
-    fence.next = std::exchange(peer.unfenced, &fence);
-    post_fences(peer);
-    if (peer.unfenced == nullptr) return;
-  }
-  deferred_.add(peer);
-}
-
-// Any memory of the peer will do that its adapter reads: here the receive slots.
-void Operations::post_fences(Peer& peer) noexcept {
-  SendRequest request;
-  request.piece = fence_landing_;
-  request.work.sg_list = &request.piece;
-  request.work.num_sge = 1;
-  request.work.opcode = IBV_WR_RDMA_READ;
-  request.work.wr.rdma.remote_addr = peer.memory.peer_slots;
-  request.work.wr.rdma.rkey = peer.memory.peer_slot_key;
-  while (peer.unfenced != nullptr && peer.state.is_open() && peer.send.used() < room_) {
-    SendRecord& record = peer.send.add(request.work, true);
-    record.completion = peer.unfenced;
-    record.holds = SendRecord::Holds::kOperation;
-    if (!poster_.post(peer, &request.work, 1)) return;
-    peer.unfenced = peer.unfenced->next;
-  }
-}
-
-uint32_t Operations::fail_fences(Peer& peer) noexcept {
-  Fence* next = nullptr;
-  {
-    const SpinGuard guard(peer.lock, threaded_);
-    next = std::exchange(peer.unfenced, nullptr);
-  }
-  uint32_t ended = 0;
-  for (; next != nullptr; ++ended) {
-    Fence& fence = *std::exchange(next, next->next);
-    fence.done(fence, Status::kBroken);
-  }
-  return ended;
 }
 
 void Operations::fail_waiting(Peer& peer, CompletionBatch* batch) noexcept {

@@ -73,17 +73,7 @@ class Operations final : public PinnedOperations {
   Status start_atomic(Rank peer, const Pinned& remote, const Pinned& local, const Atomic& what,
                       Completion* completion) noexcept override;
 
-  // ---- fences: for FencedOperations, with a peer to which a put has completed ----
-  static constexpr uint32_t kFenceBytes = 8;
-  // Where fences read to; before the first one.
-  void set_fence_landing(const ibv_sge& landing) noexcept { fence_landing_ = landing; }
-  // Starts the read now, or when there is room. Its completion is called once.
-  void start_fence(Rank peer, Fence& fence) noexcept;
-  // Ends the fences of a disconnected peer that wait for room. Returns their number.
-  uint32_t fail_fences(Peer& peer) noexcept;
-
-  // Posts as much of the waiting operation, and as many fences, as there is room for. Under the lock of the
-  // peer.
+  // Posts as much of the waiting operation as there is room for. Under the lock of the peer.
   void advance(Peer& peer) noexcept;
   // Ends the waiting operation of a disconnected peer. Under the lock of the peer.
   void fail_waiting(Peer& peer, CompletionBatch* batch) noexcept;
@@ -117,7 +107,6 @@ class Operations final : public PinnedOperations {
                         size_t bytes, Completion* completion) noexcept;
   [[gnu::cold]] Status hold_refused(Peer& peer, const SendRequest& request) noexcept;
   bool post_pieces(Peer& peer, PooledOperation& operation) noexcept;
-  void post_fences(Peer& peer) noexcept;
 
   static IbvKey load_key(const std::byte* key) noexcept {
     IbvKey loaded;
@@ -141,7 +130,6 @@ class Operations final : public PinnedOperations {
   uint32_t room_ = 0;  // used entries of a send queue from which on no operation is accepted
   uint32_t max_piece_ = 0;
   size_t max_at_once_ = 0;
-  ibv_sge fence_landing_ = {};
 };
 
 }  // namespace hydrant::ibv
