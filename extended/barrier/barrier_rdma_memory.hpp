@@ -63,8 +63,8 @@ class BarrierRdmaMemory {
     uint32_t which = 0;
     SendFailures failures{on_peer_failed};
   };
-  // Over adapters that may write a word twice until it has completed: posts the next word of the same place
-  // only then, whichever rank of the node has posted the one before.
+  // For adapters that may write twice what has not completed. Posts to a place when the post before it has
+  // completed, whichever rank of the node made that.
   class LateWordWriter final : public BarrierWordWriter {
    public:
     LateWordWriter(WordWriter& writer, BarrierRdmaState& state) noexcept;

@@ -51,7 +51,7 @@ class IbvTransport final : public NetworkTransport {
   Sleeping& sleeping() noexcept override { return waiting_; }
   Notices& notices() noexcept override { return waiting_; }
   PinnedOperations* pinned() noexcept override {
-    if (fences_puts_) return &parts_.fenced;
+    if (parts_.fenced.is_open()) return &parts_.fenced;
     return &parts_.operations;
   }
   // The number of ports that long puts and gets use in parallel, and the number used with one peer: a lower
@@ -133,7 +133,6 @@ class IbvTransport final : public NetworkTransport {
   ibv::Waiting waiting_{parts_};
   bool has_atomics_ = false;  // every device has them: memory is registered with each device
   bool are_with_processors_ = false;  // ... and they are atomic with processors' instructions
-  bool fences_puts_ = false;          // the ranks of this node may use several adapters
   std::atomic<uint32_t> polls_{0};
 };
 

@@ -92,9 +92,9 @@ Status IbvTransport::open_parts(const ibv::PortList& failed) noexcept {
   parts_.deferred.open(threaded);
   parts_.messages.open(parts_.handshakes);
   parts_.operations.open(max_piece, max_at_once, has_atomics_, topology.rank, parts_.handshakes);
-  fences_puts_ = parts_.ports.adapters > 1 && topology.node_ranks.size() > 1 &&
-                 parts_.port.order != PutOrder::kRelaxed;
-  if (fences_puts_) status = parts_.fenced.open(parts_.port, parts_.options.operations, threaded);
+  const bool may_ranks_differ = parts_.ports.adapters > 1 && topology.node_ranks.size() > 1;
+  if (may_ranks_differ && parts_.port.order != PutOrder::kRelaxed)
+    status = parts_.fenced.open(parts_.port, parts_.options);
   if (status != Status::kOk) return status;
   parts_.disconnector.open(threaded);
   // A launcher that sends events reports the deaths of this job's ranks. It knows no joined process.

@@ -54,7 +54,7 @@ struct TransportParts {
   Messages messages{options, peers, poster, deferred, cells, counters};
   Striping striping{operation_pool, rails, counters};
   Operations operations{options, ports, rails, peers, operation_pool, striping, poster, deferred};
-  FencedOperations fenced{operations};
+  FencedOperations fenced{operations, peers, poster, deferred};
   Disconnector disconnector{peers, messages, operations, striping, poster, deferred, counters};
   Receiving receiving{peers, deferred, disconnector, counters};
   Completions completions{rails, receiving, operation_pool, striping, poster, disconnector};

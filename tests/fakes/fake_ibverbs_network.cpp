@@ -260,7 +260,7 @@ bool exceeds_reads(const FakeQp& qp, const FakeQp& there) {
   return under_way > there.reads_in;
 }
 
-// Where reads pass writes, carries out the first read behind nothing but writes. It completes in its turn.
+// Carries out the first read behind nothing but writes, if reads pass writes. It completes in its turn.
 void let_read_pass(FakeQp& qp, FakeQp& there) {
   if (!may_read_pass(there)) return;
   for (Work& work : qp.work) {

@@ -24,11 +24,19 @@ namespace hydrant::ibv {
 
 class FencedOperations final : public PinnedOperations {
  public:
-  explicit FencedOperations(Operations& operations) noexcept : operations_(operations) {}
-  // Room for `count` puts under way. Errors: kResource.
-  Status open(const Port& port, uint32_t count, bool threaded) noexcept;
+  FencedOperations(Operations& operations, PeerTable& peers, const Poster& poster,
+                   DeferredWork& deferred) noexcept
+      : operations_(operations), peers_(peers), poster_(poster), deferred_(deferred) {}
+  // Makes room for the puts under way that the options allow. Errors: kResource.
+  Status open(const Port& port, const Options& options) noexcept;
+  // Whether these operations are to be used.
+  bool is_open() const noexcept { return puts_ != nullptr; }
   // The queue pairs must be destroyed before.
   void close() noexcept { landing_.close(); }
+  // Posts as many of the waiting fences as there is room for. Under the lock of the peer.
+  void advance(Peer& peer) noexcept;
+  // Ends the waiting fences of a disconnected peer. Returns their number.
+  uint32_t fail_waiting(Peer& peer) noexcept;
 
   std::unique_ptr<Registrar> make_registrar() noexcept override {
     return operations_.make_registrar();
@@ -67,11 +75,16 @@ class FencedOperations final : public PinnedOperations {
 
   static void after_write(Completion& completion, Status status) noexcept;
   static void after_fence(Completion& completion, Status status) noexcept;
+  void start_fence(Put& put) noexcept;
   Put* take() noexcept;
   void give_back(Put& put) noexcept;
 
   Operations& operations_;
+  PeerTable& peers_;
+  Poster poster_;
+  DeferredWork& deferred_;
   VerbsMemory landing_;  // fences read into it
+  uint32_t room_ = 0;    // used entries of a send queue from which on no fence is posted
   bool threaded_ = true;
   std::unique_ptr<Put[]> puts_;
   SpinLock lock_;

@@ -18,7 +18,7 @@ struct PeerRail {
   uint32_t their_fence_key = 0;
   // ---- sending: under the lock of the peer ----
   Stripe* waiting = nullptr;   // not all posted yet
-  Stripe* unfenced = nullptr;  // those whose writes have completed, and whose fence is not posted
+  Stripe* unfenced = nullptr;  // written, and the fence not posted
   SendQueue send;              // not open: there is no connection
 };
 

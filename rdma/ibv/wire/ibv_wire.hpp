@@ -38,7 +38,7 @@ struct PortAddress {
   uint8_t reads_in = 0;     // RDMA reads and atomics that a queue pair accepts at once
   uint8_t order = 0;        // a PutOrder, or one that a later version knows
 
-  // One that is not known promises nothing.
+  // A class that is not known counts as relaxed.
   PutOrder put_order() const noexcept {
     return order < static_cast<uint8_t>(PutOrder::kRelaxed) ? PutOrder{order} : PutOrder::kRelaxed;
   }

@@ -1,4 +1,4 @@
-// What a completed put promises over adapters that keep writes, reorder them or execute them twice.
+// Completed puts over adapters that keep writes, reorder them or execute them twice.
 #include "tests/unit/firehose/base/scoped_env.hpp"
 #include "tests/unit/rdma/ibv/ibv_order_world.hpp"
 
