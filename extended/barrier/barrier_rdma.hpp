@@ -24,9 +24,9 @@
 //    arrivals. One parity is not enough: a node may be in e+1 while its neighbour still reads epoch e's word.
 //  * Epoch e's word cannot overtake that of e+2, although other ranks send it on other queue pairs: e+2 is
 //    sent only after the receiver has read e (above). Retransmissions are harmless over adapters that keep
-//    the order of writes: they acknowledge a repeated write without executing it again (C9-105 of the InfiniBand
-//    specification). Over others the writer refuses a word until its predecessor in the same place has
-//    completed, because a write is repeated before that only.
+//    the order of writes: they acknowledge a repeated write without executing it again (C9-105 of the
+//    InfiniBand specification). Over others the writer refuses a word until its predecessor in the same place
+//    has completed, because a write is repeated before that only.
 //  * One writer per epoch and round: the rank that posts a word holds the lock, and records the post before
 //    it unlocks.
 //  * A word is never read partially: see barrier_rdma_state.hpp.
