@@ -23,8 +23,10 @@
 //    so all have finished e: each has read its result, before that its node its words, and before that the
 //    arrivals. One parity is not enough: a node may be in e+1 while its neighbour still reads epoch e's word.
 //  * Epoch e's word cannot overtake that of e+2, although other ranks send it on other queue pairs: e+2 is
-//    sent only after the receiver has read e (above). Retransmissions are harmless: a responder acknowledges
-//    a repeated write without executing it again (C9-105 of the InfiniBand specification).
+//    sent only after the receiver has read e (above). Retransmissions are harmless over adapters that keep
+//    the order of writes: they acknowledge a repeated write without executing it again (C9-105 of the
+//    InfiniBand specification). Over others the writer refuses a word until its predecessor in the same place
+//    has completed, because a write is repeated before that only.
 //  * One writer per epoch and round: the rank that posts a word holds the lock, and records the post before
 //    it unlocks.
 //  * A word is never read partially: see barrier_rdma_state.hpp.
@@ -41,8 +43,9 @@
 // sends the next round. So with two nodes, which have one round, no rank has to poll after all have
 // notified, if the last arrival of each node is a rank that posts. If it is not, the poster has to poll or,
 // after its turn, any rank of the node. If the transport refuses a post (full queue, or no connection yet),
-// a later poll of the same rank repeats it, or of another after its turn. Connecting needs a poll of the
-// other node's first rank.
+// a later poll of the same rank repeats it, or of another after its turn. Over adapters that may write a word
+// twice, the rank that posted a place's last word has to poll before any rank posts the next. Connecting
+// needs a poll of the other node's first rank.
 //
 // An adapter's write wakes no thread. One rank of each node, the watcher, waits with short sleeps
 // (WaitTarget::kAdapter) and wakes the others.

@@ -80,8 +80,8 @@ void note_failure(Completion&, Status status) noexcept {
   static constinit RateLimit limit(RateLimit::kSecond);
   log_warning(limit, "a barrier's word for another node was not written (%s)", status_name(status));
 }
-// All writes share this completion, because it has no state.
-constinit Completion completion = {.done = note_failure};
+// Writes share this completion, because it has no state.
+constinit Completion common_completion = {.done = note_failure};
 
 }  // namespace
 
@@ -102,8 +102,10 @@ std::string BarrierRdmaMemory::obstacle() {
       return std::string(transport->name()) + " cannot write to pinned memory of rank " +
              std::to_string(rank);
   }
-  return the_job.pinned != nullptr ? ""
-                                   : std::string(transport->name()) + " writes no pinned memory";
+  if (the_job.pinned == nullptr) return std::string(transport->name()) + " writes no pinned memory";
+  return the_job.pinned->put_order() != PutOrder::kRelaxed
+             ? ""
+             : "a word could be seen before puts that have completed (HYDRANT_IBV_ORDER)";
 }
 
 BarrierRdmaMemory::~BarrierRdmaMemory() {
@@ -201,6 +203,13 @@ Status BarrierRdmaMemory::make() noexcept {
     const std::string why = last_error_text();
     return fail(Status::kUnsupported, "barriers cannot pin memory: %s; %s", why.c_str(), kInstead);
   }
+  for (uint32_t which = 0; which < kBarriers; ++which) {
+    if (job().pinned->put_order() == PutOrder::kOrdered) break;
+    void* const state = memory_ + state_offset(which);
+    late_writers_[which].reset(
+        new (std::nothrow) LateWordWriter(writers_[which], *static_cast<BarrierRdmaState*>(state)));
+    if (late_writers_[which] == nullptr) return fail(Status::kResource, "no memory for barriers");
+  }
   const bool is_first = grouping.index == 0;
   reads_words_ = job().pinned->keyless_bytes() < sizeof(uint64_t);
   if (is_first || reads_words_) status = register_memory(bytes);
@@ -250,13 +259,14 @@ RdmaBarrier::Config BarrierRdmaMemory::config(uint32_t which) {
                              .shared = static_cast<BarrierRdmaState*>(shared),
                              .writer = &writers_[which],
                              .sleeping = job().sleeping};
+  if (late_writers_[which] != nullptr) config.writer = late_writers_[which].get();
   for (uint32_t round = 0; round < RdmaBarrier::rounds_of(grouping.nodes); ++round)
     config.sources.push_back(grouping.source(round));
   return config;
 }
 
-Status BarrierRdmaMemory::WordWriter::post(uint32_t parity, uint32_t round,
-                                           uint64_t word) noexcept {
+[[gnu::always_inline]] inline Status BarrierRdmaMemory::WordWriter::put(
+    uint32_t parity, uint32_t round, uint64_t word, Completion& completion) noexcept {
   const Target& target = owner->targets_[round];
   PinnedOperations::Pinned source{.addr = reinterpret_cast<uintptr_t>(&word), .key = nullptr};
   if (owner->reads_words_) [[unlikely]] {
@@ -273,6 +283,38 @@ Status BarrierRdmaMemory::WordWriter::post(uint32_t parity, uint32_t round,
   else
     failures.note(target.rank, status, now_ns(), word);
   return status;
+}
+
+Status BarrierRdmaMemory::WordWriter::post(uint32_t parity, uint32_t round,
+                                           uint64_t word) noexcept {
+  return put(parity, round, word, common_completion);
+}
+
+BarrierRdmaMemory::LateWordWriter::LateWordWriter(WordWriter& writer,
+                                                  BarrierRdmaState& state) noexcept
+    : writer_(writer) {
+  for (uint32_t parity = 0; parity < 2; ++parity) {
+    for (uint32_t round = 0; round < BarrierRdmaState::kRounds; ++round) {
+      sent_[parity][round].done = end;
+      sent_[parity][round].under_way = &state.under_way[parity][round];
+    }
+  }
+}
+
+// The rank holds the barrier's lock: no other one posts meanwhile.
+Status BarrierRdmaMemory::LateWordWriter::post(uint32_t parity, uint32_t round,
+                                               uint64_t word) noexcept {
+  Sent& sent = sent_[parity][round];
+  if (sent.under_way->load(std::memory_order_acquire) != 0) return Status::kNotReady;
+  sent.under_way->store(1, std::memory_order_relaxed);
+  const Status status = writer_.put(parity, round, word, sent);
+  if (status != Status::kOk) sent.under_way->store(0, std::memory_order_relaxed);
+  return status;
+}
+
+void BarrierRdmaMemory::LateWordWriter::end(Completion& completion, Status status) noexcept {
+  static_cast<Sent&>(completion).under_way->store(0, std::memory_order_release);
+  note_failure(completion, status);
 }
 
 }  // namespace hydrant

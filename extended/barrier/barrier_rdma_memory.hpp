@@ -20,6 +20,7 @@
 #include "firehose/base/status.hpp"
 #include "rdma/transport/transport.hpp"
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -57,9 +58,26 @@ class BarrierRdmaMemory {
   class WordWriter final : public BarrierWordWriter {
    public:
     Status post(uint32_t parity, uint32_t round, uint64_t word) noexcept override;
+    Status put(uint32_t parity, uint32_t round, uint64_t word, Completion& completion) noexcept;
     BarrierRdmaMemory* owner = nullptr;
     uint32_t which = 0;
     SendFailures failures{on_peer_failed};
+  };
+  // For adapters that may write twice what has not completed. Posts to a place when the post before it has
+  // completed, whichever rank of the node made that.
+  class LateWordWriter final : public BarrierWordWriter {
+   public:
+    LateWordWriter(WordWriter& writer, BarrierRdmaState& state) noexcept;
+    Status post(uint32_t parity, uint32_t round, uint64_t word) noexcept override;
+
+   private:
+    struct Sent : Completion {
+      std::atomic<uint32_t>* under_way = nullptr;
+    };
+    static void end(Completion& completion, Status status) noexcept;
+
+    WordWriter& writer_;
+    Sent sent_[2][BarrierRdmaState::kRounds];
   };
   // The node that receives a round's word.
   struct Target {
@@ -81,6 +99,7 @@ class BarrierRdmaMemory {
   std::vector<std::byte> key_;  // for memory_; empty on ranks that need none
   std::vector<Target> targets_;
   WordWriter writers_[kBarriers];
+  std::unique_ptr<LateWordWriter> late_writers_[kBarriers];  // null: words are posted at once
 };
 
 }  // namespace hydrant

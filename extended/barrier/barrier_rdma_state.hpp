@@ -78,6 +78,9 @@ struct BarrierRdmaState {
   // Words that leave, by parity and round: adapters that take no word with its request read them here. A
   // place is written again two epochs later, when its word has arrived.
   alignas(64) std::atomic<uint64_t> sources[2][kRounds];
+  // Words that were posted and have not completed, by parity and round: counted only where adapters may write
+  // a word twice. Ranks of this node write it.
+  alignas(64) std::atomic<uint32_t> under_way[2][kRounds];
   // A slot for each rank of the node follows, by parity.
 
   Slot& arrival(uint32_t parity, uint32_t index, uint32_t ranks) noexcept {

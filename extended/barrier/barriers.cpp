@@ -254,7 +254,7 @@ Status agree_with_first() noexcept {
   return fail(Status::kBadArg,
               "the barrier of rank 0 is %s (radix %u, strict %u, %u nodes), and that of rank %u is "
               "%s (%u, %u, %u): GASNET_BARRIER, HYDRANT_BARRIER_RADIX, HYDRANT_BARRIER_STRICT "
-              "and HYDRANT_TRANSPORT have to be the same on all ranks",
+              "HYDRANT_TRANSPORT and HYDRANT_IBV_ORDER have to be the same on all ranks",
               theirs.kind <= Kind::kRdma ? kKindNames[static_cast<uint32_t>(theirs.kind)] : "?",
               theirs.radix, theirs.strict, theirs.nodes, the_job.rank(),
               kKindNames[static_cast<uint32_t>(my_choice.kind)], my_choice.radix, my_choice.strict,

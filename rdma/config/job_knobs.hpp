@@ -68,6 +68,7 @@ enum class JobKnob : uint32_t {
   kIbvTrafficClass,
   kIbvConnectThread,
   kIbvForkSafe,
+  kIbvOrder,
   kEnd,  // not a knob
 };
 

@@ -7,7 +7,7 @@
 
 namespace hydrant {
 
-inline constexpr std::array<KnobInfo, 9> kNetworkRows = {{
+inline constexpr std::array<KnobInfo, 10> kNetworkRows = {{
     {.index = static_cast<uint32_t>(JobKnob::kIbvOdp),
      .name = "HYDRANT_IBV_ODP",
      .type = KnobType::kChoice,
@@ -85,6 +85,16 @@ inline constexpr std::array<KnobInfo, 9> kNetworkRows = {{
          "y makes forks safe over verbs where the kernel does not (before Linux 5.13), by "
          "ibv_fork_init(): ordinary memory is not cached there. n is for programs that do not "
          "fork (docs/verbs.md)."},
+    {.index = static_cast<uint32_t>(JobKnob::kIbvOrder),
+     .name = "HYDRANT_IBV_ORDER",
+     .type = KnobType::kChoice,
+     .unit = "",
+     .default_text = "auto",
+     .effect =
+         "How verbs adapters order RDMA writes, the same on all ranks: ordered, unordered (as "
+         "with adaptive routing) or relaxed (docs/verbs.md); auto is unordered for NVIDIA's "
+         "adapters, ordered for others.",
+     .choices = "auto|ordered|unordered|relaxed"},
 }};
 
 }  // namespace hydrant

@@ -94,6 +94,10 @@ Status IbvTransport::open_parts(const ibv::PortList& failed) noexcept {
   parts_.deferred.open(threaded);
   parts_.messages.open(parts_.handshakes);
   parts_.operations.open(max_piece, max_at_once, has_atomics_, topology.rank, parts_.handshakes);
+  const bool may_ranks_differ = parts_.ports.adapters > 1 && topology.node_ranks.size() > 1;
+  if (may_ranks_differ && parts_.port.order != PutOrder::kRelaxed)
+    status = parts_.fenced.open(parts_.port, parts_.options);
+  if (status != Status::kOk) return status;
   parts_.disconnector.open(threaded);
   // A launcher that sends events reports the deaths of this job's ranks. It knows no joined process.
   const bool are_ranks_watched = parts_.bootstrap.event_fd() >= 0;
@@ -262,6 +266,7 @@ IbvTransport::~IbvTransport() {
   parts_.completions.close();
   parts_.sleeper.close();
   for (ibv::CellPool& pool : parts_.cells) pool.close();
+  parts_.fenced.close();
   parts_.rails.close();
   thread_domains_.close(&parts_.ports);
   close_ports(parts_.ports);

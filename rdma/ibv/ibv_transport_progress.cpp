@@ -58,14 +58,17 @@ bool IbvTransport::advance(Peer& peer, uint32_t* ended) noexcept {
   if (peer.state.is_abandoned() && peer.state.is_disconnected() &&
       !parts_.completions.end_abandoned(peer, ended))
     return false;
+  if (peer.state.is_disconnected()) *ended += parts_.fenced.fail_waiting(peer);
   const ibv::SpinGuard guard(peer.lock, !parts_.options.single_threaded);
   if (peer.state.is_disconnected() && !parts_.disconnector.post_tail(peer)) return false;
   if (!peer.state.is_open()) return !ibv::Striping::has_stripes(peer);
   const bool is_done = parts_.messages.advance(peer);
   parts_.operations.advance(peer);
+  parts_.fenced.advance(peer);
   if (peer.rails != nullptr) [[unlikely]]
     parts_.striping.advance(peer);
-  return is_done && peer.pending.waiting() == nullptr && !ibv::Striping::has_stripes(peer);
+  return is_done && peer.pending.waiting() == nullptr && peer.unfenced == nullptr &&
+         !ibv::Striping::has_stripes(peer);
 }
 
 // ---- the end ----
@@ -78,8 +81,8 @@ bool IbvTransport::is_quiet(Peer& peer) noexcept HYDRANT_NO_TSA {
   bool quiet = true;
   if (peer.state.is_open()) {
     quiet = peer.send.used() == 0 && peer.pending.waiting() == nullptr &&
-            !ibv::Striping::has_stripes(peer) && !peer.stalled[0].is_there &&
-            !peer.stalled[1].is_there;
+            peer.unfenced == nullptr && !ibv::Striping::has_stripes(peer) &&
+            !peer.stalled[0].is_there && !peer.stalled[1].is_there;
     if (!peer.send.is_last_signalled()) (void)parts_.poster.post_tail(peer);
   }
   if (threaded) peer.lock.unlock();

@@ -20,6 +20,7 @@
 #include "rdma/ibv/settings/ibv_options.hpp"
 #include "rdma/ibv/transfer/completions.hpp"
 #include "rdma/ibv/transfer/disconnector.hpp"
+#include "rdma/ibv/transfer/fenced_operations.hpp"
 #include "rdma/ibv/transfer/liveness.hpp"
 #include "rdma/ibv/transfer/messages.hpp"
 #include "rdma/ibv/transfer/operations.hpp"
@@ -53,6 +54,7 @@ struct TransportParts {
   Messages messages{options, peers, poster, deferred, cells, counters};
   Striping striping{operation_pool, rails, counters};
   Operations operations{options, ports, rails, peers, operation_pool, striping, poster, deferred};
+  FencedOperations fenced{operations, peers, poster, deferred};
   Disconnector disconnector{peers, messages, operations, striping, poster, deferred, counters};
   Receiving receiving{peers, deferred, disconnector, counters};
   Completions completions{rails, receiving, operation_pool, striping, poster, disconnector};

@@ -16,6 +16,13 @@
 
 namespace hydrant {
 
+// The order of different puts to one peer. Each class promises less than the one before it.
+enum class PutOrder : uint8_t {
+  kOrdered,    // they take effect in the order in which they were started, each once
+  kUnordered,  // in any order, and one that has not completed perhaps twice
+  kRelaxed,  // the same, and completed ones are seen in any order until a later message is delivered
+};
+
 class PinnedOperations {
  public:
   // A registrar that pins memory for these operations; null on failure, with a text. There may be several:
@@ -42,6 +49,9 @@ class PinnedOperations {
                      Completion* completion) noexcept = 0;
   virtual Status get(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
                      Completion* completion) noexcept = 0;
+  // The order of puts that come to this rank and, unless the peer's network promises less, of its own. It is
+  // constant.
+  virtual PutOrder put_order() const noexcept { return PutOrder::kOrdered; }
   // Several operations with one peer, posted to the adapter together if it can. Returns the number, from the
   // front, that are under way. A call for the next operation alone returns the error.
   struct Operation {

@@ -145,6 +145,8 @@ void reset() {
   w.last_posted = {};
   w.datagrams_to_fail = 0;
   w.spares_queues = false;
+  w.holds_writes = false;
+  w.random = 0;
 }
 
 bool has_call(const Device& device, Call call) {
@@ -413,6 +415,7 @@ int ibv_dereg_mr(ibv_mr* mr) {
   const std::lock_guard<std::mutex> lock(w.mu);
   if (const int error = enter(Call::kDeregMr)) return error;
   if (w.rights.erase(mr) == 0) return EINVAL;
+  show_writes(nullptr);
   w.mrs.erase(mr->lkey);
   delete mr;
   return 0;

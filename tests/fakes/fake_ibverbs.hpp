@@ -60,6 +60,14 @@ struct Gid {
 // ::ffff:10.0.0.`last`
 Gid ipv4_gid(uint8_t last);
 
+// When memory shows an RDMA write that a device has taken and acknowledged.
+enum class WriteOrder : uint32_t {
+  kAtOnce,
+  kOrdered,  // later, in their order; before a completion of the device, and before a read by it
+  kUnordered,  // the same, but a read may pass earlier writes of its queue pair; resent writes are repeated
+  kRelaxed,  // later, in any order; before a completion of the device; resent writes are repeated
+};
+
 // A device with its ports. The facts below "ports" are those of all its ports; where ports differ,
 // `further_ports` has those of port 2, port 3 and so on, and its other facts are ignored.
 struct Device {
@@ -96,8 +104,9 @@ struct Device {
   int max_ah = 100'000;
   int max_reads = 16;  // RDMA reads and atomics under way at once by a queue pair, at either end
   int completion_vectors = 1;
-  bool connections = true;        // queue pairs of type RC
-  bool datagrams = true;          // queue pairs of type UD
+  bool connections = true;  // queue pairs of type RC
+  bool datagrams = true;    // queue pairs of type UD
+  WriteOrder write_order = WriteOrder::kAtOnce;
   std::vector<Call> absent = {};  // calls that its driver lacks: kResizeCq, kCreateSrq, kCreateAh
   std::vector<Device> further_ports = {};
 };
@@ -156,6 +165,15 @@ void hold_device(const char* name, bool held);
 void fail_work(ibv_wc_status status, uint64_t nth = 1);
 // Drops the next `count` datagrams, or only those to queue pair `to` if it is not 0.
 void lose_datagrams(uint32_t count, uint32_t to = 0);
+// Whether memory shows writes only when a completion or a read of their device forces it. Otherwise each poll
+// shows some of them, by chance.
+void hold_writes(bool held);
+// Decides what chance does from now on.
+void seed_writes(uint64_t seed);
+// The next RDMA write of this queue pair is carried out but not acknowledged: the pair waits for resend().
+void lose_acknowledgement(ibv_qp* pair);
+// Sends that write again: it is acknowledged, and executed once more if its target's device does that.
+void resend(ibv_qp* pair);
 // Queues an asynchronous event on this context.
 void raise_event(ibv_context* context, ibv_event_type type, int port, ibv_qp* qp);
 // All connected queue pairs, the oldest first.

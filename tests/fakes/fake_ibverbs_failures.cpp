@@ -12,6 +12,7 @@ void empty_pair(FakeQp* qp) {
   qp->work.clear();
   qp->buffers.clear();
   qp->over = qp->posted;
+  qp->is_unacknowledged = false;
 }
 
 bool is_in_use(const ibv_ah* ah) {

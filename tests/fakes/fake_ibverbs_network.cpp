@@ -20,6 +20,7 @@ void signal(int fd) {
 
 void complete(FakeCq& cq, const FakeCq::Entry& entry) {
   World& w = world();
+  show_writes(fake_of(cq.verbs.context)->device);
   if (cq.entries.size() >= cq.capacity) {
     ++w.traffic.overruns;
     return;
@@ -121,8 +122,7 @@ bool gather(const FakeQp& qp, const Work& work, std::vector<std::byte>* data) {
 enum class Outcome { kDone, kBlocked, kFailed };
 
 // Executes an atomic operation on 8 bytes of `there`; writes the old value to the local piece.
-Outcome change_word(const FakeQp& qp, const FakeQp& there, const Work& work,
-                    ibv_wc_status* status) {
+Outcome change_word(const FakeQp& qp, FakeQp& there, const Work& work, ibv_wc_status* status) {
   World& w = world();
   const auto& what = work.request.wr.atomic;
   if (what.remote_addr % sizeof(uint64_t) != 0) {
@@ -140,6 +140,7 @@ Outcome change_word(const FakeQp& qp, const FakeQp& there, const Work& work,
     *status = IBV_WC_LOC_PROT_ERR;
     return Outcome::kFailed;
   }
+  show_before_read(there);
   uint64_t& word = *reinterpret_cast<uint64_t*>(what.remote_addr);
   const uint64_t before = word;
   if (work.request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
@@ -197,13 +198,14 @@ Outcome carry_out(FakeQp& qp, FakeQp& there, const Work& work, ibv_wc_status* st
     case IBV_WR_RDMA_WRITE: {
       const auto& to = work.request.wr.rdma;
       if (!remote_allows(there, to.rkey, to.remote_addr, bytes, IBV_ACCESS_REMOTE_WRITE)) break;
-      if (bytes != 0) std::memcpy(reinterpret_cast<void*>(to.remote_addr), data.data(), bytes);
+      take_write(there, to.remote_addr, std::move(data));
       ++w.traffic.writes;
       return Outcome::kDone;
     }
     case IBV_WR_RDMA_READ: {
       const auto& from = work.request.wr.rdma;
       if (!remote_allows(there, from.rkey, from.remote_addr, bytes, IBV_ACCESS_REMOTE_READ)) break;
+      show_before_read(there);
       uint64_t done = 0;
       for (const ibv_sge& piece : work.pieces) {
         if (!local_allows(qp, piece, IBV_ACCESS_LOCAL_WRITE)) {
@@ -258,9 +260,21 @@ bool exceeds_reads(const FakeQp& qp, const FakeQp& there) {
   return under_way > there.reads_in;
 }
 
+// Carries out the first read behind nothing but writes, if reads pass writes. It completes in its turn.
+void let_read_pass(FakeQp& qp, FakeQp& there) {
+  if (!may_read_pass(there)) return;
+  for (Work& work : qp.work) {
+    if (work.request.opcode == IBV_WR_RDMA_WRITE) continue;
+    ibv_wc_status status = IBV_WC_SUCCESS;
+    if (is_read(work) && !work.is_done)
+      work.is_done = carry_out(qp, there, work, &status) == Outcome::kDone;
+    return;
+  }
+}
+
 void run_connected(FakeQp& qp) {
   World& w = world();
-  while (!qp.work.empty() && qp.verbs.state == IBV_QPS_RTS) {
+  while (!qp.work.empty() && qp.verbs.state == IBV_QPS_RTS && !qp.is_unacknowledged) {
     const auto found = w.qps.find(qp.destination);
     FakeQp* there = found != w.qps.end() ? found->second : nullptr;
     // The acknowledgement has to get back, too.
@@ -282,14 +296,21 @@ void run_connected(FakeQp& qp) {
       flush(*there);
       return;
     }
+    let_read_pass(qp, *there);
     ibv_wc_status status = IBV_WC_SUCCESS;
-    const Outcome outcome = carry_out(qp, *there, qp.work.front(), &status);
+    const Outcome outcome =
+        qp.work.front().is_done ? Outcome::kDone : carry_out(qp, *there, qp.work.front(), &status);
     if (outcome == Outcome::kBlocked) {
       if (w.work_fails_in != 0) ++w.work_fails_in;
       return;
     }
     if (outcome == Outcome::kFailed) {
       fail_work_of(qp, status);
+      return;
+    }
+    if (qp.loses_acknowledgement && qp.work.front().request.opcode == IBV_WR_RDMA_WRITE) {
+      qp.loses_acknowledgement = false;
+      qp.is_unacknowledged = true;
       return;
     }
     const Work work = std::move(qp.work.front());
@@ -364,6 +385,7 @@ bool reaches(const FakeQp& from, const ibv_ah_attr& address, const FakeQp& to) {
 void run() {
   World& w = world();
   if (w.is_held) return;
+  show_some_writes();
   for (const auto& [number, qp] : w.qps) {
     const FakeDevice& device = *fake_of(qp->verbs.context)->device;
     if (device.is_held || device.is_dead) continue;
@@ -380,13 +402,6 @@ void flush_pair(ibv_qp* qp) { flush(*fake_of(qp)); }
 void flush_sends(ibv_qp* qp) { flush_work(*fake_of(qp)); }
 
 // ---- controls for tests ----
-
-Gid ipv4_gid(uint8_t last) {
-  Gid made;
-  const uint8_t raw[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, last};
-  std::memcpy(made.gid.raw, raw, sizeof raw);
-  return made;
-}
 
 void hold(bool held) {
   World& w = world();
@@ -430,22 +445,6 @@ void raise_event(ibv_context* context, ibv_event_type type, int port, ibv_qp* qp
   signal(context->async_fd);
 }
 
-std::vector<ibv_qp*> connected_pairs() {
-  World& w = world();
-  const std::lock_guard<std::mutex> lock(w.mu);
-  std::vector<ibv_qp*> pairs;
-  for (const auto& [number, qp] : w.qps) {
-    if (qp->verbs.qp_type == IBV_QPT_RC) pairs.push_back(&qp->verbs);
-  }
-  return pairs;
-}
-
-ibv_ah_attr address_of(ibv_qp* pair) {
-  World& w = world();
-  const std::lock_guard<std::mutex> lock(w.mu);
-  return fake_of(pair)->address;
-}
-
 void send_stray(uint32_t to, const void* data, uint32_t bytes) {
   World& w = world();
   const std::lock_guard<std::mutex> lock(w.mu);
@@ -459,15 +458,6 @@ void forge(ibv_qp* to, const void* data, uint32_t bytes) {
   const std::lock_guard<std::mutex> lock(w.mu);
   const auto* first = static_cast<const std::byte*>(data);
   (void)put_into_buffer(*fake_of(to), {first, first + bytes}, 0);
-}
-
-DeviceTraffic traffic_of(const char* device) {
-  World& w = world();
-  const std::lock_guard<std::mutex> lock(w.mu);
-  for (const auto& one : w.devices) {
-    if (std::strcmp(one->facts.name, device) == 0) return one->traffic;
-  }
-  return {};
 }
 
 void elapse(uint64_t ms) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <arpa/inet.h>
+#include <cstring>
 #include <fcntl.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -67,6 +68,40 @@ int check_address(ibv_context* context, const ibv_ah_attr& address) {
   const bool needs_grh = port.ethernet || (port.flags & IBV_QPF_GRH_REQUIRED) != 0;
   if (address.is_global == 0) return needs_grh ? EINVAL : 0;
   return address.grh.sgid_index < port.gids.size() ? 0 : EINVAL;
+}
+
+// ---- reports to tests ----
+
+Gid ipv4_gid(uint8_t last) {
+  Gid made;
+  const uint8_t raw[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, last};
+  std::memcpy(made.gid.raw, raw, sizeof raw);
+  return made;
+}
+
+std::vector<ibv_qp*> connected_pairs() {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  std::vector<ibv_qp*> pairs;
+  for (const auto& [number, qp] : w.qps) {
+    if (qp->verbs.qp_type == IBV_QPT_RC) pairs.push_back(&qp->verbs);
+  }
+  return pairs;
+}
+
+ibv_ah_attr address_of(ibv_qp* pair) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  return fake_of(pair)->address;
+}
+
+DeviceTraffic traffic_of(const char* device) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  for (const auto& one : w.devices) {
+    if (std::strcmp(one->facts.name, device) == 0) return one->traffic;
+  }
+  return {};
 }
 
 }  // namespace hydrant::fake_verbs

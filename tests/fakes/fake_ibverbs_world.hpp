@@ -17,6 +17,12 @@
 
 namespace hydrant::fake_verbs {
 
+// An RDMA write that a device has taken, and memory does not show yet.
+struct PostedWrite {
+  uint64_t addr = 0;
+  std::vector<std::byte> data;
+};
+
 struct FakeDevice {
   ibv_device verbs{};  // first member: an ibv_device* of the fake is a FakeDevice*
   Device facts;
@@ -25,6 +31,7 @@ struct FakeDevice {
   DeviceTraffic traffic;
   bool is_dead = false;
   int modify_error = 0;  // of a dead device
+  std::deque<PostedWrite> posted_writes;
 };
 
 struct FakeContext {
@@ -88,6 +95,7 @@ struct Work {
   ibv_ah_attr address{};        // copied at posting, of a datagram
   uint64_t position = 0;
   uint64_t posted_ns = 0;
+  bool is_done = false;  // it was carried out before its turn
 };
 
 struct FakeQp {
@@ -108,6 +116,8 @@ struct FakeQp {
   uint64_t over = 0;  // position up to which completions were polled
   uint8_t timeout = 0;
   uint8_t retries = 0;
+  bool loses_acknowledgement = false;
+  bool is_unacknowledged = false;  // the head of its work was carried out, and waits for resend()
 };
 
 struct World {
@@ -142,6 +152,8 @@ struct World {
   ibv_wc_status datagram_failure = IBV_WC_SUCCESS;
   uint32_t datagrams_to_fail = 0;
   bool spares_queues = false;
+  bool holds_writes = false;
+  uint64_t random = 0;
   uint64_t now_ns = 0;  // moved by elapse() alone
 };
 
@@ -175,6 +187,19 @@ void flush_pair(ibv_qp* qp);
 void flush_sends(ibv_qp* qp);
 // Discards the work of a queue pair that is reset; completions in its queue stay there. Requires the lock.
 void empty_pair(FakeQp* qp);
+// Takes a write that has reached this queue pair, at once or for later, as its device does. These require the
+// lock, too.
+void take_write(FakeQp& there, uint64_t addr, std::vector<std::byte> data);
+// Makes all writes visible that this device has taken; null: any device.
+void show_writes(const FakeDevice* taken_by);
+// The same before a read or an atomic of this queue pair's memory, if that pushes them.
+void show_before_read(FakeQp& there);
+// Makes a number of writes visible, by chance, unless the test holds them.
+void show_some_writes();
+// Whether a read may pass earlier writes to this queue pair.
+bool may_read_pass(const FakeQp& there);
+// Whether a write to this queue pair that is sent again is executed again.
+bool executes_again(const FakeQp& there);
 // Whether a posted datagram uses the address handle. Requires the lock.
 bool is_in_use(const ibv_ah* ah);
 

@@ -46,8 +46,8 @@ class MailboxMemory {
  public:
   static constexpr const char* kInstead = "HYDRANT_COLL_NET=messages needs no such memory";
 
-  // Allocates and registers the memory. A rank that cannot do so, or whose adapter cannot write lines, sends
-  // messages, and logs why.
+  // Allocates and registers the memory. A rank that cannot do so, or whose adapter cannot write lines, or
+  // not in order, sends messages, and logs why.
   void start() noexcept;
 
   const MailboxAddress& mine() const noexcept { return mine_; }

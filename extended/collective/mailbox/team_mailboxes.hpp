@@ -20,7 +20,7 @@
 //
 // Order of memory: a member clears a line before it takes part in the operation that permits the next use
 // (release and acquire among its threads, the order of a post and the stores before it, then the same at the
-// other members). Retransmissions are harmless, as for barriers (barrier_rdma.hpp).
+// other members). Ranks whose adapters may execute a write twice have no mailboxes.
 //
 // Edges between members that cannot write into each other's memory have no mailboxes; the same operations
 // then send messages there, and obey (1) and (2).

@@ -25,7 +25,8 @@ PortAddress address_of(const Port& port) noexcept {
           .is_ethernet = port.is_ethernet,
           .needs_grh = port.needs_grh,
           .gid_version = port.gid_version,
-          .reads_in = reads_accepted(port)};
+          .reads_in = reads_accepted(port),
+          .order = static_cast<uint8_t>(port.order)};
 }
 
 bool has_gid(const Port& port, uint32_t index) noexcept {

@@ -92,7 +92,8 @@ Status PeerFactory::allocate(Peer& peer, uint32_t receives) noexcept {
   if (status == Status::kOk)
     status = memory.receive_slots.open(
         port().device.pd, size_t{kLaneCount} * options_.receive_slots * options_.cell_bytes,
-        IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, "a peer's cells");
+        IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ,
+        "a peer's cells");
   if (status != Status::kOk) return status;
   memory.received.reset(new (std::nothrow) ReceiveBuffer[receives]);
   if (memory.received == nullptr) return fail(Status::kResource, "no memory for a peer's messages");

@@ -19,6 +19,9 @@ namespace {
 // Vendor ids of the kernel's software devices.
 constexpr uint32_t kVendorOfRxe = 0xffffff;
 constexpr uint32_t kVendorOfSiw = 0x626d74;
+// The firmware of its newer adapters takes writes out of order wherever the fabric routes adaptively, and no
+// call says whether it does.
+constexpr uint32_t kVendorOfNvidia = 0x2c9;
 
 // Three bits of a queue pair have the number of retries. Rxe takes 7 as for ever: rxe_completer() of the
 // kernel (drivers/infiniband/sw/rxe/rxe_comp.c) does not count down from it.
@@ -134,6 +137,7 @@ Status open_port_device(const char* name, Port* port, uint32_t* ports) noexcept 
   port->max_reads_out = positive(device.max_qp_init_rd_atom);
   port->max_queue_pairs = positive(device.max_qp);
   port->atomics = device.atomic_cap;
+  port->order = device.vendor_id == kVendorOfNvidia ? PutOrder::kUnordered : PutOrder::kOrdered;
   port->max_retries = device.vendor_id == kVendorOfRxe ? kMaxRetriesOfRxe : kMaxRetries;
   port->posts_by_call = device.vendor_id == kVendorOfRxe || device.vendor_id == kVendorOfSiw;
   *ports = device.phys_port_cnt;
@@ -151,6 +155,7 @@ Status read_port(uint32_t number, uint32_t gid_index, const PortSettings& settin
   port->pkey = 0;
   port->service_level = settings.service_level;
   port->traffic_class = settings.traffic_class;
+  port->order = settings.order.value_or(port->order);
   const int error = uncancelled::call(
       [&] { return ibv_query_port(port->device.context, port->number, &attributes); });
   if (error != 0)

@@ -5,10 +5,12 @@
 #include "firehose/base/status.hpp"
 #include "firehose/base/uncancelled.hpp"
 #include "firehose/registrars/ibv/ibv_device.hpp"
+#include "rdma/transport/pinned_operations.hpp"
 
 #include <infiniband/verbs.h>
 
 #include <cstdint>
+#include <optional>
 
 namespace hydrant::ibv {
 
@@ -42,7 +44,8 @@ struct Port {
   uint32_t max_queue_pairs = 0;
   uint8_t max_retries = 0;  // how often a packet is sent again, at most
   ibv_atomic_cap atomics = IBV_ATOMIC_NONE;
-  int completion_vector = 0;  // of the completion queues of this process
+  PutOrder order = PutOrder::kOrdered;  // of RDMA writes
+  int completion_vector = 0;            // of the completion queues of this process
 };
 
 class PortList;
@@ -51,7 +54,8 @@ struct NetworkId;
 struct PortSettings {
   uint16_t pkey = 0;  // the partition; 0: the first of which the port is a full member
   uint8_t service_level = 0;
-  uint8_t traffic_class = 0;  // over Ethernet
+  uint8_t traffic_class = 0;      // over Ethernet
+  std::optional<PutOrder> order;  // instead of what is assumed for the adapter
   // Ports that the process does not choose by itself: with them set-up has failed. May be null.
   const PortList* failed = nullptr;
   // If it is not null, the process chooses only ports that are on this network by itself.

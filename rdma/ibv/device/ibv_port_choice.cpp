@@ -171,6 +171,7 @@ Status take_best(const Devices& devices, const PortSettings& settings, Ports* po
       continue;
     }
     const uint32_t distance = distance_to(devices.name(i), settings.root);
+    bool is_counted = false;
     Port& taken = ports->all[0];
     for (uint32_t number = 1; number <= count; ++number) {
       const Status read = read_port(number, kAny, settings, &tried);
@@ -183,7 +184,14 @@ Status take_best(const Devices& devices, const PortSettings& settings, Ports* po
         continue;
       }
       const PortRank rank = rank_of(tried, distance);
-      if (ports->count != 0 && !compare(rank, best).first_is_better) continue;
+      const PortOrder order =
+          ports->count != 0 ? compare(rank, best) : PortOrder{true, PortTrait::kKind};
+      if (order.trait < PortTrait::kDistance && order.first_is_better) ports->adapters = 0;
+      if (order.trait < PortTrait::kDistance ? order.first_is_better : !is_counted) {
+        ++ports->adapters;
+        is_counted = true;
+      }
+      if (!order.first_is_better) continue;
       if (ports->count != 0 && taken.device.context != tried.device.context)
         close_ibv_device(taken.device);
       taken = tried;
@@ -349,6 +357,8 @@ Status open_ports(const char* wanted, uint32_t most, Ports* ports,
     if (taken.count < most) status = take_item(item, devices, most, settings, &taken);
   }
   if (taken.count == 0) return status;
+  // Each process may have a setting of its own.
+  if (wanted[0] != '\0') taken.adapters = static_cast<uint32_t>(devices.count);
   *ports = taken;
   return Status::kOk;
 }

@@ -37,7 +37,8 @@ struct PooledOperation {
 
 // The part of a long put or get that one further port carries. It ends when the last request posted for it
 // ends: for a put that is a fence, an RDMA read of eight bytes. The response to the fence shows that the data
-// has reached memory, whichever adapter a later message arrives by.
+// has reached memory, whichever adapter a later message arrives by. Where reads may pass writes, the fence is
+// posted only when the last write has completed.
 struct Stripe {
   PooledOperation* operation = nullptr;
   uintptr_t local = 0;
@@ -46,6 +47,14 @@ struct Stripe {
   uint32_t lkey = 0;
   uint32_t rkey = 0;
   bool is_put = false;
+  bool awaits_writes = false;  // the fence has to wait for the last write
+  uint8_t rail = 0;
+  Stripe* next = nullptr;  // of PeerRail::unfenced
+};
+
+// A read behind puts that have completed (FencedOperations).
+struct Fence : Completion {
+  Fence* next = nullptr;
 };
 
 class OperationPool {

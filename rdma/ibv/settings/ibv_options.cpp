@@ -8,6 +8,7 @@
 #include "rdma/ibv/wire/ibv_wire.hpp"
 
 #include <algorithm>
+#include <string_view>
 
 namespace hydrant::ibv {
 
@@ -44,10 +45,23 @@ Options chosen_options() noexcept {
   return options;
 }
 
+namespace {
+
+std::optional<PutOrder> chosen_order() noexcept {
+  const std::string_view chosen = knob_choice(JobKnob::kIbvOrder);
+  if (chosen == "ordered") return PutOrder::kOrdered;
+  if (chosen == "unordered") return PutOrder::kUnordered;
+  if (chosen == "relaxed") return PutOrder::kRelaxed;
+  return std::nullopt;
+}
+
+}  // namespace
+
 PortSettings chosen_port_settings() noexcept {
   return {.pkey = static_cast<uint16_t>(knob_number(JobKnob::kIbvPkey)),
           .service_level = static_cast<uint8_t>(knob_number(JobKnob::kIbvServiceLevel)),
-          .traffic_class = static_cast<uint8_t>(knob_number(JobKnob::kIbvTrafficClass))};
+          .traffic_class = static_cast<uint8_t>(knob_number(JobKnob::kIbvTrafficClass)),
+          .order = chosen_order()};
 }
 
 Status check_options(const Options& o) noexcept {

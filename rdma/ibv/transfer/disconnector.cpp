@@ -58,12 +58,17 @@ bool Disconnector::post_tail(Peer& peer) noexcept {
 }
 
 uint32_t Disconnector::fail_stripes(Peer& peer) noexcept {
-  CompletionBatch batch;
-  {
-    const SpinGuard guard(peer.lock, threaded_);
-    striping_.fail_waiting(peer, &batch);
+  uint32_t ended = 0;
+  for (bool was_full = true; was_full;) {
+    CompletionBatch batch;
+    {
+      const SpinGuard guard(peer.lock, threaded_);
+      striping_.fail_waiting(peer, &batch);
+    }
+    was_full = batch.is_full();
+    ended += batch.notify();
   }
-  return batch.notify();
+  return ended;
 }
 
 void Disconnector::disconnect_all(const char* reason) noexcept {

@@ -52,6 +52,7 @@ class Operations final : public PinnedOperations {
   std::unique_ptr<Registrar> make_registrar() noexcept override { return make_registrar({}); }
   std::unique_ptr<Registrar> make_bulk_registrar() noexcept override;
   uint32_t keyless_bytes() const noexcept override { return inline_bytes_; }
+  PutOrder put_order() const noexcept override { return ports_.all[0].order; }
   // kRefused: the peer's adapter refuses the key. That ends the connection: later operations are kBroken.
   Status put(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
              Completion* completion) noexcept override;

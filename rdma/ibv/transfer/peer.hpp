@@ -84,6 +84,7 @@ struct Peer : DeferredItem {
   SendSlots slots;
   std::array<StalledMessage, kLaneCount> stalled;
   PendingOperations pending;
+  Fence* unfenced = nullptr;         // fences that wait for room
   std::unique_ptr<PeerRails> rails;  // null: this process or the peer has only one port
   Credits credits;
 

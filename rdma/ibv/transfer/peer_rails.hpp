@@ -17,8 +17,9 @@ struct PeerRail {
   uint64_t their_fence = 0;
   uint32_t their_fence_key = 0;
   // ---- sending: under the lock of the peer ----
-  Stripe* waiting = nullptr;  // not all posted yet
-  SendQueue send;             // not open: there is no connection
+  Stripe* waiting = nullptr;   // not all posted yet
+  Stripe* unfenced = nullptr;  // written, and the fence not posted
+  SendQueue send;              // not open: there is no connection
 };
 
 // The rails of a peer. Created with the peer, if both processes have rails.

@@ -31,11 +31,22 @@ bool is_in(uint32_t rails, uint32_t index) noexcept { return (rails >> index & 1
 
 }  // namespace
 
+// The order of writes to the peer by this rail: that of the end that promises less.
+PutOrder Striping::order_of(const Peer& peer, uint32_t index) const noexcept {
+  return std::max(rails_[index].port.order, peer.endpoint.rails[index].put_order());
+}
+
+// No read shows writes of relaxed adapters, so they have no fence, and the first port takes puts alone.
+//
 // Messages wait until a striped put has ended. A message that was refused because of such a put must not wait
 // behind an endless series of them. So the next puts use the first port alone, where messages may follow at
 // once, until a message has been sent or kUnstriped puts have been posted.
-uint32_t Striping::usable_rails(Peer& peer, bool is_put) noexcept {
+uint32_t Striping::usable_rails(Peer& peer, bool is_put) const noexcept {
   PeerRails& rails = *peer.rails;
+  const uint32_t usable = rails.usable.load(std::memory_order_relaxed);
+  for (uint32_t i = 0; is_put && i < rails_.count(); ++i) {
+    if (is_in(usable, i) && order_of(peer, i) == PutOrder::kRelaxed) return 0;
+  }
   if (is_put && rails.unstriped != 0) {
     if (peer.credits.messages_sent() == rails.messages) {
       --rails.unstriped;
@@ -43,7 +54,7 @@ uint32_t Striping::usable_rails(Peer& peer, bool is_put) noexcept {
     }
     rails.unstriped = 0;
   }
-  return rails.usable.load(std::memory_order_relaxed);
+  return usable;
 }
 
 bool Striping::is_busy(const Peer& peer, uint32_t rails) noexcept {
@@ -75,7 +86,9 @@ void Striping::begin(Peer& peer, PooledOperation& operation, uint32_t rails,
                   .left = cut_of(++part) - from,
                   .lkey = key_at(local.key, i + 1).lkey,
                   .rkey = key_at(remote.key, i + 1).rkey,
-                  .is_put = operation.is_put};
+                  .is_put = operation.is_put,
+                  .awaits_writes = operation.is_put && order_of(peer, i) != PutOrder::kOrdered,
+                  .rail = static_cast<uint8_t>(i)};
     ++operation.under_way;
     ++peer.rails->stripes;
     stripes_in_flight_.fetch_add(1, std::memory_order_relaxed);
@@ -89,11 +102,13 @@ void Striping::begin(Peer& peer, PooledOperation& operation, uint32_t rails,
 void Striping::advance(Peer& peer) noexcept {
   for (uint32_t i = 0; i < rails_.count(); ++i) {
     PeerRail& end = peer.rails->rails[i];
+    while (end.unfenced != nullptr && post_fence(peer, i, *end.unfenced))
+      end.unfenced = end.unfenced->next;
     if (end.waiting != nullptr && advance_rail(peer, i)) end.waiting = nullptr;
   }
 }
 
-// Posts requests of the waiting stripe, and for a put the fence. True: all are posted.
+// Posts requests of the waiting stripe, and for a put the fence, if it need not wait. True: all are posted.
 bool Striping::advance_rail(Peer& peer, uint32_t index) noexcept {
   const Rail& rail = rails_[index];
   PeerRail& end = peer.rails->rails[index];
@@ -108,13 +123,22 @@ bool Striping::advance_rail(Peer& peer, uint32_t index) noexcept {
     request.work.opcode = stripe.is_put ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
     request.work.wr.rdma.remote_addr = stripe.remote;
     request.work.wr.rdma.rkey = stripe.rkey;
-    const bool is_last = bytes == stripe.left && !stripe.is_put;
+    const bool is_last = bytes == stripe.left && (!stripe.is_put || stripe.awaits_writes);
     if (!post(peer, end, request.work, is_last ? &stripe : nullptr)) return false;
     stripe.local += bytes;
     stripe.remote += bytes;
     stripe.left -= bytes;
     if (is_last) return true;
   }
+  return post_fence(peer, index, stripe);
+}
+
+bool Striping::post_fence(Peer& peer, uint32_t index, Stripe& stripe) noexcept {
+  const Rail& rail = rails_[index];
+  PeerRail& end = peer.rails->rails[index];
+  SendRequest request;
+  request.work.sg_list = &request.piece;
+  request.work.num_sge = 1;
   request.piece = {reinterpret_cast<uintptr_t>(rail.fence.data()) + kFenceBytes, kFenceBytes,
                    rail.fence.lkey()};
   request.work.opcode = IBV_WR_RDMA_READ;
@@ -143,8 +167,13 @@ bool Striping::post(Peer& peer, PeerRail& end, ibv_send_wr& request, Stripe* end
   return false;
 }
 
-void Striping::complete_stripe(Peer& peer, const Stripe& stripe, Status status,
+void Striping::complete_stripe(Peer& peer, Stripe& stripe, Status status,
                                CompletionBatch* batch) noexcept {
+  if (stripe.awaits_writes && status == Status::kOk) {
+    stripe.awaits_writes = false;
+    stripe.next = std::exchange(peer.rails->rails[stripe.rail].unfenced, &stripe);
+    return;
+  }
   --peer.rails->stripes;
   stripes_in_flight_.fetch_sub(1, std::memory_order_relaxed);
   if (stripe.is_put) peer.pending.complete_put_stripe();
@@ -154,7 +183,11 @@ void Striping::complete_stripe(Peer& peer, const Stripe& stripe, Status status,
 void Striping::fail_waiting(Peer& peer, CompletionBatch* batch) noexcept {
   if (peer.rails == nullptr) return;
   for (PeerRail& end : peer.rails->rails) {
-    if (end.waiting != nullptr && end.send.used() == 0)
+    if (end.send.used() != 0) continue;
+    while (end.unfenced != nullptr && !batch->is_full())
+      complete_stripe(peer, *std::exchange(end.unfenced, end.unfenced->next), Status::kBroken,
+                      batch);
+    if (end.waiting != nullptr && !batch->is_full())
       complete_stripe(peer, *std::exchange(end.waiting, nullptr), Status::kBroken, batch);
   }
 }

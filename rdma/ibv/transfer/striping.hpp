@@ -3,7 +3,7 @@
 // has ended finds all of its data in place.
 //
 // Invariant: stripes_in_flight_ is the number of stripes that were started and have not ended, over all
-// peers. A rail of a peer has at most one stripe that is not all posted.
+// peers. A rail of a peer has at most one stripe that waits for room.
 //
 // Threads: everything under the lock of the peer, except where a comment says otherwise.
 #pragma once
@@ -39,10 +39,9 @@ class Striping {
              const PinnedOperations::Pinned& local) noexcept;
   // Posts as much of the waiting stripes as there is room for.
   void advance(Peer& peer) noexcept;
-  // The last request of the stripe has completed.
-  void complete_stripe(Peer& peer, const Stripe& stripe, Status status,
-                       CompletionBatch* batch) noexcept;
-  // For a disconnected peer: ends waiting stripes whose rail has nothing under way.
+  // The last request of the stripe that was posted so far has completed.
+  void complete_stripe(Peer& peer, Stripe& stripe, Status status, CompletionBatch* batch) noexcept;
+  // For a disconnected peer: ends waiting stripes whose rail has nothing under way, until the batch is full.
   void fail_waiting(Peer& peer, CompletionBatch* batch) noexcept;
   // For a disconnected peer: posts a last request on each rail, whose completion ends all before it. False:
   // an adapter refuses it, so that requests before it may never complete.
@@ -55,8 +54,10 @@ class Striping {
   bool is_idle() const noexcept { return stripes_in_flight_.load(std::memory_order_relaxed) == 0; }
 
  private:
-  static uint32_t usable_rails(Peer& peer, bool is_put) noexcept;
+  uint32_t usable_rails(Peer& peer, bool is_put) const noexcept;
+  PutOrder order_of(const Peer& peer, uint32_t index) const noexcept;
   bool advance_rail(Peer& peer, uint32_t index) noexcept;
+  bool post_fence(Peer& peer, uint32_t index, Stripe& stripe) noexcept;
   static bool post(Peer& peer, PeerRail& end, ibv_send_wr& request, Stripe* ends) noexcept;
 
   OperationPool& pool_;

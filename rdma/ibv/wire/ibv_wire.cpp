@@ -67,19 +67,22 @@ class Reader {
   const std::byte* in_;
 };
 
-// Port traits: whether packets need a global header and the version of the GID, then the reads, then zero.
+// Port traits: whether packets need a global header and the version of the GID, the reads, the order of
+// writes, zero.
 void put_traits(Writer& writer, const PortAddress& address) noexcept {
   writer.put(address.needs_grh + 2u * address.gid_version, 1);
   writer.put(address.reads_in, 1);
-  writer.put(0, 2);
+  writer.put(address.order, 1);
+  writer.put(0, 1);
 }
 
 // False: a reserved bit is set, there or in the link layer.
 bool get_traits(Reader& reader, PortAddress* address) noexcept {
   uint8_t traits = 0;
-  uint16_t zero = 0;
+  uint8_t zero = 0;
   reader.get(&traits);
   reader.get(&address->reads_in);
+  reader.get(&address->order);
   reader.get(&zero);
   address->needs_grh = traits & 1;
   address->gid_version = static_cast<uint8_t>(traits >> 1);

@@ -36,6 +36,12 @@ struct PortAddress {
   uint8_t needs_grh = 0;    // packets to it need a global header
   uint8_t gid_version = 0;  // of RoCE; 0: InfiniBand
   uint8_t reads_in = 0;     // RDMA reads and atomics that a queue pair accepts at once
+  uint8_t order = 0;        // a PutOrder, or one that a later version knows
+
+  // A class that is not known counts as relaxed.
+  PutOrder put_order() const noexcept {
+    return order < static_cast<uint8_t>(PutOrder::kRelaxed) ? PutOrder{order} : PutOrder::kRelaxed;
+  }
 };
 
 // The destination of a rank's datagrams, at its first port.

@@ -74,17 +74,21 @@ class BarrierMemoryTransport final : public FakeTransport, public PinnedOperatio
  public:
   BarrierMemoryRecords records;
   uint32_t max_keyless_bytes = sizeof(uint64_t);
+  PutOrder order = PutOrder::kOrdered;
+  std::vector<Completion*> completions;  // of the puts
 
   uint32_t capabilities() const noexcept override { return kPinned; }
   PinnedOperations* pinned() noexcept override { return this; }
   uint32_t keyless_bytes() const noexcept override { return max_keyless_bytes; }
+  PutOrder put_order() const noexcept override { return order; }
   std::unique_ptr<Registrar> make_registrar() noexcept override {
     return std::make_unique<BarrierMemoryRegistrar>(records);
   }
   using FakeTransport::get;
   using FakeTransport::put;
   Status put(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
-             Completion*) noexcept override {
+             Completion* completion) noexcept override {
+    completions.push_back(completion);
     BarrierMemoryRecords::Word one{
         .peer = peer, .at = remote.addr, .from = local.addr, .has_local_key = local.key != nullptr};
     std::memcpy(&one.key, remote.key, sizeof one.key);

@@ -129,6 +129,46 @@ TEST_F(BarrierRdmaMemoryTest, AdapterThatTakesNoWordReadsItInRegisteredMemory) {
   }
 }
 
+// An adapter that writes a word twice would put the one of epoch e over that of e + 2.
+TEST_F(BarrierRdmaMemoryTest, WordWaitsForItsPredecessorWhereAdaptersMayWriteItTwice) {
+  be_flat();
+  transport->order = PutOrder::kUnordered;
+  ASSERT_EQ(rdma_memory->make(), Status::kOk) << last_error_text();
+  const Value blob = {std::byte{1}};
+  set_entry(1, test::address_entry(0x10000, 0x20000, 1, blob));
+  set_entry(2, test::address_entry(0x30000, 0x40000, 1, blob));
+  ASSERT_EQ(rdma_memory->connect(), Status::kOk) << last_error_text();
+  BarrierWordWriter& writer = *rdma_memory->config(1).writer;
+  ASSERT_EQ(writer.post(0, 1, 77), Status::kOk);
+  EXPECT_EQ(writer.post(0, 1, 79), Status::kNotReady);
+  EXPECT_EQ(transport->records.words.size(), 1u);
+  EXPECT_EQ(writer.post(1, 1, 78), Status::kOk) << "another place";
+  EXPECT_EQ(rdma_memory->config(0).writer->post(0, 1, 77), Status::kOk) << "another barrier";
+  Completion& first = *transport->completions.front();
+  first.done(first, Status::kOk);
+  EXPECT_EQ(writer.post(0, 1, 79), Status::kOk);
+  EXPECT_EQ(writer.post(0, 1, 81), Status::kNotReady);
+}
+
+TEST_F(BarrierRdmaMemoryTest, WordsAreNotCountedWhereAdaptersKeepTheOrder) {
+  be_flat();
+  ASSERT_EQ(rdma_memory->make(), Status::kOk) << last_error_text();
+  const Value blob = {std::byte{1}};
+  set_entry(1, test::address_entry(0x10000, 0x20000, 1, blob));
+  set_entry(2, test::address_entry(0x30000, 0x40000, 1, blob));
+  ASSERT_EQ(rdma_memory->connect(), Status::kOk) << last_error_text();
+  for (const uint64_t word : {77u, 79u})
+    EXPECT_EQ(rdma_memory->config(1).writer->post(0, 1, word), Status::kOk);
+  EXPECT_EQ(transport->completions[0], transport->completions[1]);
+}
+
+TEST_F(BarrierRdmaMemoryTest, RelaxedAdaptersSendMessages) {
+  be_flat();
+  EXPECT_EQ(BarrierRdmaMemory::obstacle(), "");
+  transport->order = PutOrder::kRelaxed;
+  EXPECT_NE(BarrierRdmaMemory::obstacle().find("HYDRANT_IBV_ORDER"), std::string::npos);
+}
+
 TEST_F(BarrierRdmaMemoryTest, MalformedAddressesAreRejected) {
   be_alone_on_a_node();
   ASSERT_EQ(rdma_memory->make(), Status::kOk) << last_error_text();

@@ -130,7 +130,7 @@ TEST(IbvGroupAddress, EachFieldThatCannotBeIsRefusedWithItsText) {
   EXPECT_TRUE(is_refused(38, 0, "packet size"));
   EXPECT_TRUE(is_refused(39, 2, "reserved"));
   EXPECT_TRUE(is_refused(76, 6, "reserved"));
-  EXPECT_TRUE(is_refused(78, 1, "reserved"));
+  EXPECT_TRUE(is_refused(79, 1, "reserved"));
   EXPECT_TRUE(is_refused(16 + 64 + 18, 6, "packet size of rail 1"));
   EXPECT_TRUE(is_refused(16 + 64 + 19, 2, "reserved bytes of rail 1"));
   EXPECT_TRUE(is_refused(16 + 64 + 23, 1, "reserved bytes of rail 1"));

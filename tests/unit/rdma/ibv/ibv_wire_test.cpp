@@ -17,7 +17,7 @@ constexpr std::byte kSpareFlags{0xfc};  // of the flags of a handshake, byte 6
 
 EndpointAddress sample_endpoint() {
   EndpointAddress endpoint;
-  endpoint.address = {{{}, 0x1234, IBV_MTU_1024, 1, 1, 2, 16}, 0x1122334455667788, 0xabcdef};
+  endpoint.address = {{{}, 0x1234, IBV_MTU_1024, 1, 1, 2, 16, 1}, 0x1122334455667788, 0xabcdef};
   for (uint8_t i = 0; i < 16; ++i) endpoint.address.gid.raw[i] = i;
   endpoint.connection_parameters = {512, 16384, 32, 4};
   endpoint.group = 0x1112131415161718;
@@ -46,7 +46,7 @@ TEST(IbvWire, AddressLayoutIsFixed) {
       'H',  'Y',  'I',  'C', 3,    0,    0,    0,    0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11,
       0xef, 0xcd, 0xab, 0,   0x34, 0x12, 3,    1,    0,    1,    2,    3,    4,    5,    6,    7,
       8,    9,    10,   11,  12,   13,   14,   15,   0,    2,    0,    0,    0,    0x40, 0,    0,
-      32,   0,    4,    0,   0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 5,    16,   0,    0};
+      32,   0,    4,    0,   0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 5,    16,   1,    0};
   EXPECT_EQ(std::memcmp(bytes, expected, sizeof bytes), 0);
   EndpointAddress endpoint;
   ASSERT_EQ(decode_endpoint(bytes, &endpoint), Status::kOk) << last_error_text();
@@ -56,7 +56,17 @@ TEST(IbvWire, AddressLayoutIsFixed) {
   EXPECT_EQ(endpoint.address.needs_grh, 1);
   EXPECT_EQ(endpoint.address.gid_version, 2);
   EXPECT_EQ(endpoint.address.reads_in, 16);
+  EXPECT_EQ(endpoint.address.put_order(), PutOrder::kUnordered);
   EXPECT_EQ(endpoint.connection_parameters, sample_endpoint().connection_parameters);
+}
+
+TEST(IbvWire, OrderOfALaterVersionCountsAsRelaxed) {
+  std::byte bytes[kEndpointBytes];
+  EndpointAddress endpoint = sample_endpoint();
+  endpoint.address.order = 3;
+  encode_endpoint(endpoint, bytes);
+  ASSERT_EQ(decode_endpoint(bytes, &endpoint), Status::kOk) << last_error_text();
+  EXPECT_EQ(endpoint.address.put_order(), PutOrder::kRelaxed);
 }
 
 TEST(IbvWire, HandshakeRoundTrips) {
@@ -226,7 +236,6 @@ TEST(IbvWire, RailsThatCannotBeAreRefused) {
   EXPECT_TRUE(refused(kSecond + 18, 6));
   EXPECT_TRUE(refused(kSecond + 19, 2));
   EXPECT_TRUE(refused(kSecond + 20, 6));
-  EXPECT_TRUE(refused(kSecond + 22, 1));
   EXPECT_TRUE(refused(kSecond + 23, 1));
   constexpr size_t kEnds = 48 + endpoint_bytes(2) + kHandshakeRailBytes;
   EXPECT_TRUE(refused(kEnds + 3, 1));

@@ -30,6 +30,7 @@ struct CardBox {
   Status get_fails = Status::kOk;
   std::function<void(Rank)> before_get;  // called at each get() with the rank that it is about
   int event_fd = -1;                     // >= 0: it reports deaths
+  std::vector<Rank> node_ranks;  // of the ranks that start from now on; empty: each is alone
 };
 
 class BoxBootstrap final : public Bootstrap {
@@ -37,7 +38,7 @@ class BoxBootstrap final : public Bootstrap {
   BoxBootstrap(CardBox& box, Rank rank, Rank size) : box_(box) {
     place_.rank = rank;
     place_.size = size;
-    place_.node_ranks = {rank};
+    place_.node_ranks = box.node_ranks.empty() ? std::vector<Rank>{rank} : box.node_ranks;
   }
   const char* name() const noexcept override { return "test"; }
   const JobTopology& topology() const noexcept override { return place_; }

@@ -57,5 +57,16 @@ TEST_F(MailboxMemoryTest, RankWhoseAdapterWritesNoLinesHasNone) {
   EXPECT_EQ(peer, nullptr);
 }
 
+TEST_F(MailboxMemoryTest, RankWhoseAdapterMayWriteALineTwiceHasNone) {
+  transport->max_keyless_bytes = sizeof(MailboxLine);
+  for (const PutOrder order : {PutOrder::kUnordered, PutOrder::kRelaxed}) {
+    transport->order = order;
+    EXPECT_TRUE(wants_mailboxes());
+    MailboxMemory memory;
+    memory.start();
+    EXPECT_EQ(memory.mine().blob_bytes, 0u);
+  }
+}
+
 }  // namespace
 }  // namespace hydrant

@@ -1,0 +1,131 @@
+// Puts on nodes whose ranks use several adapters: their completion is that of a fence.
+#include "tests/unit/firehose/base/scoped_env.hpp"
+#include "tests/unit/rdma/ibv/ibv_order_world.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+namespace hydrant {
+namespace {
+
+using fake_verbs::WriteOrder;
+using testing::IbvWorld;
+using testing::kTarget;
+using testing::PinnedMemory;
+using testing::Told;
+
+constexpr size_t kFenceTestBytes = 4096;
+
+class IbvFences : public testing::OrderTest {
+ protected:
+  // Ranks of one node, each with an adapter of its own.
+  static IbvTransport::Options shallow() {
+    IbvTransport::Options options = IbvWorld::single();
+    options.send_depth = 16;
+    return options;
+  }
+};
+
+// Its processor looks without a word from its own adapter, for instance because a rank with another adapter
+// has told it.
+TEST_F(IbvFences, CompletedPutIsThereForRanksThatHearOfItByAnotherAdapter) {
+  for (const WriteOrder order : {WriteOrder::kOrdered, WriteOrder::kUnordered}) {
+    add_holding_devices(2, order);
+    OwnAdapters world({"fake0", "fake1"}, IbvWorld::single(), {0, 1});
+    world.connect(0, 1);
+    PinnedMemory here(*world[0].transport, Access::kLocalWrite, kFenceTestBytes);
+    PinnedMemory there(*world[1].transport, kTarget, kFenceTestBytes);
+    const PinnedOperations::Pinned remote = there.for_peer();
+    for (const size_t bytes : {size_t{8}, kFenceTestBytes}) {
+      fill(here, bytes);
+      ASSERT_EQ(put(world, remote, here.local(), bytes), Status::kOk);
+      EXPECT_TRUE(is_there(here, there, bytes)) << static_cast<uint32_t>(order) << " " << bytes;
+    }
+  }
+}
+
+TEST_F(IbvFences, AreReadWhereSeveralAdaptersAreInUseOnly) {
+  const auto fences = [](uint32_t devices, std::vector<Rank> node_ranks) {
+    fake_verbs::reset();
+    add_devices(devices);
+    OwnAdapters world({"", ""}, IbvWorld::single(), std::move(node_ranks));
+    world.connect(0, 1);
+    PinnedMemory here(*world[0].transport, Access::kLocalWrite, kFenceTestBytes);
+    PinnedMemory there(*world[1].transport, kTarget, kFenceTestBytes);
+    EXPECT_EQ(put(world, there.for_peer(), here.local(), kFenceTestBytes), Status::kOk);
+    return fake_verbs::traffic().reads;
+  };
+  EXPECT_EQ(fences(1, {0, 1}), 0U);
+  EXPECT_EQ(fences(2, {}), 0U) << "each rank is alone on its node";
+  EXPECT_EQ(fences(2, {0, 1}), 1U);
+  const ScopedEnv knob("HYDRANT_IBV_ORDER", "relaxed");
+  EXPECT_EQ(fences(2, {0, 1}), 0U) << "they would push nothing";
+}
+
+TEST_F(IbvFences, PutsBeyondTheQueueComplete) {
+  add_holding_devices(2, WriteOrder::kUnordered);
+  OwnAdapters world({"fake0", "fake1"}, shallow(), {0, 1});
+  world.connect(0, 1);
+  PinnedMemory here(*world[0].transport, Access::kLocalWrite, kFenceTestBytes);
+  PinnedMemory there(*world[1].transport, kTarget, kFenceTestBytes);
+  const PinnedOperations::Pinned remote = there.for_peer();
+  fill(here, 1);
+  std::vector<Told> told(kFenceTestBytes / 8);
+  for (size_t i = 0; i < told.size(); ++i) {
+    const PinnedOperations::Pinned to{remote.addr + 8 * i, remote.key};
+    ASSERT_EQ(world.insist([&] {
+      return world[0].transport->pinned()->put(1, to, here.local(8 * i), 8, &told[i]);
+    }),
+              Status::kOk);
+  }
+  ASSERT_TRUE(world.until([&] {
+    return std::all_of(told.begin(), told.end(), [](const Told& one) { return one.times != 0; });
+  }));
+  for (const Told& one : told) EXPECT_EQ(one.times, 1U);
+  EXPECT_TRUE(is_there(here, there, kFenceTestBytes));
+}
+
+TEST_F(IbvFences, FailureOfThePutOrItsFenceIsReportedOnce) {
+  for (const uint64_t nth : {1U, 2U}) {
+    add_holding_devices(2, WriteOrder::kOrdered);
+    OwnAdapters world({"fake0", "fake1"}, IbvWorld::single(), {0, 1});
+    world.connect(0, 1);
+    for (int i = 0; i < 100; ++i) world.poll_all();
+    PinnedMemory here(*world[0].transport, Access::kLocalWrite, kFenceTestBytes);
+    PinnedMemory there(*world[1].transport, kTarget, kFenceTestBytes);
+    const PinnedOperations::Pinned remote = there.for_peer();
+    ::testing::internal::CaptureStderr();
+    fake_verbs::fail_work(IBV_WC_RETRY_EXC_ERR, nth);
+    EXPECT_EQ(put(world, remote, here.local(), kFenceTestBytes), Status::kBroken) << nth;
+    (void)::testing::internal::GetCapturedStderr();
+  }
+}
+
+TEST_F(IbvFences, FencesUnderWayEndWithTheirPeer) {
+  add_holding_devices(2, WriteOrder::kOrdered);
+  OwnAdapters world({"fake0", "fake1"}, shallow(), {0, 1});
+  world.connect(0, 1);
+  PinnedMemory here(*world[0].transport, Access::kLocalWrite, kFenceTestBytes);
+  PinnedMemory there(*world[1].transport, kTarget, kFenceTestBytes);
+  const PinnedOperations::Pinned remote = there.for_peer();
+  std::array<Told, 8> told;
+  for (Told& one : told) {
+    ASSERT_EQ(world[0].transport->pinned()->put(1, remote, here.local(), kFenceTestBytes, &one),
+              Status::kOk);
+  }
+  world[0].poll();  // the writes complete, and fences are posted
+  world[0].transport->disconnect(1);
+  ::testing::internal::CaptureStderr();
+  ASSERT_TRUE(world.until([&] {
+    return std::all_of(told.begin(), told.end(), [](const Told& one) { return one.times != 0; });
+  }));
+  (void)::testing::internal::GetCapturedStderr();
+  for (int i = 0; i < 20; ++i) world.poll_all();
+  for (const Told& one : told) EXPECT_EQ(one.times, 1U);
+}
+
+}  // namespace
+}  // namespace hydrant
