@@ -55,7 +55,7 @@ struct PortSettings {
   uint16_t pkey = 0;  // the partition; 0: the first of which the port is a full member
   uint8_t service_level = 0;
   uint8_t traffic_class = 0;      // over Ethernet
-  std::optional<PutOrder> order;  // instead of what is assumed for the adapter
+  std::optional<PutOrder> order = {};  // instead of what is assumed for the adapter
   // Ports that the process does not choose by itself: with them set-up has failed. May be null.
   const PortList* failed = nullptr;
   // If it is not null, the process chooses only ports that are on this network by itself.
