@@ -29,12 +29,14 @@ constexpr const char* kKey = "barrier-board";
 constexpr const char* kInstead = "GASNET_BARRIER=AMDISSEM needs no such memory";
 constexpr const char* kPurpose = "barriers (GASNET_BARRIER=AMDISSEM needs none)";
 
-// Published in the store: the addresses of a node's shared states, and the exported key.
+// Published in the store: the addresses of a node's shared states, the exported key, and the PutOrder of
+// words that come to it.
 struct BarrierMemoryAddress {
   static constexpr size_t kMaxBlob = 512;
   uint64_t states[BarrierRdmaMemory::kBarriers] = {};
   uint64_t blob_bytes = 0;
   std::byte blob[kMaxBlob] = {};
+  uint64_t order = 0;
 };
 static_assert(sizeof(BarrierMemoryAddress) <= Bootstrap::kMaxValueBytes);
 
@@ -183,6 +185,7 @@ Status BarrierRdmaMemory::publish_memory(size_t bytes) noexcept {
                 why.c_str(), kInstead);
   }
   address.blob_bytes = blob_bytes;
+  address.order = static_cast<uint64_t>(job().pinned->put_order());
   for (uint32_t which = 0; which < kBarriers; ++which)
     address.states[which] = range.addr + state_offset(which);
   return job().bootstrap->put(kKey, std::as_bytes(std::span(&address, 1)));
@@ -203,13 +206,6 @@ Status BarrierRdmaMemory::make() noexcept {
     const std::string why = last_error_text();
     return fail(Status::kUnsupported, "barriers cannot pin memory: %s; %s", why.c_str(), kInstead);
   }
-  for (uint32_t which = 0; which < kBarriers; ++which) {
-    if (job().pinned->put_order() == PutOrder::kOrdered) break;
-    void* const state = memory_ + state_offset(which);
-    late_writers_[which].reset(
-        new (std::nothrow) LateWordWriter(writers_[which], *static_cast<BarrierRdmaState*>(state)));
-    if (late_writers_[which] == nullptr) return fail(Status::kResource, "no memory for barriers");
-  }
   const bool is_first = grouping.index == 0;
   reads_words_ = job().pinned->keyless_bytes() < sizeof(uint64_t);
   if (is_first || reads_words_) status = register_memory(bytes);
@@ -219,6 +215,7 @@ Status BarrierRdmaMemory::make() noexcept {
 Status BarrierRdmaMemory::connect() noexcept {
   const Grouping grouping = Grouping::of_job();
   Status status = Status::kOk;
+  bool is_ordered = job().pinned->put_order() == PutOrder::kOrdered;
   for (uint32_t round = 0; round < RdmaBarrier::rounds_of(grouping.nodes); ++round) {
     Target& target = targets_.emplace_back();
     target.rank = grouping.target(round);
@@ -239,6 +236,7 @@ Status BarrierRdmaMemory::connect() noexcept {
           target.rank, bytes);
     for (uint32_t which = 0; which < kBarriers; ++which)
       target.states[which] = address.states[which];
+    is_ordered &= address.order == static_cast<uint64_t>(PutOrder::kOrdered);
     target.key.resize(registrar_->traits().key_bytes);
     status = registrar_->import_key(address.blob, address.blob_bytes, target.key.data());
     if (status != Status::kOk) {
@@ -246,7 +244,17 @@ Status BarrierRdmaMemory::connect() noexcept {
       return status;
     }
   }
-  return status;
+  return is_ordered ? status : make_late_writers();
+}
+
+Status BarrierRdmaMemory::make_late_writers() noexcept {
+  for (uint32_t which = 0; which < kBarriers; ++which) {
+    void* const state = memory_ + state_offset(which);
+    late_writers_[which].reset(
+        new (std::nothrow) LateWordWriter(writers_[which], *static_cast<BarrierRdmaState*>(state)));
+    if (late_writers_[which] == nullptr) return fail(Status::kResource, "no memory for barriers");
+  }
+  return Status::kOk;
 }
 
 RdmaBarrier::Config BarrierRdmaMemory::config(uint32_t which) {
@@ -259,7 +267,6 @@ RdmaBarrier::Config BarrierRdmaMemory::config(uint32_t which) {
                              .shared = static_cast<BarrierRdmaState*>(shared),
                              .writer = &writers_[which],
                              .sleeping = job().sleeping};
-  if (late_writers_[which] != nullptr) config.writer = late_writers_[which].get();
   for (uint32_t round = 0; round < RdmaBarrier::rounds_of(grouping.nodes); ++round)
     config.sources.push_back(grouping.source(round));
   return config;
@@ -287,7 +294,9 @@ RdmaBarrier::Config BarrierRdmaMemory::config(uint32_t which) {
 
 Status BarrierRdmaMemory::WordWriter::post(uint32_t parity, uint32_t round,
                                            uint64_t word) noexcept {
-  return put(parity, round, word, common_completion);
+  LateWordWriter* const late = owner->late_writers_[which].get();
+  return late != nullptr ? late->post(parity, round, word)
+                         : put(parity, round, word, common_completion);
 }
 
 BarrierRdmaMemory::LateWordWriter::LateWordWriter(WordWriter& writer,

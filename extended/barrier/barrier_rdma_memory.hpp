@@ -63,12 +63,12 @@ class BarrierRdmaMemory {
     uint32_t which = 0;
     SendFailures failures{on_peer_failed};
   };
-  // For adapters that may write twice what has not completed. Posts to a place when the post before it has
-  // completed, whichever rank of the node made that.
-  class LateWordWriter final : public BarrierWordWriter {
+  // For ranks whose adapter, or that of a node they write to, may write twice what has not completed. Posts
+  // to a place when the post before it has completed, whichever rank of the node made that.
+  class LateWordWriter {
    public:
     LateWordWriter(WordWriter& writer, BarrierRdmaState& state) noexcept;
-    Status post(uint32_t parity, uint32_t round, uint64_t word) noexcept override;
+    Status post(uint32_t parity, uint32_t round, uint64_t word) noexcept;
 
    private:
     struct Sent : Completion {
@@ -89,6 +89,7 @@ class BarrierRdmaMemory {
   Status map_memory(size_t bytes) noexcept;
   Status register_memory(size_t bytes) noexcept;
   Status publish_memory(size_t bytes) noexcept;
+  Status make_late_writers() noexcept;
   size_t state_offset(uint32_t which) const noexcept;
 
   std::byte* memory_ = nullptr;

@@ -6,6 +6,7 @@
 #include "firehose/base/thread.hpp"
 #include "firehose/base/uncancelled.hpp"
 #include "rdma/config/job_knobs.hpp"
+#include "rdma/ibv/device/fork_safety.hpp"
 #include "rdma/ibv/device/node_networks.hpp"
 #include "rdma/ibv/settings/ibv_options.hpp"
 #include "rdma/transport/memory_access.hpp"
@@ -117,6 +118,8 @@ Status publish_networks(Bootstrap& bootstrap) noexcept {
   if (are_ports_named()) {
     node.are_ports_named = 1;
   } else {
+    // Each device is tried with a queue pair.
+    if (knob_number(JobKnob::kIbvForkSafe) != 0) protect_from_forks_silently();
     node.read_ports(chosen_port_settings());
   }
   return bootstrap.put(kNetworksKey, std::as_bytes(std::span(&node, 1)).first(node.bytes()));

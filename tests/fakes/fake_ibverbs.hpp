@@ -128,7 +128,7 @@ void fail_call(Call call, int error, uint64_t nth = 1);
 // Every call from now on fails with this errno, as of a device that does not have it; 0: none.
 void fail_always(Call call, int error);
 // The answer of ibv_is_fork_initialized(); reset() sets IBV_FORK_UNNEEDED. ibv_fork_init() activates a
-// protection that is disabled, before the first registration since reset().
+// protection that is disabled, before the first registration or queue since reset().
 void set_fork_status(ibv_fork_status status);
 // Number of calls since reset().
 uint64_t calls(Call call);

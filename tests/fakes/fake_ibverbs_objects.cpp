@@ -192,6 +192,7 @@ ibv_cq* ibv_create_cq(ibv_context* context, int entries, void* own, ibv_comp_cha
   if (entries <= 0 || entries > fake_of(context)->device->facts.max_cqe)
     return refuse<ibv_cq>(EINVAL);
   if (vector < 0 || vector >= context->num_comp_vectors) return refuse<ibv_cq>(EINVAL);
+  w.has_registered = true;  // drivers treat the memory of queues like that
   auto* made = new FakeCq;
   made->vector = vector;
   made->verbs.context = context;

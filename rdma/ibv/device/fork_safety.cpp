@@ -1,5 +1,5 @@
-// Activates the fork protection of libibverbs. ibv_transport_open.cpp calls it;
-// docs/decisions/0061-fork-protection.md has the reasons.
+// Activates the fork protection of libibverbs. ibv_transport_open.cpp calls it, and before that
+// network_agreement.cpp; docs/decisions/0061-fork-protection.md has the reasons.
 #include "rdma/ibv/device/fork_safety.hpp"
 
 #include "firehose/base/errno_text.hpp"
@@ -13,6 +13,17 @@
 
 namespace hydrant::ibv {
 
+namespace {
+
+// Returns 0, or the error.
+int activate(ForkProtection found) noexcept {
+  return found == ForkProtection::kInactive ? uncancelled::call(ibv_fork_init) : 0;
+}
+
+}  // namespace
+
+void protect_from_forks_silently() noexcept { (void)activate(fork_protection()); }
+
 void protect_from_forks() noexcept {
   const ForkProtection found = fork_protection();
   if (found == ForkProtection::kUnneeded) return;
@@ -22,8 +33,7 @@ void protect_from_forks() noexcept {
         "RDMAV_FORK_SAFE=1 for programs that fork on kernels before 5.13");
     return;
   }
-  const int error = found == ForkProtection::kActive ? 0 : uncancelled::call(ibv_fork_init);
-  if (error != 0) {
+  if (const int error = activate(found); error != 0) {
     log_warning(
         "verbs: after a fork the adapter may not see what this process writes, because "
         "ibv_fork_init() failed: %s%s",

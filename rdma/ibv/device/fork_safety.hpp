@@ -6,7 +6,10 @@
 namespace hydrant::ibv {
 
 // Calls ibv_fork_init() where the kernel needs it and no client has called it. Logs what that costs, at info,
-// or why the process is not protected. Has to be called before the process registers memory.
+// or why the process is not protected. Has to be called before the process registers memory or makes a queue:
+// drivers announce the memory of queues to libibverbs like registered memory.
 void protect_from_forks() noexcept;
+// The same for what makes queues before the transport is opened, whose call logs.
+void protect_from_forks_silently() noexcept;
 
 }  // namespace hydrant::ibv

@@ -74,11 +74,16 @@ void FencedOperations::advance(Peer& peer) noexcept {
   request.work.wr.rdma.remote_addr = peer.memory.peer_slots;
   request.work.wr.rdma.rkey = peer.memory.peer_slot_key;
   while (peer.unfenced != nullptr && peer.state.is_open() && peer.send.used() < room_) {
+    Fence& fence = *peer.unfenced;
+    // Before the post: another thread may read the completion at once, without the lock of the peer, and the
+    // fence is free then.
+    peer.unfenced = fence.next;
     SendRecord& record = peer.send.add(request.work, true);
-    record.completion = peer.unfenced;
+    record.completion = &fence;
     record.holds = SendRecord::Holds::kOperation;
-    if (!poster_.post(peer, &request.work, 1)) return;
-    peer.unfenced = peer.unfenced->next;
+    if (poster_.post(peer, &request.work, 1)) continue;
+    peer.unfenced = &fence;
+    return;
   }
 }
 

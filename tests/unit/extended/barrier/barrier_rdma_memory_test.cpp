@@ -150,6 +150,22 @@ TEST_F(BarrierRdmaMemoryTest, WordWaitsForItsPredecessorWhereAdaptersMayWriteItT
   EXPECT_EQ(writer.post(0, 1, 81), Status::kNotReady);
 }
 
+// The adapter that takes a word is what writes it twice.
+TEST_F(BarrierRdmaMemoryTest, WordWaitsForItsPredecessorWhereAnotherNodesAdapterMayWriteItTwice) {
+  be_flat();
+  ASSERT_EQ(rdma_memory->make(), Status::kOk) << last_error_text();
+  BarrierWordWriter& writer = *rdma_memory->config(1).writer;
+  const Value blob = {std::byte{1}};
+  set_entry(1, test::address_entry(0x10000, 0x20000, 1, blob));
+  set_entry(2, test::address_entry(0x30000, 0x40000, 1, blob, PutOrder::kUnordered));
+  ASSERT_EQ(rdma_memory->connect(), Status::kOk) << last_error_text();
+  ASSERT_EQ(writer.post(0, 1, 77), Status::kOk);
+  EXPECT_EQ(writer.post(0, 1, 79), Status::kNotReady);
+  Completion& first = *transport->completions.front();
+  first.done(first, Status::kOk);
+  EXPECT_EQ(writer.post(0, 1, 79), Status::kOk);
+}
+
 TEST_F(BarrierRdmaMemoryTest, WordsAreNotCountedWhereAdaptersKeepTheOrder) {
   be_flat();
   ASSERT_EQ(rdma_memory->make(), Status::kOk) << last_error_text();

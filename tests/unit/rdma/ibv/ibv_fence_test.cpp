@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <thread>
 #include <vector>
 
 namespace hydrant {
@@ -86,6 +88,46 @@ TEST_F(IbvFences, PutsBeyondTheQueueComplete) {
   }));
   for (const Told& one : told) EXPECT_EQ(one.times, 1U);
   EXPECT_TRUE(is_there(here, there, kFenceTestBytes));
+}
+
+// A fence for which there was no room is posted by any poll, and may end in another thread before the first
+// goes on.
+TEST_F(IbvFences, EachEndsOnceIfSeveralThreadsPoll) {
+  struct Ends : Completion {
+    std::atomic<uint32_t> times{0};
+  };
+  add_holding_devices(2, WriteOrder::kUnordered);
+  IbvTransport::Options options = shallow();
+  options.single_threaded = false;
+  OwnAdapters world({"fake0", "fake1"}, options, {0, 1});
+  world.connect(0, 1);
+  PinnedMemory here(*world[0].transport, Access::kLocalWrite, kFenceTestBytes);
+  PinnedMemory there(*world[1].transport, kTarget, kFenceTestBytes);
+  const PinnedOperations::Pinned remote = there.for_peer();
+  std::vector<Ends> ends(2048);
+  std::atomic<bool> is_over{false};
+  std::vector<std::thread> pollers;
+  for (int i = 0; i < 2; ++i) {
+    pollers.emplace_back([&] {
+      testing::Inbox inbox;
+      while (!is_over.load()) (void)world[0].transport->poll(inbox, 10, false);
+    });
+  }
+  Status status = Status::kOk;
+  for (size_t i = 0; i < ends.size() && status == Status::kOk; ++i) {
+    ends[i].done = [](Completion& completion, Status) noexcept {
+      static_cast<Ends&>(completion).times.fetch_add(1);
+    };
+    status = world.insist(
+        [&] { return world[0].transport->pinned()->put(1, remote, here.local(), 8, &ends[i]); });
+  }
+  const bool have_ended = status == Status::kOk && world.until([&] {
+    return std::all_of(ends.begin(), ends.end(), [](const Ends& one) { return one.times != 0; });
+  });
+  is_over.store(true);
+  for (std::thread& poller : pollers) poller.join();
+  EXPECT_TRUE(have_ended);
+  for (const Ends& one : ends) EXPECT_EQ(one.times, 1U);
 }
 
 TEST_F(IbvFences, FailureOfThePutOrItsFenceIsReportedOnce) {

@@ -1,5 +1,6 @@
 // The transport activates the fork protection of libibverbs where the kernel needs it.
 #include "firehose/base/log.hpp"
+#include "rdma/ibv/network_agreement.hpp"
 #include "tests/fakes/fake_ibverbs.hpp"
 #include "tests/support/fake_bootstrap.hpp"
 #include "tests/unit/firehose/base/scoped_env.hpp"
@@ -52,6 +53,25 @@ TEST_F(IbvForkSafety, ProtectionThatTheKernelNeedsIsActivatedFirst) {
   EXPECT_TRUE(opened.unpins_before_release);
   EXPECT_THAT(opened.log, AllOf(HasSubstr("costs the cache of ordinary memory"),
                                 HasSubstr("HYDRANT_IBV_FORK_SAFE")));
+}
+
+// The search for networks tries each device with a queue pair, before the transport is opened.
+TEST_F(IbvForkSafety, ProtectionPrecedesTheSearchForNetworks) {
+  fake_verbs::set_fork_status(IBV_FORK_DISABLED);
+  testing::FakeBootstrap bootstrap;
+  ASSERT_EQ(ibv::publish_networks(bootstrap), Status::kOk) << last_error_text();
+  const Opened opened = open_transport();
+  EXPECT_EQ(fake_verbs::calls(Call::kForkInit), 1u);
+  EXPECT_TRUE(opened.unpins_before_release);
+  EXPECT_THAT(opened.log, HasSubstr("costs the cache of ordinary memory"));
+}
+
+TEST_F(IbvForkSafety, KnobLeavesItOffInTheSearchForNetworks) {
+  const ScopedEnv knob("HYDRANT_IBV_FORK_SAFE", "n");
+  fake_verbs::set_fork_status(IBV_FORK_DISABLED);
+  testing::FakeBootstrap bootstrap;
+  ASSERT_EQ(ibv::publish_networks(bootstrap), Status::kOk) << last_error_text();
+  EXPECT_EQ(fake_verbs::calls(Call::kForkInit), 0u);
 }
 
 TEST_F(IbvForkSafety, CostOfTheClientsOwnProtectionIsLogged) {
