@@ -233,6 +233,9 @@ TEST_F(IbvRails, StripedPutsDoNotStarveMessages) {
   EXPECT_GE(sent, 100U);
   ASSERT_TRUE(world.until([&] { return told.back().times != 0; }));
   EXPECT_GE(world[0].transport->counts().striped, 100U);
+  // A message that has left ends the turn of messages, if the last puts have given them one.
+  ASSERT_EQ(world.insist([&] { return world[0].try_send(1, Lane::kRequest, 1, "last"); }),
+            Status::kOk);
   // A refused message that is not retried delays striping for a short time only.
   fake_verbs::hold(true);
   Told first;
