@@ -188,6 +188,7 @@ TEST_F(GuestPairOutages, PortThatIsDownForASecondLosesNoPeer) {
   if (self() == 1) {
     nap();
     set_port("up");
+    ASSERT_TRUE(process.until([] { return is_port_up(); }));
   }
   expect_exchange(60);
   if (self() == 0) {
