@@ -29,14 +29,14 @@ constexpr const char* kKey = "barrier-board";
 constexpr const char* kInstead = "GASNET_BARRIER=AMDISSEM needs no such memory";
 constexpr const char* kPurpose = "barriers (GASNET_BARRIER=AMDISSEM needs none)";
 
-// Published in the store: the addresses of a node's shared states, the exported key, and the PutOrder of
-// words that come to it.
+// Published in the store: the addresses of a node's shared states, the PutOrder of words that come to it, and
+// the exported key.
 struct BarrierMemoryAddress {
   static constexpr size_t kMaxBlob = 512;
   uint64_t states[BarrierRdmaMemory::kBarriers] = {};
-  uint64_t blob_bytes = 0;
+  uint32_t blob_bytes = 0;
+  uint32_t order = 0;
   std::byte blob[kMaxBlob] = {};
-  uint64_t order = 0;
 };
 static_assert(sizeof(BarrierMemoryAddress) <= Bootstrap::kMaxValueBytes);
 
@@ -184,8 +184,8 @@ Status BarrierRdmaMemory::publish_memory(size_t bytes) noexcept {
     return fail(status, "cannot export the memory for barriers (%zu bytes): %s; %s", bytes,
                 why.c_str(), kInstead);
   }
-  address.blob_bytes = blob_bytes;
-  address.order = static_cast<uint64_t>(job().pinned->put_order());
+  address.blob_bytes = static_cast<uint32_t>(blob_bytes);
+  address.order = static_cast<uint32_t>(job().pinned->put_order());
   for (uint32_t which = 0; which < kBarriers; ++which)
     address.states[which] = range.addr + state_offset(which);
   return job().bootstrap->put(kKey, std::as_bytes(std::span(&address, 1)));
@@ -236,7 +236,7 @@ Status BarrierRdmaMemory::connect() noexcept {
           target.rank, bytes);
     for (uint32_t which = 0; which < kBarriers; ++which)
       target.states[which] = address.states[which];
-    is_ordered &= address.order == static_cast<uint64_t>(PutOrder::kOrdered);
+    is_ordered &= address.order == static_cast<uint32_t>(PutOrder::kOrdered);
     target.key.resize(registrar_->traits().key_bytes);
     status = registrar_->import_key(address.blob, address.blob_bytes, target.key.data());
     if (status != Status::kOk) {

@@ -236,12 +236,12 @@ Status expected_status(const std::optional<Value>& card) {
   if (!card.has_value()) return Status::kNotReady;
   if (card->size() > kHead + kMaxBlob) return Status::kBadArg;
   if (card->size() != kHead + kMaxBlob) return Status::kBroken;
-  const auto blob = part_of<uint64_t>(*card, 16);
+  const auto blob = part_of<uint32_t>(*card, 16);
   return blob > kMaxBlob ? Status::kBroken : blob == 0 ? Status::kBadArg : Status::kOk;
 }
 
 void check_target(BarrierRdmaMemory& rdma_memory, uint32_t round, const Value& card) {
-  const auto blob_bytes = part_of<uint64_t>(card, 16);
+  const auto blob_bytes = part_of<uint32_t>(card, 16);
   const Value& blob = transport->records.keys[round];
   HYDRANT_FUZZ_CHECK(blob.size() == blob_bytes &&
                      std::memcmp(blob.data(), card.data() + 24, blob.size()) == 0);

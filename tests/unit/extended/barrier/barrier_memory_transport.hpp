@@ -102,17 +102,15 @@ class BarrierMemoryTransport final : public FakeTransport, public PinnedOperatio
   }
 };
 
-// The endpoint address of a node: the addresses of its shared states, a blob and the order of puts to it, in
+// The endpoint address of a node: the addresses of its shared states, the order of puts to it and a blob, in
 // the published layout.
-inline std::vector<std::byte> address_entry(uint64_t first, uint64_t second, uint64_t blob_bytes,
+inline std::vector<std::byte> address_entry(uint64_t first, uint64_t second, uint32_t blob_bytes,
                                             std::span<const std::byte> blob,
                                             PutOrder order = PutOrder::kOrdered) {
-  constexpr size_t kEntryBytes = 4 * sizeof(uint64_t) + 512;
+  constexpr size_t kEntryBytes = 3 * sizeof(uint64_t) + 512;
   std::vector<std::byte> entry(kEntryBytes);
-  const uint64_t words[] = {first, second, blob_bytes};
+  const uint64_t words[] = {first, second, blob_bytes | static_cast<uint64_t>(order) << 32};
   std::memcpy(entry.data(), words, sizeof words);
-  const auto number = static_cast<uint64_t>(order);
-  std::memcpy(entry.data() + kEntryBytes - sizeof number, &number, sizeof number);
   if (!blob.empty())
     std::memcpy(entry.data() + sizeof words, blob.data(), std::min<size_t>(blob.size(), 512));
   return entry;

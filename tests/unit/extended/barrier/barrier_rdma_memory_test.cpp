@@ -86,7 +86,7 @@ TEST_F(BarrierRdmaMemoryTest, WordsAreWrittenToThePublishedAddresses) {
   be_flat();
   ASSERT_EQ(rdma_memory->make(), Status::kOk) << last_error_text();
   const Value blob = {std::byte{1}, std::byte{2}, std::byte{3}};
-  set_entry(1, test::address_entry(0x10000, 0x20000, blob.size(), blob));
+  set_entry(1, test::address_entry(0x10000, 0x20000, static_cast<uint32_t>(blob.size()), blob));
   set_entry(2, test::address_entry(0x30000, 0x40000, 1, blob));
   ASSERT_EQ(rdma_memory->connect(), Status::kOk) << last_error_text();
   const test::BarrierMemoryRecords& records = transport->records;
@@ -195,7 +195,7 @@ TEST_F(BarrierRdmaMemoryTest, MalformedAddressesAreRejected) {
     EXPECT_EQ(rdma_memory->connect(), Status::kBroken) << bytes;
     EXPECT_NE(std::string(last_error_text()).find("unexpected size"), std::string::npos);
   }
-  for (const uint64_t blob_bytes : {uint64_t{513}, UINT64_MAX}) {
+  for (const uint32_t blob_bytes : {513u, UINT32_MAX}) {
     set_entry(1, test::address_entry(0x10000, 0x20000, blob_bytes, {}));
     EXPECT_EQ(rdma_memory->connect(), Status::kBroken) << blob_bytes;
   }
