@@ -54,7 +54,7 @@ struct NetworkId;
 struct PortSettings {
   uint16_t pkey = 0;  // the partition; 0: the first of which the port is a full member
   uint8_t service_level = 0;
-  uint8_t traffic_class = 0;      // over Ethernet
+  uint8_t traffic_class = 0;           // over Ethernet
   std::optional<PutOrder> order = {};  // instead of what is assumed for the adapter
   // Ports that the process does not choose by itself: with them set-up has failed. May be null.
   const PortList* failed = nullptr;
