@@ -192,7 +192,8 @@ void empty_pair(FakeQp* qp);
 void take_write(FakeQp& there, uint64_t addr, std::vector<std::byte> data);
 // Makes all writes visible that this device has taken; null: any device.
 void show_writes(const FakeDevice* taken_by);
-// The same before a read or an atomic of this queue pair's memory, if that pushes them.
+// Makes the writes visible that a read or an atomic of this queue pair's memory pushes; none on devices where
+// it pushes none.
 void show_before_read(FakeQp& there);
 // Makes a number of writes visible, by chance, unless the test holds them.
 void show_some_writes();

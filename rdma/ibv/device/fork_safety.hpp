@@ -9,7 +9,7 @@ namespace hydrant::ibv {
 // or why the process is not protected. Has to be called before the process registers memory or makes a queue:
 // drivers announce the memory of queues to libibverbs like registered memory.
 void protect_from_forks() noexcept;
-// The same for what makes queues before the transport is opened, whose call logs.
+// Calls ibv_fork_init() likewise and logs nothing: for code that makes queues before the transport is open.
 void protect_from_forks_silently() noexcept;
 
 }  // namespace hydrant::ibv
