@@ -244,7 +244,9 @@ Status BarrierRdmaMemory::connect() noexcept {
       return status;
     }
   }
-  return is_ordered ? status : make_late_writers();
+  if (!is_ordered) return make_late_writers();
+  is_plain_ = !reads_words_;
+  return status;
 }
 
 Status BarrierRdmaMemory::make_late_writers() noexcept {
@@ -272,16 +274,10 @@ RdmaBarrier::Config BarrierRdmaMemory::config(uint32_t which) {
   return config;
 }
 
-[[gnu::always_inline]] inline Status BarrierRdmaMemory::WordWriter::put(
-    uint32_t parity, uint32_t round, uint64_t word, Completion& completion) noexcept {
+[[gnu::always_inline]] inline Status BarrierRdmaMemory::WordWriter::put_from(
+    PinnedOperations::Pinned source, uint32_t parity, uint32_t round, uint64_t word,
+    Completion& completion) noexcept {
   const Target& target = owner->targets_[round];
-  PinnedOperations::Pinned source{.addr = reinterpret_cast<uintptr_t>(&word), .key = nullptr};
-  if (owner->reads_words_) [[unlikely]] {
-    void* const state = owner->memory_ + owner->state_offset(which);
-    std::atomic<uint64_t>& place = static_cast<BarrierRdmaState*>(state)->sources[parity][round];
-    place.store(word, std::memory_order_relaxed);
-    source = {.addr = reinterpret_cast<uintptr_t>(&place), .key = owner->key_.data()};
-  }
   const uint64_t addr = target.states[which] + BarrierRdmaState::word_offset(parity, round);
   const Status status = job().pinned->put(target.rank, {.addr = addr, .key = target.key.data()},
                                           source, sizeof word, &completion);
@@ -292,8 +288,23 @@ RdmaBarrier::Config BarrierRdmaMemory::config(uint32_t which) {
   return status;
 }
 
+Status BarrierRdmaMemory::WordWriter::put(uint32_t parity, uint32_t round, uint64_t word,
+                                          Completion& completion) noexcept {
+  if (!owner->reads_words_)
+    return put_from({.addr = reinterpret_cast<uintptr_t>(&word), .key = nullptr}, parity, round,
+                    word, completion);
+  void* const state = owner->memory_ + owner->state_offset(which);
+  std::atomic<uint64_t>& place = static_cast<BarrierRdmaState*>(state)->sources[parity][round];
+  place.store(word, std::memory_order_relaxed);
+  return put_from({.addr = reinterpret_cast<uintptr_t>(&place), .key = owner->key_.data()}, parity,
+                  round, word, completion);
+}
+
 Status BarrierRdmaMemory::WordWriter::post(uint32_t parity, uint32_t round,
                                            uint64_t word) noexcept {
+  if (owner->is_plain_) [[likely]]
+    return put_from({.addr = reinterpret_cast<uintptr_t>(&word), .key = nullptr}, parity, round,
+                    word, common_completion);
   LateWordWriter* const late = owner->late_writers_[which].get();
   return late != nullptr ? late->post(parity, round, word)
                          : put(parity, round, word, common_completion);

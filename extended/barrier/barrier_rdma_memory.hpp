@@ -58,10 +58,15 @@ class BarrierRdmaMemory {
   class WordWriter final : public BarrierWordWriter {
    public:
     Status post(uint32_t parity, uint32_t round, uint64_t word) noexcept override;
+    // From the place that the adapter reads, if it takes no word with its request.
     Status put(uint32_t parity, uint32_t round, uint64_t word, Completion& completion) noexcept;
     BarrierRdmaMemory* owner = nullptr;
     uint32_t which = 0;
     SendFailures failures{on_peer_failed};
+
+   private:
+    Status put_from(PinnedOperations::Pinned source, uint32_t parity, uint32_t round, uint64_t word,
+                    Completion& completion) noexcept;
   };
   // For ranks whose adapter, or that of a node they write to, may write twice what has not completed. Posts
   // to a place when the post before it has completed, whichever rank of the node made that.
@@ -96,6 +101,7 @@ class BarrierRdmaMemory {
   size_t bytes_ = 0;
   uint32_t ranks_here_ = 1;
   bool reads_words_ = false;  // the adapter reads words that leave in memory_
+  bool is_plain_ = false;     // words leave with their requests, at once
   std::unique_ptr<Registrar> registrar_;
   std::vector<std::byte> key_;  // for memory_; empty on ranks that need none
   std::vector<Target> targets_;
