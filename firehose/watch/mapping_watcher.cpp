@@ -14,7 +14,7 @@
 namespace hydrant {
 namespace {
 
-constexpr int kTries = 8;
+constexpr int kQueryTries = 8;
 constexpr MemoryRange kWhole{0, SIZE_MAX};
 
 // The time between looking a mapping up and registering it. The library must not map its own tables into that
@@ -51,7 +51,7 @@ bool MappingWatcher::register_mapping(uintptr_t addr, MemoryRange within, Mappin
 bool MappingWatcher::watch_mapping(uintptr_t addr, uintptr_t* end) noexcept {
   // Keeps the unwatcher from unregistering the mapping before watched_ has it.
   const MutexLock watching(watching_mu_);
-  for (int tries = 0; tries < kTries; ++tries) {
+  for (int tries = 0; tries < kQueryTries; ++tries) {
     const uint64_t changes_before = watched_.changes();
     Mapping before{};
     bool needed = false;
@@ -102,7 +102,7 @@ void MappingWatcher::watch_again(MemoryRange range, uint64_t deadline_ns) noexce
   const auto each = [](void* context, MemoryRange run) {
     auto& [self, deadline] = *static_cast<std::pair<MappingWatcher*, uint64_t>*>(context);
     int failures = 0;
-    for (uintptr_t at = run.addr; at < run.end() && failures < kTries;) {
+    for (uintptr_t at = run.addr; at < run.end() && failures < kQueryTries;) {
       const SignalsBlocked blocked;
       if (!lock_briefly(self->watching_mu_)) return;
       const bool goes_on = self->rewatch_mapping_locked(run, &at);
