@@ -61,8 +61,8 @@ void* TimedCaller::serve(void* argument) {
     work();
     const MutexLock lock(shared->mutex);
     shared->work = nullptr;
+    shared->abandoned = false;
     shared->changed.notify_all();
-    if (shared->abandoned) return nullptr;
   }
 }
 

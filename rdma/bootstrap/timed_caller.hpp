@@ -1,6 +1,6 @@
 // Calls blocking functions of other libraries in a thread of its own, so that the caller can continue at its
-// deadline. A call that outlasts its deadline cannot be cancelled: the thread is abandoned, and every later
-// call fails at once.
+// deadline. A call that outlasts its deadline cannot be cancelled: the thread is abandoned to it, and until it
+// ends every other call fails at once.
 #pragma once
 
 #include "firehose/base/thread.hpp"
@@ -24,7 +24,7 @@ class TimedCaller {
   bool start(const char* name) noexcept;
 
   // Runs `work` after earlier calls of other threads; false if it has not ended at the deadline, or if the
-  // thread was abandoned. `work` may still run after that: it has to own the data that it uses. Any thread.
+  // thread is abandoned. `work` may still run after that: it has to own the data that it uses. Any thread.
   // If `poll` is not null, the calling thread calls it about once per millisecond while `work` runs.
   bool call(std::function<void()> work, uint64_t deadline_ns,
             Bootstrap::PollFn poll = nullptr) noexcept;

@@ -27,7 +27,12 @@ Status ContactBook::try_look_up(Rank rank, EndpointAddress* endpoint) noexcept {
 Status ContactBook::ask(Rank rank, EndpointAddress* endpoint) noexcept {
   std::byte bytes[kMaxEndpointBytes + 1];
   size_t length = 0;
-  const Status status = bootstrap_.get(rank, kEndpointKey, bytes, &length, now_ns() + kLookUpNs);
+  const uint64_t deadline_ns = clock_() + kLookUpNs;
+  const Status status = bootstrap_.get(rank, kEndpointKey, bytes, &length, deadline_ns);
+  if (status == Status::kNotReady && clock_() >= deadline_ns)
+    return fail(Status::kResource,
+                "the launcher has not told the verbs endpoint address of rank %u within %llu s",
+                rank, static_cast<unsigned long long>(kLookUpNs / 1'000'000'000));
   if (status == Status::kNotReady)
     return fail(Status::kBroken, "rank %u has no verbs endpoint address: it uses another transport",
                 rank);

@@ -18,10 +18,12 @@ class ContactBook {
   // The key of an endpoint address in the bootstrap.
   static constexpr const char* kEndpointKey = "ibv";
 
-  explicit ContactBook(Bootstrap& bootstrap) noexcept : bootstrap_(bootstrap) {}
+  using Clock = uint64_t (*)() noexcept;
+  ContactBook(Bootstrap& bootstrap, Clock clock) noexcept : bootstrap_(bootstrap), clock_(clock) {}
 
   // Waits until other look-ups have ended. Errors: kBroken: the rank has no address, or one that is invalid,
-  // of another version or of another job; those of Bootstrap::get().
+  // of another version or of another job; kResource: the launcher has not answered within ten seconds; those
+  // of Bootstrap::get().
   Status look_up(Rank rank, EndpointAddress* endpoint) noexcept HYDRANT_EXCLUDES(mu_);
   // A look_up() that does not wait for others. Errors: also kNotReady: another thread looks something up, so
   // the caller polls and tries again.
@@ -31,6 +33,7 @@ class ContactBook {
   Status ask(Rank rank, EndpointAddress* endpoint) noexcept HYDRANT_REQUIRES(mu_);
 
   Bootstrap& bootstrap_;
+  const Clock clock_;
   Mutex mu_;  // held during a call of the bootstrap
 };
 

@@ -25,7 +25,7 @@ class Handshakes final : public FirstContact {
  public:
   explicit Handshakes(const HandshakeParts& parts) noexcept
       : parts_(parts),
-        book_(parts.bootstrap),
+        book_(parts.bootstrap, parts.options.handshakes.clock),
         datagrams_(parts.options.handshakes, parts.addresses, parts.counters.ud_errors),
         connector_(parts.options, parts.ports, parts.own, parts.rails),
         groups_(parts.own, parts.factory),

@@ -47,6 +47,22 @@ TEST(TimedCaller, CallBeyondItsDeadlineIsAbandoned) {
   release->store(true);
 }
 
+TEST(TimedCaller, AbandonedThreadServesAgainWhenItsCallHasEnded) {
+  auto release = std::make_shared<std::atomic<bool>>(false);
+  TimedCaller caller;
+  ASSERT_TRUE(caller.start("test"));
+  ASSERT_FALSE(caller.call(
+      [release] {
+        while (!release->load()) std::this_thread::yield();
+      },
+      in_ms(5)));
+  release->store(true);
+  const uint64_t deadline = in_ms(20'000);
+  bool served = false;
+  while (!served && now_ns() < deadline) served = caller.call([] {}, deadline);
+  EXPECT_TRUE(served);
+}
+
 TEST(TimedCaller, CallsOfSeveralThreadsTakeTurns) {
   TimedCaller caller;
   ASSERT_TRUE(caller.start("test"));

@@ -227,6 +227,19 @@ TEST_F(IbvConnection, RankWithoutAnAddressIsBroken) {
   EXPECT_THAT(last_error_text(), AllOf(HasSubstr("launcher"), HasSubstr("rank 1")));
 }
 
+TEST_F(IbvConnection, LauncherThatIsLateIsAskedAgain) {
+  IbvTransport::Options options = IbvWorld::single();
+  options.handshakes.clock = testing::SimulatedClock::read;
+  IbvWorld world(2, options);
+  world.box.get_fails = Status::kNotReady;
+  world.box.before_get = [](Rank) { testing::SimulatedClock::elapse(10'000); };
+  EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kResource);
+  EXPECT_THAT(last_error_text(), AllOf(HasSubstr("launcher"), HasSubstr("rank 1")));
+  world.box.get_fails = Status::kOk;
+  world.box.before_get = nullptr;
+  EXPECT_EQ(world.send(0, 1, Lane::kRequest, 1, "abcd"), Status::kOk) << last_error_text();
+}
+
 TEST_F(IbvConnection, ForeignAddressesAreRejectedWithAnError) {
   IbvWorld world(2);
   std::string& bytes = world.box.endpoints.at("ibv1");
