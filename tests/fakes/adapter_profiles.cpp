@@ -104,7 +104,8 @@ Device mlx4() {
           .max_reads = 16};
 }
 
-// kernel hw/bnxt_re/ib_verbs.c bnxt_re_query_port() (longest message), bnxt_re_query_pkey(). Inline:
+// kernel hw/bnxt_re/ib_verbs.c bnxt_re_query_port() (longest message), bnxt_re_query_pkey(),
+// bnxt_re_create_srq() (the limit itself is refused). Inline:
 // libbnxt_re BNXT_RE_MAX_INLINE_SIZE. qplib_sp.c bnxt_qplib_get_dev_attr() takes the limits from firmware:
 // all are assumed. So are no atomics, which need a PCIe root that routes them, and no resize of completion
 // queues: libbnxt_re has the call, but only newer kernels do.
@@ -119,6 +120,7 @@ Device bnxt_re() {
           .max_message = 1 << 30,
           .max_cqe = 65'535,
           .max_srq_wr = 16'383,
+          .refuses_longest_srq = true,
           .max_qp_wr = 4'223,
           .max_inline = 96,
           .max_qp = 16'384,

@@ -96,7 +96,8 @@ struct Device {
   uint32_t fabric = 0;  // ports reach only those of the same fabric
   uint32_t max_message = 1 << 20;
   int max_cqe = 32767;
-  int max_srq_wr = 32767;  // 0: it has no shared receive queues
+  int max_srq_wr = 32767;            // 0: it has no shared receive queues
+  bool refuses_longest_srq = false;  // one of max_srq_wr
   int max_qp_wr = 4096;
   uint32_t max_inline = 512;
   bool cuts_inline = false;  // a queue pair for more inline bytes is made, for max_inline

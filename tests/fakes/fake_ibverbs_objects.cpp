@@ -248,7 +248,8 @@ ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* attributes) {
   const std::lock_guard<std::mutex> lock(w.mu);
   if (const int error = enter(Call::kCreateSrq, pd->context)) return refuse<ibv_srq>(error);
   const Device& facts = fake_of(pd->context)->device->facts;
-  if (attributes->attr.max_wr > static_cast<uint32_t>(facts.max_srq_wr))
+  const auto longest = static_cast<uint32_t>(facts.max_srq_wr);
+  if (attributes->attr.max_wr > longest - (facts.refuses_longest_srq ? 1 : 0))
     return refuse<ibv_srq>(EINVAL);
   auto* made = new FakeSrq;
   made->verbs.context = pd->context;

@@ -16,11 +16,17 @@ Status ReceivePool::open(const Port& port, uint32_t capacity, bool threaded) noe
   capacity_ = UINT32_MAX;
   device_ = port.name;
   if (port.max_receives == 0) return Status::kOk;
-  ibv_srq_init_attr attributes{};
-  attributes.attr.max_wr = capacity;
-  attributes.attr.max_sge = 1;
-  errno = 0;
-  queue_.reset(uncancelled::call(ibv_create_srq, port.device.pd, &attributes));
+  const auto create = [&] {
+    ibv_srq_init_attr attributes{};
+    attributes.attr.max_wr = capacity;
+    attributes.attr.max_sge = 1;
+    errno = 0;
+    queue_.reset(uncancelled::call(ibv_create_srq, port.device.pd, &attributes));
+    return queue_ != nullptr;
+  };
+  // Some drivers (bnxt_re) refuse the length that they report as the greatest.
+  if (!create() && errno == EINVAL && capacity == port.max_receives && --capacity != 0)
+    (void)create();
   // Some drivers report a limit and have no such queues.
   if (queue_ == nullptr && (errno == EOPNOTSUPP || errno == ENOSYS)) return Status::kOk;
   capacity_ = capacity;

@@ -149,6 +149,13 @@ TEST_F(IbvFabric, AdapterWithoutSharedReceiveQueuesReceivesByEachQueuePair) {
   for (Rank rank = 1; rank < 4; ++rank) ASSERT_TRUE(world.arrived(rank, 200));
 }
 
+TEST_F(IbvFabric, AdapterThatRefusesItsLongestReceiveQueueStarts) {
+  fake_verbs::add_device({.max_srq_wr = 100, .refuses_longest_srq = true});
+  IbvWorld world(3);
+  world.connect(0, 1);
+  EXPECT_EQ(fake_verbs::live().srqs, 3U);
+}
+
 // The driver of such an adapter may report a limit nevertheless.
 TEST_F(IbvFabric, AdapterThatRefusesASharedReceiveQueueReceivesByEachQueuePair) {
   fake_verbs::add_device({});
