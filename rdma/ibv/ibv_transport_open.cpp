@@ -135,15 +135,16 @@ Status IbvTransport::open_ports(const ibv::PortList& failed) noexcept {
     ibv::Port& port = parts_.ports.all[i];
     const auto vectors = static_cast<uint32_t>(std::max(port.device.context->num_comp_vectors, 1));
     port.completion_vector = static_cast<int>(parts_.bootstrap.topology().node_rank % vectors);
+    const int events = port.device.context->async_fd;
+    if (fcntl(events, F_SETFL, fcntl(events, F_GETFL) | O_NONBLOCK) != 0)
+      return fail(Status::kResource, "%s: its events cannot be read without waiting: %s", port.name,
+                  errno_text(errno));
   }
   if (parts_.options.single_threaded) thread_domains_.open(&parts_.ports);
   has_atomics_ = std::all_of(parts_.ports.all, parts_.ports.all + parts_.ports.count,
                              [](const ibv::Port& port) { return port.atomics != IBV_ATOMIC_NONE; });
   are_with_processors_ = has_atomics_ && parts_.port.atomics == IBV_ATOMIC_GLOB;
-  const int events = parts_.port.device.context->async_fd;
-  if (fcntl(events, F_SETFL, fcntl(events, F_GETFL) | O_NONBLOCK) == 0) return Status::kOk;
-  return fail(Status::kResource, "%s: its events cannot be read without waiting: %s",
-              parts_.port.name, errno_text(errno));
+  return Status::kOk;
 }
 
 Status IbvTransport::open_queues() noexcept {

@@ -1,12 +1,9 @@
 // Opens the ports beside the first. A rail that fails to open is left out; the transport works without it.
 #include "rdma/ibv/queue/rails.hpp"
 
-#include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
 
 #include <algorithm>
-#include <cerrno>
-#include <fcntl.h>
 
 namespace hydrant::ibv {
 
@@ -31,10 +28,6 @@ void Rails::open(std::span<const Port> ports, uint32_t send_depth, uint32_t peer
 
 Status Rails::open_one(Rail& rail, uint32_t send_depth, uint32_t peers, bool threaded) noexcept {
   const Port& port = rail.port;
-  const int async = port.device.context->async_fd;
-  if (fcntl(async, F_SETFL, fcntl(async, F_GETFL) | O_NONBLOCK) != 0)
-    return fail(Status::kResource, "its events cannot be read without waiting: %s",
-                errno_text(errno));
   rail.depth = std::min(send_depth, port.max_sends);
   if (rail.depth < kMinDepth)
     return fail(Status::kResource, "its send queues have %u entries, %u are the least", rail.depth,
