@@ -5,6 +5,7 @@
 #include "firehose/base/log.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <utility>
 
 namespace hydrant::ibv {
@@ -116,16 +117,27 @@ bool HandshakeSender::has_ended(Peer& peer, uint64_t now) noexcept {
     return true;
   }
   if (!is_late) return false;
-  const Port& port = parts_.ports.all[0];
   const bool goes_on = peer.rank < parts_.own.ranks() && !parts_.options.abandons_silent_ranks;
-  log_warning("%s at %s has not answered for %llu ms: %s port %u, its handshake queue pair %u%s",
-              name_of(peer).text, text_of(peer.endpoint.address).text,
-              static_cast<unsigned long long>((now - connection.handshake_since_ns) / 1'000'000),
-              port.name, port.number, peer.endpoint.address.datagram_queue,
-              goes_on ? "; it is computing, stopped or unreachable: handshakes continue" : "");
-  if (goes_on) return false;
-  parts_.disconnector.disconnect_later(peer, "it has not answered the handshakes");
-  return true;
+  warn_of_silence(peer, now, goes_on);
+  if (!goes_on) parts_.disconnector.disconnect_later(peer, "it has not answered the handshakes");
+  return !goes_on;
+}
+
+// Names one of the silent peers each second: there may be thousands.
+void HandshakeSender::warn_of_silence(const Peer& peer, uint64_t now, bool goes_on) noexcept {
+  uint64_t unnamed = 0;
+  if (!silence_limit_.pass(now, &unnamed)) return;
+  const Port& port = parts_.ports.all[0];
+  char others[64] = "";
+  if (unnamed != 0)
+    std::snprintf(others, sizeof others, " (%llu more not shown)",
+                  static_cast<unsigned long long>(unnamed));
+  log_warning(
+      "%s at %s has not answered for %llu ms: %s port %u, its handshake queue pair %u%s%s",
+      name_of(peer).text, text_of(peer.endpoint.address).text,
+      static_cast<unsigned long long>((now - peer.connection.handshake_since_ns) / 1'000'000),
+      port.name, port.number, peer.endpoint.address.datagram_queue,
+      goes_on ? "; it is computing, stopped or unreachable: handshakes continue" : "", others);
 }
 
 }  // namespace hydrant::ibv

@@ -8,6 +8,7 @@
 // Threads: under the contact lock, but for the hint.
 #pragma once
 
+#include "firehose/base/log.hpp"
 #include "rdma/bootstrap/bootstrap.hpp"
 #include "rdma/ibv/connection/address_handles.hpp"
 #include "rdma/ibv/connection/datagram_queue.hpp"
@@ -76,6 +77,7 @@ class HandshakeSender {
  private:
   Status send(Peer& peer) noexcept;
   bool has_ended(Peer& peer, uint64_t now) noexcept;
+  void warn_of_silence(const Peer& peer, uint64_t now, bool goes_on) noexcept;
 
   const HandshakeParts& parts_;
   DatagramQueue& datagrams_;
@@ -83,6 +85,7 @@ class HandshakeSender {
   const JoinedGroups& groups_;
   HandshakeTimer timer_;
   std::atomic<uint64_t> next_ns_{UINT64_MAX};
+  RateLimit silence_limit_{RateLimit::kSecond};  // by the handshakes' clock
 };
 
 }  // namespace hydrant::ibv

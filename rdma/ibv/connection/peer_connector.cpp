@@ -48,7 +48,7 @@ void PeerConnector::connect_rails(Peer& peer, const Handshake& handshake) noexce
     end.is_ready = status == Status::kOk;
     end.their_fence = handshake.rails[i].fence;
     end.their_fence_key = handshake.rails[i].fence_key;
-    if (!end.is_ready) log_warning("%s", last_error_text());
+    if (!end.is_ready) log_warning(rail_limit_, "%s", last_error_text());
   }
 }
 

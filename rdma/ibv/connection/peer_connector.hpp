@@ -4,6 +4,7 @@
 // Threads: under the contact lock.
 #pragma once
 
+#include "firehose/base/log.hpp"
 #include "rdma/ibv/connection/own_endpoint.hpp"
 #include "rdma/ibv/device/ibv_port_choice.hpp"
 #include "rdma/ibv/queue/rails.hpp"
@@ -39,6 +40,7 @@ class PeerConnector {
   const Ports& ports_;
   const OwnEndpoint& own_;
   const Rails& rails_;
+  RateLimit rail_limit_{RateLimit::kSecond};
 };
 
 }  // namespace hydrant::ibv

@@ -153,8 +153,8 @@ void PeerFactory::open_rails(Peer& peer) noexcept {
   for (uint32_t i = 0; i < both; ++i) {
     if (!rails_[i].completions.is_open() || open_rail(peer, i) == Status::kOk) continue;
     peer.rails->rails[i].send.close();
-    log_warning("%s port %u is not used for %s: %s", rails_[i].port.name, rails_[i].port.number,
-                name_of(peer).text, last_error_text());
+    log_warning(rail_limit_, "%s port %u is not used for %s: %s", rails_[i].port.name,
+                rails_[i].port.number, name_of(peer).text, last_error_text());
   }
 }
 

@@ -6,6 +6,7 @@
 // Threads: under the contact lock.
 #pragma once
 
+#include "firehose/base/log.hpp"
 #include "rdma/ibv/connection/address_handles.hpp"
 #include "rdma/ibv/connection/own_endpoint.hpp"
 #include "rdma/ibv/device/ibv_port_choice.hpp"
@@ -63,6 +64,7 @@ class PeerFactory {
   AddressHandles& addresses_;
   uint32_t count_ = 0;  // peers with receive buffers
   Refusal refusal_ = Refusal::kNone;
+  RateLimit rail_limit_{RateLimit::kSecond};
 };
 
 }  // namespace hydrant::ibv

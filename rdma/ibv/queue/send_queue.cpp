@@ -50,7 +50,8 @@ bool SendQueue::shut(const char* peer_name) noexcept {
   state.qp_state = IBV_QPS_ERR;
   const int error = uncancelled::call(ibv_modify_qp, pair_.get(), &state, IBV_QP_STATE);
   if (error == 0) return true;
-  log_warning("%s port %u: cannot shut the queue pair to %s: %s", port_->name, port_->number,
+  static RateLimit limit(RateLimit::kSecond);
+  log_warning(limit, "%s port %u: cannot shut the queue pair to %s: %s", port_->name, port_->number,
               peer_name, errno_text(error));
   return false;
 }
