@@ -1,6 +1,7 @@
 // Runs what the library builds on RDMA writes on a machine that places them late (placement_machine.hpp):
-// every interleaving of two and three ranks with at most four operations each, and larger ones by chance. Each
-// protocol is as the source does it that is named with it. A mutant leaves one rule out, and has to be found.
+// every interleaving of two and three ranks with at most four operations each, and larger ones by chance.
+// Each protocol is as the source does it that is named with it. A mutant leaves one rule out, and has to be
+// found.
 #include "tests/model/placement_scenes.hpp"
 #include "tests/support/test_seed.hpp"
 
