@@ -94,8 +94,9 @@ Status IbvTransport::open_parts(const ibv::PortList& failed) noexcept {
   parts_.deferred.open(threaded);
   parts_.messages.open(parts_.handshakes);
   parts_.operations.open(max_piece, max_at_once, has_atomics_, topology.rank, parts_.handshakes);
-  const bool may_ranks_differ = parts_.ports.adapters > 1 && topology.node_ranks.size() > 1;
-  if (may_ranks_differ && parts_.port.order != PutOrder::kRelaxed)
+  // Ranks of some node, perhaps of another one, or rails: memory is then reached by several adapters.
+  const bool may_differ = topology.size > topology.node_count || parts_.rails.count() != 0;
+  if (may_differ && parts_.ports.adapters > 1 && parts_.port.order != PutOrder::kRelaxed)
     status = parts_.fenced.open(parts_.port, parts_.options);
   if (status != Status::kOk) return status;
   parts_.disconnector.open(threaded);

@@ -1,5 +1,5 @@
-// Follows each put by a fence. IbvTransport hands these operations out where ranks of its node may use
-// several adapters.
+// Follows each put by a fence. IbvTransport hands these operations out where ranks of a node, or one rank,
+// may use several adapters.
 #include "rdma/ibv/transfer/fenced_operations.hpp"
 
 #include "rdma/ibv/queue/spin_guard.hpp"

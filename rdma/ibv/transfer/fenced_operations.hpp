@@ -1,11 +1,11 @@
-// Puts that complete when every rank of the target's node sees their data, for nodes whose ranks use several
-// adapters.
+// Puts that complete when every rank of the target's node sees their data, for memory that several adapters
+// reach: those of a node's ranks, or a rank's rails.
 //
 // An adapter acknowledges a write that may still be on its way to memory. Whatever comes by the same adapter
-// later comes behind it; a word or a message by another adapter may be seen before. So each put is followed
-// by a fence, when it has completed: an RDMA read of eight bytes by the same queue pair, which pushes the
-// write to memory before it is answered. The client's completion is that of the fence. (Reads do not push
-// writes of relaxed adapters.)
+// later comes behind it; a word or a message by another adapter may be seen before. So may what another one
+// reads or writes in the same place. So each put is followed by a fence, when it has completed: an RDMA read
+// of eight bytes by the same queue pair, which pushes the write to memory before it is answered. The client's
+// completion is that of the fence. (Reads do not push writes of relaxed adapters.)
 //
 // Cost: a round trip, and a record, for each put. Nothing where it is not used.
 //

@@ -50,10 +50,10 @@ TEST_F(IbvFences, CompletedPutIsThereForRanksThatHearOfItByAnotherAdapter) {
 }
 
 TEST_F(IbvFences, AreReadWhereSeveralAdaptersAreInUseOnly) {
-  const auto fences = [](uint32_t devices, std::vector<Rank> node_ranks) {
+  const auto fences = [](uint32_t devices, std::vector<Rank> node_ranks, uint32_t nodes = 0) {
     fake_verbs::reset();
     add_devices(devices);
-    OwnAdapters world({"", ""}, IbvWorld::single(), std::move(node_ranks));
+    OwnAdapters world({"", "", ""}, IbvWorld::single(), std::move(node_ranks), nodes);
     world.connect(0, 1);
     PinnedMemory here(*world[0].transport, Access::kLocalWrite, kFenceTestBytes);
     PinnedMemory there(*world[1].transport, kTarget, kFenceTestBytes);
@@ -63,8 +63,33 @@ TEST_F(IbvFences, AreReadWhereSeveralAdaptersAreInUseOnly) {
   EXPECT_EQ(fences(1, {0, 1}), 0U);
   EXPECT_EQ(fences(2, {}), 0U) << "each rank is alone on its node";
   EXPECT_EQ(fences(2, {0, 1}), 1U);
+  EXPECT_EQ(fences(2, {}, 2), 1U) << "it is alone, and those that it puts to are not";
   const ScopedEnv knob("HYDRANT_IBV_ORDER", "relaxed");
   EXPECT_EQ(fences(2, {0, 1}), 0U) << "they would push nothing";
+}
+
+// The first rail has the put, and the other one reads or writes the place next.
+TEST_F(IbvFences, CompletedPutComesBeforeWhatAnotherRailDoes) {
+  IbvTransport::Options options = testing::rail_options();
+  add_holding_devices(4, WriteOrder::kOrdered);
+  OwnAdapters world({"fake0,fake1", "fake2,fake3"}, options);
+  ASSERT_TRUE(settle(world, 2));
+  constexpr size_t kBytes = 4 * testing::kStripe;
+  PinnedMemory here(*world[0].transport, Access::kLocalWrite, kBytes);
+  PinnedMemory there(*world[1].transport, kTarget, kBytes);
+  const PinnedOperations::Pinned remote = there.for_peer();
+  fill(here, 1);
+  const size_t half = kBytes / 2;
+  const PinnedOperations::Pinned second{remote.addr + half, remote.key};
+  const std::byte first_byte = here.data.get()[0];
+  ASSERT_EQ(put(world, second, here.local(), 8), Status::kOk);
+  ASSERT_EQ(get(world, remote, here.local(), kBytes), Status::kOk);
+  EXPECT_EQ(here.data.get()[half], first_byte);
+  fill(here, 2);
+  ASSERT_EQ(put(world, second, here.local(), 8), Status::kOk);
+  ASSERT_EQ(put(world, remote, here.local(), kBytes), Status::kOk);
+  ASSERT_EQ(announce(world, 0, 1), Status::kOk);
+  EXPECT_TRUE(is_there(here, there, kBytes));
 }
 
 TEST_F(IbvFences, PutsBeyondTheQueueComplete) {
