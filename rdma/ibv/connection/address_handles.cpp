@@ -19,10 +19,6 @@ bool is_shortage(int error) noexcept {
          error == EOVERFLOW;
 }
 
-// The peer's node does not answer ARP, or is out of reach at the moment. Finding that out takes an adapter's
-// driver a second or more.
-bool is_silence(int error) noexcept { return error == ETIMEDOUT || error == EHOSTUNREACH; }
-
 bool is_same(const PortAddress& one, const PortAddress& other) noexcept {
   return one.lid == other.lid && one.needs_grh == other.needs_grh &&
          std::memcmp(&one.gid, &other.gid, sizeof one.gid) == 0;
@@ -95,11 +91,10 @@ void AddressHandles::remove_if_unused(Destination& destination) noexcept {
 Status AddressHandles::make(Destination& destination, const char* peer_name) noexcept {
   if (destination.handle != nullptr) return Status::kOk;
   int error = destination.silence;
-  if (error == 0 || options_.clock() >= destination.silent_until_ns) {
+  if (!is_silent(destination)) {
     error = create(destination);
     if (is_shortage(error) && give_up_one()) error = create(destination);
-    destination.silence = is_silence(error) ? error : 0;
-    destination.silent_until_ns = options_.clock() + options_.refused_ns;
+    note_asked(destination, is_silence(error) ? error : 0);
   }
   if (error == 0) return Status::kOk;
   return is_shortage(error)
@@ -108,6 +103,11 @@ Status AddressHandles::make(Destination& destination, const char* peer_name) noe
              : fail(Status::kResource, "%s cannot address %s: %s (%s)", port_.name, peer_name,
                     errno_text(error),
                     destination.silence != 0 ? "its node does not answer ARP" : "no route to it?");
+}
+
+void AddressHandles::note_asked(Destination& destination, int silence) noexcept {
+  destination.silence = silence;
+  destination.silent_until_ns = options_.clock() + options_.refused_ns;
 }
 
 // Returns 0, or the error.

@@ -3,9 +3,11 @@
 //
 // Handles are objects of the adapter, and some adapters have few. So a handle lives only as long as a
 // handshake with a peer at its destination; a later answer makes it again. Where the adapter has no more, one
-// that no send uses is given up for another. Over Ethernet, making one asks the node of the port for its MAC
-// address (ARP). If that is not answered it is asked again after HandshakeOptions::refused_ns, and not
-// before: the call may take seconds.
+// that no send uses is given up for another.
+//
+// Over Ethernet, making one asks the node of the port for its MAC address (ARP), and so does connecting a
+// queue pair. A node that has not answered is silent: it is asked again after HandshakeOptions::refused_ns,
+// and by neither before, because the call may take seconds.
 //
 // Invariant: a destination is in the list of its port's address while it has users or sends. No handle is
 // destroyed while a send uses it.
@@ -57,6 +59,13 @@ class AddressHandles {
   // Makes the handle, and notes a send that uses it. Errors: those of make().
   Status begin_send(Destination& destination, const char* peer_name) noexcept;
   void end_send(Destination& destination) noexcept;
+
+  // Whether the node of the destination must not be asked now.
+  bool is_silent(const Destination& destination) const noexcept {
+    return destination.silence != 0 && options_.clock() < destination.silent_until_ns;
+  }
+  // The node was asked. `silence`: an error for which is_silence() holds; 0: it has answered.
+  void note_asked(Destination& destination, int silence) noexcept;
 
  private:
   Destination*& list_of(const PortAddress& port) noexcept;

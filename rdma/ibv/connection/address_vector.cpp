@@ -3,6 +3,7 @@
 #include "rdma/ibv/connection/address_vector.hpp"
 
 #include <algorithm>
+#include <cerrno>
 
 namespace hydrant::ibv {
 namespace {
@@ -45,5 +46,7 @@ const char* why_unreachable(const Port& port, const PortAddress& there) noexcept
     return "it is in another subnet";
   return nullptr;
 }
+
+bool is_silence(int error) noexcept { return error == ETIMEDOUT || error == EHOSTUNREACH; }
 
 }  // namespace hydrant::ibv

@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <string>
+#include <utility>
 
 namespace hydrant {
 namespace {
@@ -103,6 +104,36 @@ TEST_F(IbvAddressHandles, RankOfASilentNodeIsAnsweredLater) {
   EXPECT_EQ(world.send(0, 1, Lane::kRequest, 1, "abcd"), Status::kOk) << last_error_text();
   EXPECT_TRUE(world.arrived(1, 1));
   (void)::testing::internal::GetCapturedStderr();
+}
+
+// Connecting a queue pair asks its node as well: that of rank 1, whose handle could be made or not, and that
+// of rank 0, whose handshake has been answered.
+TEST_F(IbvAddressHandles, QueuePairWaitsForASilentNode) {
+  constexpr std::pair<uint64_t, bool> kCases[] = {{2, false}, {2, true}, {4, true}};
+  for (const auto& [nth_change, has_handle] : kCases) {
+    IbvWorld world(2, patient());
+    ::testing::internal::CaptureStderr();
+    fake_verbs::hold(true);
+    ASSERT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kNotReady);
+    if (!has_handle) fake_verbs::fail_call(Call::kCreateAh, ETIMEDOUT);
+    fake_verbs::fail_call(Call::kModifyQp, ETIMEDOUT, nth_change);
+    fake_verbs::hold(false);
+    for (uint32_t ms = 0; ms < 4000; ++ms) {
+      SimulatedClock::elapse(1);
+      world.poll_all();
+    }
+    EXPECT_EQ(world[0].transport->counts().connected, 0U);
+    EXPECT_EQ(world.insist([&] {
+      SimulatedClock::elapse(10);
+      return world[0].try_send(1, Lane::kRequest, 1, "abcd");
+    }),
+              Status::kOk)
+        << last_error_text();
+    EXPECT_TRUE(world.arrived(1, 1));
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+                HasSubstr("Connection timed out (its node does not answer ARP)"));
+    EXPECT_EQ(world[0].transport->counts().lost + world[1].transport->counts().lost, 0U);
+  }
 }
 
 TEST_F(IbvAddressHandles, NodeWithoutARouteIsReportedAtOnce) {
