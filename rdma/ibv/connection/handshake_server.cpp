@@ -91,8 +91,9 @@ void HandshakeServer::connect(const Handshake& handshake, Rank from, uint64_t no
 bool HandshakeServer::connect_pairs(Peer& peer, const Handshake& handshake) noexcept {
   Destination& destination = *peer.connection.destination;
   if (parts_.addresses.is_silent(destination)) return false;
+  const uint64_t since_ns = parts_.now_ns();
   const Status status = connector_.connect(peer, handshake);
-  parts_.addresses.note_asked(destination, status == Status::kNotReady ? ETIMEDOUT : 0);
+  parts_.addresses.note_asked(destination, status == Status::kNotReady ? ETIMEDOUT : 0, since_ns);
   if (status == Status::kOk) return true;
   log_warning("%s", last_error_text());
   if (status != Status::kNotReady)

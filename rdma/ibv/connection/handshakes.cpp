@@ -53,6 +53,7 @@ Status Handshakes::start_connection(Rank number) noexcept {
   status = check_new(number);  // again, because a handshake of the peer may have come meanwhile
   if (status != Status::kOk) return status;
   if (datagrams_.has_failed()) return cannot_reach(number);
+  parts_.addresses.begin_turn();
   if (number >= parts_.own.ranks()) theirs = groups_.at(number);
   Peer* peer = nullptr;
   status = parts_.factory.make(number, theirs.rank, theirs.endpoint, &peer);
@@ -106,6 +107,7 @@ uint32_t Handshakes::wait_and_poll() noexcept {
 uint32_t Handshakes::poll_locked() noexcept {
   if (const uint32_t left = eager_polls_.load(std::memory_order_relaxed); left != 0)
     eager_polls_.store(left - 1, std::memory_order_relaxed);
+  parts_.addresses.begin_turn();
   uint32_t count = 0;
   uint32_t batch = DatagramQueue::kBatch;
   for (; batch == DatagramQueue::kBatch && count < kMostAtOnce; count += batch) {

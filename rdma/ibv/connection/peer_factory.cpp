@@ -135,7 +135,7 @@ Status PeerFactory::open_address(Peer& peer) noexcept {
   Destination* const destination = addresses_.add_user(peer.endpoint.address);
   if (destination == nullptr) return Status::kResource;
   const Status status = addresses_.make(*destination, name_of(peer).text);
-  if (status != Status::kOk && status != Status::kNotReady && destination->silence == 0) {
+  if (status != Status::kOk && status != Status::kNotReady) {
     addresses_.remove_user(*destination);
     return status;
   }
