@@ -97,20 +97,19 @@ Status AddressHandles::make(Destination& destination, const char* peer_name) noe
     const uint64_t since_ns = options_.clock();
     error = create(destination);
     if (is_shortage(error) && give_up_one()) error = create(destination);
-    note_asked(destination, is_silence(error) ? error : 0, since_ns);
+    note_asked(destination, !is_shortage(error) && is_silence(port_, error) ? error : 0, since_ns);
     if (error == 0) return Status::kOk;
   }
   if (error == 0)
     return fail(Status::kNotReady, "%s addresses %s later: another node does not answer ARP",
                 port_.name, peer_name);
   if (destination.silence != 0)
-    return fail(Status::kNotReady, "%s cannot address %s: %s (its node does not answer ARP)",
-                port_.name, peer_name, errno_text(error));
-  return is_shortage(error)
-             ? fail(Status::kNotReady, "%s has no address handle for %s now: %s", port_.name,
-                    peer_name, errno_text(error))
-             : fail(Status::kResource, "%s cannot address %s: %s (no route to it?)", port_.name,
-                    peer_name, errno_text(error));
+    return fail(Status::kNotReady, "%s cannot address %s: %s (%s)", port_.name, peer_name,
+                errno_text(error), silence_text(error));
+  return is_shortage(error) ? fail(Status::kNotReady, "%s has no address handle for %s now: %s",
+                                   port_.name, peer_name, errno_text(error))
+                            : fail(Status::kResource, "%s cannot address %s: %s (no route to it?)",
+                                   port_.name, peer_name, errno_text(error));
 }
 
 void AddressHandles::note_asked(Destination& destination, int silence, uint64_t since_ns) noexcept {

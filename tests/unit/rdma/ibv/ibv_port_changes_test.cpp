@@ -120,6 +120,30 @@ TEST_F(IbvGidChanges, GidAtAnotherIndexIsFoundThere) {
     EXPECT_EQ(fake_verbs::address_of(pair).grh.sgid_index, 1);
 }
 
+// RoCE has no routes then: neither for an address handle, nor for the queue pair whose handshake is answered.
+TEST_F(IbvGidChanges, PortThatIsDownIsWaitedFor) {
+  for (const bool is_answered : {false, true}) {
+    IbvWorld world(2);
+    if (is_answered) {
+      ASSERT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kNotReady);
+      for (uint32_t i = 0; i < 16; ++i) world[1].poll();
+      ASSERT_GE(world[1].transport->counts().handshakes, 1U);
+    }
+    facts_of("roce0").state = IBV_PORT_DOWN;
+    CaptureStderr();
+    for (uint32_t i = 0; i < 16; ++i) {
+      EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kNotReady)
+          << last_error_text();
+      world[0].poll();
+    }
+    (void)GetCapturedStderr();
+    EXPECT_THAT(last_error_text(), HasSubstr("Network is unreachable (the port is down)"));
+    facts_of("roce0").state = IBV_PORT_ACTIVE;
+    EXPECT_EQ(world.send(0, 1, Lane::kRequest, 1, "abcd"), Status::kOk) << last_error_text();
+    EXPECT_EQ(world[0].transport->counts().lost, 0U);
+  }
+}
+
 TEST_F(IbvGidChanges, GidThatIsGoneIsNamed) {
   IbvWorld world(2);
   fake_verbs::Gid other_version = ipv4_gid(1);
