@@ -32,8 +32,10 @@ class IbvPortChanges : public testing::VerbsTest {
   void SetUp() override {
     fake_verbs::reset();
     for (uint16_t i = 0; i < 3; ++i)
-      fake_verbs::add_device(
-          {.name = kNames[i], .ethernet = false, .lid = static_cast<uint16_t>(3 + i), .gids = {}});
+      fake_verbs::add_device({.name = kNames[i],
+                              .ethernet = false,
+                              .lid = static_cast<uint16_t>(3 + i),
+                              .gids = {gid_with(1)}});
     for (Rank rank = 0; rank < 3; ++rank) {
       IbvTransport::Options options = IbvWorld::single();
       options.ports = kNames[rank];
@@ -45,6 +47,13 @@ class IbvPortChanges : public testing::VerbsTest {
   void TearDown() override {
     world_.ranks.clear();
     VerbsTest::TearDown();
+  }
+  static fake_verbs::Gid gid_with(uint8_t prefix) {
+    fake_verbs::Gid made;
+    made.gid.raw[7] = prefix;
+    made.gid.raw[15] = 1;
+    made.type = IBV_GID_TYPE_IB;
+    return made;
   }
   // Rank 0 reads the event of its port.
   void raise(ibv_event_type event) {
@@ -96,10 +105,28 @@ TEST_F(IbvPortChanges, PortThatIsDownIsWaitedFor) {
 
 TEST_F(IbvPortChanges, OtherSubnetManagerChangesNothing) {
   facts_of("ib0").sm_lid = 77;
+  facts_of("ib0").gids = {gid_with(2)};
   CaptureStderr();
   raise(IBV_EVENT_CLIENT_REREGISTER);
   EXPECT_THAT(GetCapturedStderr(), Not(HasSubstr("has lost")));
   EXPECT_EQ(world_.send(0, 2, Lane::kRequest, 1, "abcd"), Status::kOk) << last_error_text();
+}
+
+// Rank 2 demands global headers, which have the GID.
+TEST_F(IbvPortChanges, GidThatIsGoneIsNamedToAPeerThatNeedsIt) {
+  fake_verbs::add_device({.name = "ib3",
+                          .ethernet = false,
+                          .lid = 6,
+                          .gids = {gid_with(1)},
+                          .flags = IBV_QPF_GRH_REQUIRED});
+  IbvTransport::Options options = IbvWorld::single();
+  options.ports = "ib3";
+  world_.ranks[2].reset();
+  world_.ranks[2] = std::make_unique<IbvRank>(world_.box, 2, 3, options);
+  ASSERT_EQ(world_[2].opened, Status::kOk) << last_error_text();
+  facts_of("ib0").gids = {gid_with(2)};
+  EXPECT_EQ(world_[0].try_send(2, Lane::kRequest, 1, "abcd"), Status::kResource);
+  EXPECT_THAT(last_error_text(), HasSubstr("ib0 port 1 has lost GID"));
 }
 
 class IbvGidChanges : public testing::VerbsTest {
