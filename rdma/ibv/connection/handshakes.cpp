@@ -60,7 +60,9 @@ Status Handshakes::start_connection(Rank number) noexcept {
   if (status != Status::kOk)
     return add_context(status, "first contact with %s",
                        name_of(number, theirs.rank, theirs.endpoint.group).text);
+  const uint64_t next_ns = sender_.next_ns();
   sender_.start(*peer, parts_.now_ns());
+  if (thread_ != nullptr && sender_.next_ns() < next_ns) thread_->wake();
   eager_polls_.store(kEagerPolls, std::memory_order_relaxed);
   return Status::kNotReady;
 }
