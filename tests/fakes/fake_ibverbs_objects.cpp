@@ -65,6 +65,7 @@ int check_address(ibv_context* context, const ibv_ah_attr& address) {
   const Device& facts = fake_of(context)->device->facts;
   if (address.port_num == 0 || address.port_num > facts.ports) return EINVAL;
   const Device& port = facts_of(context, address.port_num);
+  if (port.ethernet && port.state != IBV_PORT_ACTIVE) return ENETUNREACH;  // it has no routes
   const bool needs_grh = port.ethernet || (port.flags & IBV_QPF_GRH_REQUIRED) != 0;
   if (address.is_global == 0) return needs_grh ? EINVAL : 0;
   return address.grh.sgid_index < port.gids.size() ? 0 : EINVAL;

@@ -5,6 +5,7 @@
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/uncancelled.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -18,10 +19,6 @@ bool is_shortage(int error) noexcept {
   return error == ENOMEM || error == ENOSPC || error == EAGAIN || error == EBUSY ||
          error == EOVERFLOW;
 }
-
-// The peer's node does not answer ARP, or is out of reach at the moment. Finding that out takes an adapter's
-// driver a second or more.
-bool is_silence(int error) noexcept { return error == ETIMEDOUT || error == EHOSTUNREACH; }
 
 bool is_same(const PortAddress& one, const PortAddress& other) noexcept {
   return one.lid == other.lid && one.needs_grh == other.needs_grh &&
@@ -85,29 +82,43 @@ void AddressHandles::end_send(Destination& destination) noexcept {
 
 void AddressHandles::remove_if_unused(Destination& destination) noexcept {
   if (destination.users != 0 || destination.sends != 0) return;
+  destroy_handle(destination);
+  if (destination.silence != 0) return;
   Destination** link = &list_of(destination.port);
   while (*link != &destination) link = &(*link)->next;
   *link = destination.next;
-  destroy_handle(destination);
   delete &destination;
 }
 
 Status AddressHandles::make(Destination& destination, const char* peer_name) noexcept {
   if (destination.handle != nullptr) return Status::kOk;
   int error = destination.silence;
-  if (error == 0 || options_.clock() >= destination.silent_until_ns) {
+  if (!is_silent(destination)) {
+    const uint64_t since_ns = options_.clock();
     error = create(destination);
     if (is_shortage(error) && give_up_one()) error = create(destination);
-    destination.silence = is_silence(error) ? error : 0;
-    destination.silent_until_ns = options_.clock() + options_.refused_ns;
+    note_asked(destination, !is_shortage(error) && is_silence(port_, error) ? error : 0, since_ns);
+    if (error == 0) return Status::kOk;
   }
-  if (error == 0) return Status::kOk;
-  return is_shortage(error)
-             ? fail(Status::kNotReady, "%s has no address handle for %s now: %s", port_.name,
-                    peer_name, errno_text(error))
-             : fail(Status::kResource, "%s cannot address %s: %s (%s)", port_.name, peer_name,
-                    errno_text(error),
-                    destination.silence != 0 ? "its node does not answer ARP" : "no route to it?");
+  if (error == 0)
+    return fail(Status::kNotReady, "%s addresses %s later: another node does not answer ARP",
+                port_.name, peer_name);
+  if (destination.silence != 0)
+    return fail(Status::kNotReady, "%s cannot address %s: %s (%s)", port_.name, peer_name,
+                errno_text(error), silence_text(error));
+  return is_shortage(error) ? fail(Status::kNotReady, "%s has no address handle for %s now: %s",
+                                   port_.name, peer_name, errno_text(error))
+                            : fail(Status::kResource, "%s cannot address %s: %s (no route to it?)",
+                                   port_.name, peer_name, errno_text(error));
+}
+
+void AddressHandles::note_asked(Destination& destination, int silence, uint64_t since_ns) noexcept {
+  destination.silence = silence;
+  if (silence == 0) return;
+  has_waited_ = true;
+  const uint64_t now = options_.clock();
+  last_ask_ns_ = std::max(now + options_.refused_ns, last_ask_ns_ + 2 * (now - since_ns));
+  destination.silent_until_ns = last_ask_ns_;
 }
 
 // Returns 0, or the error.

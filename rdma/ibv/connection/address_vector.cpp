@@ -2,7 +2,10 @@
 // ibv_queue_pair.cpp for connections.
 #include "rdma/ibv/connection/address_vector.hpp"
 
+#include "firehose/base/uncancelled.hpp"
+
 #include <algorithm>
+#include <cerrno>
 
 namespace hydrant::ibv {
 namespace {
@@ -12,6 +15,16 @@ constexpr size_t kPrefixBytes = 8;
 
 bool has_prefix(const ibv_gid& gid) noexcept {
   return std::any_of(gid.raw, gid.raw + kPrefixBytes, [](uint8_t byte) { return byte != 0; });
+}
+
+bool is_unanswered(int error) noexcept { return error == ETIMEDOUT || error == EHOSTUNREACH; }
+
+// False also if the adapter does not say.
+bool is_down(const Port& port) noexcept {
+  ibv_port_attr now{};
+  const int error =
+      uncancelled::call([&] { return ibv_query_port(port.device.context, port.number, &now); });
+  return error == 0 && now.state != IBV_PORT_ACTIVE;
 }
 
 }  // namespace
@@ -44,6 +57,14 @@ const char* why_unreachable(const Port& port, const PortAddress& there) noexcept
   if (!is_ethernet && !is_local && has_prefix(there.gid) && has_prefix(port.gid))
     return "it is in another subnet";
   return nullptr;
+}
+
+bool is_silence(const Port& port, int error) noexcept {
+  return error != 0 && (is_unanswered(error) || (port.is_ethernet && is_down(port)));
+}
+
+const char* silence_text(int error) noexcept {
+  return is_unanswered(error) ? "its node does not answer ARP" : "the port is down";
 }
 
 }  // namespace hydrant::ibv

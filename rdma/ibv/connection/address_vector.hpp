@@ -15,4 +15,11 @@ ibv_ah_attr address_of(const Port& port, const PortAddress& there) noexcept;
 // Why packets of the port cannot get to a peer's port; null: they can, as far as the addresses show.
 const char* why_unreachable(const Port& port, const PortAddress& there) noexcept;
 
+// Whether the port fails with this error because the node of an address does not answer ARP, or is out of
+// reach at the moment, as all are while the port is down. Over Ethernet address handles and connected queue
+// pairs need the node's MAC address. Finding out that it is silent takes the adapter's driver a second or
+// more. keep_ours() of the port's descriptors precedes it.
+bool is_silence(const Port& port, int error) noexcept;
+const char* silence_text(int error) noexcept;
+
 }  // namespace hydrant::ibv

@@ -22,6 +22,7 @@ void ConnectionThread::start() noexcept {
   const int error = create_thread_without_signals(&thread_, run, this);
   is_running_ = error == 0;
   if (is_running_) {
+    handshakes_.wake_for_contacts(own_);
     pthread_setname_np(thread_, "hydrant connect");
   } else {
     log_warning("HYDRANT_IBV_CONNECT_THREAD: cannot create the thread: %s; only polls connect",

@@ -57,7 +57,8 @@ class DatagramQueue {
 
   // Sends to the queue pair `number` at `destination`, which has a user during the call; `name` of the peer
   // is for the log. Errors: kNotReady: there is no room or no address handle now, or the queue pair has
-  // failed, so that others would fare no better; kResource: the adapter refuses the address or the request.
+  // failed, so that others would fare no better, or the node of the destination is silent; kResource: the
+  // adapter refuses the address or the request.
   Status send(const Handshake& handshake, Destination& destination, uint32_t number,
               const char* name) noexcept;
   // An event of the device says that the queue pair has failed: the next poll() looks whether that is so. Any

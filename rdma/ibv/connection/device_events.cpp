@@ -13,7 +13,8 @@ namespace {
 // Other ranks cannot say why they do not reach this one any more.
 void warn_if_moved(const Port& port) noexcept {
   uint8_t gid_index = 0;
-  if (confirm_address(port, &gid_index) != Status::kOk) log_warning("%s", last_error_text());
+  if (confirm_address(port, nullptr, &gid_index) != Status::kOk)
+    log_warning("%s", last_error_text());
 }
 
 }  // namespace

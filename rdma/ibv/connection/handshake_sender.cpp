@@ -20,7 +20,9 @@ constexpr uint64_t kPauseNs = 20'000'000;
 void HandshakeSender::expect(Peer& peer, uint64_t now) noexcept {
   PeerConnection& connection = peer.connection;
   connection.handshake_interval_ns = parts_.options.handshakes.first_ns;
-  connection.handshake_since_ns = connection.next_handshake_ns = now;
+  connection.handshake_since_ns = now;
+  connection.next_handshake_ns =
+      std::max(now, AddressHandles::next_ask_ns(*connection.destination));
   connection.gives_up_ns = now + parts_.options.handshakes.connect_ns;
   timer_.add(peer);
 }
@@ -82,7 +84,7 @@ void HandshakeSender::postpone(Peer& peer, uint64_t now) noexcept {
 
 void HandshakeSender::repeat(uint64_t now) noexcept {
   uint64_t next_ns = timer_.next_ns();
-  while (next_ns <= now) {
+  while (next_ns <= now && !parts_.addresses.has_waited()) {
     Peer& peer = timer_.first();
     if (has_ended(peer, now)) {
       stop(peer);
@@ -92,6 +94,10 @@ void HandshakeSender::repeat(uint64_t now) noexcept {
       timer_.reorder(peer);
     } else if (const Status status = send(peer); status == Status::kOk) {
       timer_.note_sent(peer, now);
+    } else if (const uint64_t asked_ns = AddressHandles::next_ask_ns(*peer.connection.destination);
+               asked_ns > now) {
+      peer.connection.next_handshake_ns = asked_ns;
+      timer_.reorder(peer);
     } else if (status == Status::kNotReady) {
       next_ns = now + kPauseNs;
       break;

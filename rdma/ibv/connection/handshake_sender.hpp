@@ -2,8 +2,8 @@
 // has timed out.
 //
 // Invariant: a peer is timed from start() or expect() until then. Its next handshake becomes due later only
-// when one has left, or the adapter has refused it: what has found no room in the queue of datagrams, or no
-// address handle, stays due, and the others wait behind it.
+// when one has left, when the adapter has refused it, or until its silent node is asked again. What has found
+// no room in the queue of datagrams, or no address handle, stays due, and the others wait behind it.
 //
 // Threads: under the contact lock, but for the hint.
 #pragma once
@@ -68,7 +68,7 @@ class HandshakeSender {
   // DatagramQueue::send(); kResource: no memory.
   Status send_once(const Handshake& handshake, const DatagramAddress& to,
                    const char* name) noexcept;
-  // Sends the handshakes that are due, as many as there is room for.
+  // Sends the handshakes that are due, as many as there is room for, up to the first node that is silent.
   void repeat(uint64_t now) noexcept;
 
   // A hint, read without the lock: when repeat() has to be called. UINT64_MAX: no peer is timed.

@@ -5,6 +5,7 @@
 #include "firehose/base/log.hpp"
 
 #include <algorithm>
+#include <cerrno>
 
 namespace hydrant::ibv {
 
@@ -76,17 +77,28 @@ void HandshakeServer::connect(const Handshake& handshake, Rank from, uint64_t no
     return;
   }
   peer->state.note_refusal_by_peer(Refusal::kNone);
-  if (!peer->connection.can_receive && connector_.connect(*peer, handshake) != Status::kOk) {
-    log_warning("%s", last_error_text());
-    parts_.disconnector.disconnect_later(*peer, "its queue pair could not be connected");
-    return;
-  }
+  if (!peer->connection.can_receive && !connect_pairs(*peer, handshake)) return;
   if (handshake.can_receive) {
     connector_.learn_rails(*peer, handshake);
     if (peer->state.open()) parts_.counters.connected.add();
   }
   if (!handshake.open) sender_.answer(*peer, now);
   if (PeerConnector::is_handshake_done(*peer)) sender_.stop(*peer);
+}
+
+// False: it has failed, or waits for a later handshake because the peer's node is silent. The peer is
+// connecting, so it has a destination.
+bool HandshakeServer::connect_pairs(Peer& peer, const Handshake& handshake) noexcept {
+  Destination& destination = *peer.connection.destination;
+  if (parts_.addresses.is_silent(destination)) return false;
+  const uint64_t since_ns = parts_.now_ns();
+  const Status status = connector_.connect(peer, handshake);
+  parts_.addresses.note_asked(destination, status == Status::kNotReady ? ETIMEDOUT : 0, since_ns);
+  if (status == Status::kOk) return true;
+  log_warning("%s", last_error_text());
+  if (status != Status::kNotReady)
+    parts_.disconnector.disconnect_later(peer, "its queue pair could not be connected");
+  return false;
 }
 
 // ---- refusals ----

@@ -30,6 +30,7 @@ class HandshakeServer {
 
   Rank sender_of(const Handshake& handshake) noexcept;
   void connect(const Handshake& handshake, Rank from, uint64_t now) noexcept;
+  bool connect_pairs(Peer& peer, const Handshake& handshake) noexcept;
   bool may_refuse(uint64_t now) noexcept;
   void refuse(const Handshake& handshake, Rank from, Refusal why, uint64_t now) noexcept;
   void take_refusal(const Handshake& handshake, Peer* peer, uint64_t now) noexcept;

@@ -53,13 +53,16 @@ Status Handshakes::start_connection(Rank number) noexcept {
   status = check_new(number);  // again, because a handshake of the peer may have come meanwhile
   if (status != Status::kOk) return status;
   if (datagrams_.has_failed()) return cannot_reach(number);
+  parts_.addresses.begin_turn();
   if (number >= parts_.own.ranks()) theirs = groups_.at(number);
   Peer* peer = nullptr;
   status = parts_.factory.make(number, theirs.rank, theirs.endpoint, &peer);
   if (status != Status::kOk)
     return add_context(status, "first contact with %s",
                        name_of(number, theirs.rank, theirs.endpoint.group).text);
+  const uint64_t next_ns = sender_.next_ns();
   sender_.start(*peer, parts_.now_ns());
+  if (thread_ != nullptr && sender_.next_ns() < next_ns) thread_->wake();
   eager_polls_.store(kEagerPolls, std::memory_order_relaxed);
   return Status::kNotReady;
 }
@@ -106,6 +109,7 @@ uint32_t Handshakes::wait_and_poll() noexcept {
 uint32_t Handshakes::poll_locked() noexcept {
   if (const uint32_t left = eager_polls_.load(std::memory_order_relaxed); left != 0)
     eager_polls_.store(left - 1, std::memory_order_relaxed);
+  parts_.addresses.begin_turn();
   uint32_t count = 0;
   uint32_t batch = DatagramQueue::kBatch;
   for (; batch == DatagramQueue::kBatch && count < kMostAtOnce; count += batch) {

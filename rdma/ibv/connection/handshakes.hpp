@@ -12,6 +12,7 @@
 #include "rdma/ibv/connection/handshake_server.hpp"
 #include "rdma/ibv/connection/joined_groups.hpp"
 #include "rdma/ibv/connection/peer_connector.hpp"
+#include "rdma/ibv/queue/sleeper.hpp"
 #include "rdma/ibv/transfer/first_contact.hpp"
 
 #include <atomic>
@@ -54,6 +55,11 @@ class Handshakes final : public FirstContact {
   uint64_t next_reset_ns() const noexcept HYDRANT_NO_TSA { return datagrams_.next_reset_ns(); }
   // An event of the device concerns the queue for handshakes: a later poll() looks whether it has failed.
   void note_event() noexcept HYDRANT_NO_TSA { datagrams_.note_event(); }
+  // The thread that sleeps until next_handshake_ns() is woken when a first contact is due earlier.
+  void wake_for_contacts(Sleeper& sleeper) noexcept HYDRANT_EXCLUDES(mu_) {
+    const MutexLock lock(mu_);
+    thread_ = &sleeper;
+  }
   bool request_notice() noexcept HYDRANT_NO_TSA { return datagrams_.request_notice(); }
 
   // As in IbvTransport.
@@ -83,6 +89,7 @@ class Handshakes final : public FirstContact {
   JoinedGroups groups_ HYDRANT_GUARDED_BY(mu_);
   HandshakeSender sender_ HYDRANT_GUARDED_BY(mu_);
   HandshakeServer server_ HYDRANT_GUARDED_BY(mu_);
+  Sleeper* thread_ HYDRANT_GUARDED_BY(mu_) = nullptr;
   std::atomic<uint32_t> eager_polls_{0};  // left; written under the lock
 };
 

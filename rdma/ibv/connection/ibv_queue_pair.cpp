@@ -78,6 +78,9 @@ Status connect_queue_pair(const QueuePairConnection& connection) noexcept {
                                   IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
   }
   if (error == 0) return Status::kOk;
+  if (state.qp_state == IBV_QPS_RTR && is_silence(port, error))
+    return fail(Status::kNotReady, "%s port %u cannot connect to %s now: %s (%s)", port.name,
+                port.number, connection.peer, errno_text(error), silence_text(error));
   return fail(Status::kBroken,
               "%s port %u cannot connect to %s: %s (GID index %u; choose "
               "another with HYDRANT_IBV_PORTS)",

@@ -37,7 +37,8 @@ struct QueuePairConnection {
   uint32_t number = 0;
   uint32_t sequence = 0;
 };
-// Takes the queue pair to RTS, so that it can receive and send. Errors: kBroken.
+// Takes the queue pair to RTS, so that it can receive and send. Errors: kNotReady: the peer's node is silent,
+// and the queue pair is still in INIT; kBroken.
 Status connect_queue_pair(const QueuePairConnection& connection) noexcept;
 
 }  // namespace hydrant::ibv

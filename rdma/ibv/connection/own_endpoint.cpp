@@ -83,7 +83,7 @@ EndpointAddress OwnEndpoint::address(uint32_t rails) const noexcept {
   return endpoint;
 }
 
-Status confirm_address(const Port& port, uint8_t* gid_index) noexcept {
+Status confirm_address(const Port& port, const PortAddress* there, uint8_t* gid_index) noexcept {
   ibv_port_attr now{};
   const int error =
       uncancelled::call([&] { return ibv_query_port(port.device.context, port.number, &now); });
@@ -93,6 +93,7 @@ Status confirm_address(const Port& port, uint8_t* gid_index) noexcept {
   if (port.pkey != 0 && !has_pkey(port))
     return has_lost(port, "P_Key %#06x at index %u", port.pkey, port.pkey_index);
   constexpr ibv_gid kNone = {};
+  if (!port.needs_grh && (there == nullptr || there->needs_grh == 0)) return Status::kOk;
   if (std::memcmp(&port.gid, &kNone, sizeof kNone) == 0 || has_gid(port, *gid_index))
     return Status::kOk;
   const auto count = static_cast<uint32_t>(std::max(now.gid_tbl_len, 0));

@@ -38,10 +38,13 @@ class OwnEndpoint {
 };
 
 // Looks whether an open port still has the address with which the job began: LID, GID and P_Key. A port that
-// is down is not judged, because it may come back with that address. *gid_index: where the GID is looked for
-// first, and where it is: a GID that was removed and added again may have another place in the table.
-// keep_ours() of the port's descriptors precedes it. Errors: kResource, with what is lost; the port may get
-// it again. Cost: some system calls.
-[[gnu::cold]] Status confirm_address(const Port& port, uint8_t* gid_index) noexcept;
+// is down is not judged, because it may come back with that address. The GID counts only if packets to
+// `there`, a peer's port, have a global header; null: a port that demands none. On InfiniBand the GID changes
+// with the subnet's prefix, and most packets go by LID. *gid_index: where it is looked for first, and where
+// it is: a GID that was removed and added again may have another place in the table. keep_ours() of the
+// port's descriptors precedes it. Errors: kResource, with what is lost; the port may get it again. Cost: some
+// system calls.
+[[gnu::cold]] Status confirm_address(const Port& port, const PortAddress* there,
+                                     uint8_t* gid_index) noexcept;
 
 }  // namespace hydrant::ibv

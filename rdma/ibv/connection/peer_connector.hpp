@@ -21,7 +21,7 @@ class PeerConnector {
       : options_(options), ports_(ports), own_(own), rails_(rails) {}
 
   // Connects with the queue pairs in `handshake`. A rail that cannot be connected is left out. Errors:
-  // kBroken.
+  // those of connect_queue_pair() for the first port.
   Status connect(Peer& peer, const Handshake& handshake) noexcept;
   // Builds a handshake to the peer. `group`: this process's group, used for a peer of another group.
   Handshake describe(const Peer& peer, uint64_t group) const noexcept;

@@ -38,7 +38,7 @@ Status PeerFactory::make(Rank rank, Rank their_rank, const EndpointAddress& endp
   refusal_ = Refusal::kClosed;
   if (!ports_.keep_descriptors()) return device_is_closed(port().name);
   refusal_ = Refusal::kMoved;
-  Status status = confirm_address(port(), &ports_.all[0].gid_index);
+  Status status = confirm_address(port(), &endpoint.address, &ports_.all[0].gid_index);
   if (status != Status::kOk) return status;
   refusal_ = Refusal::kSettings;
   status = check_settings(name, endpoint);
@@ -135,7 +135,7 @@ Status PeerFactory::open_address(Peer& peer) noexcept {
   Destination* const destination = addresses_.add_user(peer.endpoint.address);
   if (destination == nullptr) return Status::kResource;
   const Status status = addresses_.make(*destination, name_of(peer).text);
-  if (status != Status::kOk && status != Status::kNotReady && destination->silence == 0) {
+  if (status != Status::kOk && status != Status::kNotReady) {
     addresses_.remove_user(*destination);
     return status;
   }
@@ -166,7 +166,9 @@ Status PeerFactory::open_rail(Peer& peer, uint32_t index) noexcept {
     return fail(Status::kUnsupported,
                 "its port %u cannot be reached: %s: name the ports in the same order on all ranks",
                 index + 2, reason);
-  if (const Status status = confirm_address(rail.port, &rail.port.gid_index); status != Status::kOk)
+  if (const Status status =
+          confirm_address(rail.port, &peer.endpoint.rails[index], &rail.port.gid_index);
+      status != Status::kOk)
     return status;
   if (const Status status = rail.completions.make_room(); status != Status::kOk) return status;
   if (const Status status = end.send.open({.peer = &peer,

@@ -9,7 +9,11 @@
 
 #include <atomic>
 #include <cerrno>
+#include <filesystem>
+#include <fstream>
 #include <functional>
+#include <sched.h>
+#include <string>
 
 namespace hydrant {
 namespace {
@@ -71,6 +75,40 @@ TEST_F(IbvConnectionThread, RankThatComputesRepeatsItsHandshakes) {
                    }),
             Status::kOk);
   EXPECT_EQ(world[1].try_send(0, Lane::kRequest, 1, "abcd"), Status::kOk);
+}
+
+bool are_threads_asleep() {
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream file(task.path() / "stat");
+    std::string stat;
+    std::getline(file, stat);
+    if (stat.find("(hydrant connect)") != std::string::npos &&
+        stat.find("(hydrant connect) S") == std::string::npos)
+      return false;
+  }
+  return true;
+}
+
+// No completion wakes the thread, because no handshake has left.
+TEST_F(IbvConnectionThread, RankThatComputesSendsTheHandshakeThatCouldNotLeave) {
+  IbvWorld world(2, with_thread());
+  const auto have_looked = [] {
+    return fake_verbs::calls(Call::kNotifyCq) >= 2 ? Status::kOk : Status::kNotReady;
+  };
+  ASSERT_EQ(insist(world[1], have_looked), Status::kOk);
+  const uint64_t deadline = testing::in_seconds(10);
+  while (!are_threads_asleep() && now_ns() < deadline) sched_yield();
+  CaptureStderr();
+  fake_verbs::fail_always(Call::kCreateAh, ENOMEM);
+  ASSERT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kNotReady);
+  fake_verbs::fail_always(Call::kCreateAh, 0);
+  EXPECT_EQ(insist(world[1],
+                   [&] {
+                     return world[1].transport->counts().connected == 1 ? Status::kOk
+                                                                        : Status::kNotReady;
+                   }),
+            Status::kOk);
+  (void)GetCapturedStderr();
 }
 
 TEST_F(IbvConnectionThread, HandshakesThatCrossMakeOneConnection) {

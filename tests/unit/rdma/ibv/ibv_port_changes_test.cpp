@@ -32,8 +32,10 @@ class IbvPortChanges : public testing::VerbsTest {
   void SetUp() override {
     fake_verbs::reset();
     for (uint16_t i = 0; i < 3; ++i)
-      fake_verbs::add_device(
-          {.name = kNames[i], .ethernet = false, .lid = static_cast<uint16_t>(3 + i), .gids = {}});
+      fake_verbs::add_device({.name = kNames[i],
+                              .ethernet = false,
+                              .lid = static_cast<uint16_t>(3 + i),
+                              .gids = {gid_with(1)}});
     for (Rank rank = 0; rank < 3; ++rank) {
       IbvTransport::Options options = IbvWorld::single();
       options.ports = kNames[rank];
@@ -45,6 +47,13 @@ class IbvPortChanges : public testing::VerbsTest {
   void TearDown() override {
     world_.ranks.clear();
     VerbsTest::TearDown();
+  }
+  static fake_verbs::Gid gid_with(uint8_t prefix) {
+    fake_verbs::Gid made;
+    made.gid.raw[7] = prefix;
+    made.gid.raw[15] = 1;
+    made.type = IBV_GID_TYPE_IB;
+    return made;
   }
   // Rank 0 reads the event of its port.
   void raise(ibv_event_type event) {
@@ -96,10 +105,28 @@ TEST_F(IbvPortChanges, PortThatIsDownIsWaitedFor) {
 
 TEST_F(IbvPortChanges, OtherSubnetManagerChangesNothing) {
   facts_of("ib0").sm_lid = 77;
+  facts_of("ib0").gids = {gid_with(2)};
   CaptureStderr();
   raise(IBV_EVENT_CLIENT_REREGISTER);
   EXPECT_THAT(GetCapturedStderr(), Not(HasSubstr("has lost")));
   EXPECT_EQ(world_.send(0, 2, Lane::kRequest, 1, "abcd"), Status::kOk) << last_error_text();
+}
+
+// Rank 2 demands global headers, which have the GID.
+TEST_F(IbvPortChanges, GidThatIsGoneIsNamedToAPeerThatNeedsIt) {
+  fake_verbs::add_device({.name = "ib3",
+                          .ethernet = false,
+                          .lid = 6,
+                          .gids = {gid_with(1)},
+                          .flags = IBV_QPF_GRH_REQUIRED});
+  IbvTransport::Options options = IbvWorld::single();
+  options.ports = "ib3";
+  world_.ranks[2].reset();
+  world_.ranks[2] = std::make_unique<IbvRank>(world_.box, 2, 3, options);
+  ASSERT_EQ(world_[2].opened, Status::kOk) << last_error_text();
+  facts_of("ib0").gids = {gid_with(2)};
+  EXPECT_EQ(world_[0].try_send(2, Lane::kRequest, 1, "abcd"), Status::kResource);
+  EXPECT_THAT(last_error_text(), HasSubstr("ib0 port 1 has lost GID"));
 }
 
 class IbvGidChanges : public testing::VerbsTest {
@@ -118,6 +145,30 @@ TEST_F(IbvGidChanges, GidAtAnotherIndexIsFoundThere) {
   ASSERT_EQ(fake_verbs::connected_pairs().size(), 2U);
   for (ibv_qp* const pair : fake_verbs::connected_pairs())
     EXPECT_EQ(fake_verbs::address_of(pair).grh.sgid_index, 1);
+}
+
+// RoCE has no routes then: neither for an address handle, nor for the queue pair whose handshake is answered.
+TEST_F(IbvGidChanges, PortThatIsDownIsWaitedFor) {
+  for (const bool is_answered : {false, true}) {
+    IbvWorld world(2);
+    if (is_answered) {
+      ASSERT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kNotReady);
+      for (uint32_t i = 0; i < 16; ++i) world[1].poll();
+      ASSERT_GE(world[1].transport->counts().handshakes, 1U);
+    }
+    facts_of("roce0").state = IBV_PORT_DOWN;
+    CaptureStderr();
+    for (uint32_t i = 0; i < 16; ++i) {
+      EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kNotReady)
+          << last_error_text();
+      world[0].poll();
+    }
+    (void)GetCapturedStderr();
+    EXPECT_THAT(last_error_text(), HasSubstr("Network is unreachable (the port is down)"));
+    facts_of("roce0").state = IBV_PORT_ACTIVE;
+    EXPECT_EQ(world.send(0, 1, Lane::kRequest, 1, "abcd"), Status::kOk) << last_error_text();
+    EXPECT_EQ(world[0].transport->counts().lost, 0U);
+  }
 }
 
 TEST_F(IbvGidChanges, GidThatIsGoneIsNamed) {
