@@ -188,12 +188,12 @@ TEST_F(IbvRailFailures, RailWithoutAQueuePairIsUnusedWithThatPeer) {
 TEST_F(IbvRailFailures, RailThatHasLostItsAddressIsUnusedWithLaterPeers) {
   add_devices(2);
   IbvWorld world(2, rail_options());
-  std::vector<fake_verbs::Gid>& gids = fake_verbs::facts_of("fake1").gids;
-  std::fill(gids.begin(), gids.end(), fake_verbs::ipv4_gid(77));
+  std::vector<uint16_t>& pkeys = fake_verbs::facts_of("fake1").pkeys;
+  std::fill(pkeys.begin(), pkeys.end(), 0x8005);
   ::testing::internal::CaptureStderr();
   ASSERT_TRUE(settle(world, 1));
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr("fake1 port 1 is not used for rank 1: fake1 port 1 has lost GID"));
+              HasSubstr("fake1 port 1 is not used for rank 1: fake1 port 1 has lost P_Key"));
 }
 
 // If one of two ranks cannot connect a rail, the other must not send over that rail.
