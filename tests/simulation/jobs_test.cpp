@@ -1,6 +1,7 @@
 // Whole jobs by seed: each has to end as its faults allow, and to repeat exactly.
 //
 // HYDRANT_TEST_JOB=JOB runs one job and prints its events; HYDRANT_TEST_JOBS=N runs N seeds.
+#include "rdma/ibv/settings/planted_defect.hpp"
 #include "tests/simulation/shrinking.hpp"
 #include "tests/simulation/simulated_job.hpp"
 #include "tests/support/test_seed.hpp"
@@ -99,6 +100,30 @@ TEST(SimulatedJobs, EachEndsAsItsFaultsAllow) {
        kind = static_cast<simulation::Kind>(static_cast<uint32_t>(kind) + 1))
     EXPECT_GE(tally.of(simulation::name_of(kind)), 10U) << simulation::name_of(kind);
 }
+
+#if HYDRANT_MUTANTS
+// Each defect that is planted in the transport fails a job: docs/testing.md has the seeds that it took.
+class PlantedDefects : public ::testing::TestWithParam<int> {
+ protected:
+  static constexpr uint64_t kMostSeeds = 10'000;
+  void SetUp() override { ibv::g_defect = static_cast<ibv::Defect>(GetParam()); }
+  void TearDown() override { ibv::g_defect = ibv::Defect::kNone; }
+};
+
+TEST_P(PlantedDefects, IsFound) {
+  ::testing::internal::CaptureStderr();
+  std::string failure;
+  uint64_t seed = 0;
+  while (failure.empty() && seed < kMostSeeds)
+    failure = run_job(simulation::plan_job(++seed)).failure;
+  (void)::testing::internal::GetCapturedStderr();
+  EXPECT_FALSE(failure.empty()) << "no job shows it";
+  std::printf("seed %" PRIu64 ": %s\n", seed, failure.c_str());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PlantedDefects,
+                         ::testing::Range(1, static_cast<int>(ibv::Defect::kCount)));
+#endif
 
 }  // namespace
 }  // namespace hydrant
