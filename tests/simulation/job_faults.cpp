@@ -111,6 +111,11 @@ bool JobFaults::lose_acknowledgement(const Action& action) {
 
 void JobFaults::refuse(const Action& action, std::vector<Call> calls) {
   const Call call = calls[action.choice % calls.size()];
+  if (action.kind == Kind::kRefuseResource && action.choice / 8 % 2 == 0) {
+    fake_verbs::fail_always(call, ENOMEM);
+    after(action.amount * VirtualTime::kMillisecond, [call] { fake_verbs::fail_always(call, 0); });
+    return;
+  }
   const bool is_frequent = call == Call::kPostSend || call == Call::kPollCq;
   fake_verbs::fail_call(call, ENOMEM, action.amount * (is_frequent ? 10 : 1));
 }

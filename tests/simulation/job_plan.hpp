@@ -26,7 +26,7 @@ enum class Kind : uint8_t {
   kLoseDatagrams,
   kStall,  // an adapter sends nothing for less than the patience
   kLoseAcknowledgement,
-  kRefuseResource,  // a call fails once that is tried again
+  kRefuseResource,  // a call that is tried again fails once, or for some milliseconds
   // Faults that may disconnect peers:
   kRefuse,     // a call fails once
   kFailWork,   // a request fails

@@ -23,6 +23,7 @@ using simulation::Outcome;
 using simulation::run_job;
 
 constexpr uint64_t kJobs = 2000;
+constexpr uint64_t kLongJobs = 20'000;  // with HYDRANT_TEST_LONG
 constexpr uint64_t kRepeated =
     10;  // one job in so many runs twice; all if the number of jobs is set
 constexpr uint32_t kShrinkingRuns = 300;
@@ -74,7 +75,8 @@ TEST(SimulatedJobs, EachEndsAsItsFaultsAllow) {
   }
   const uint64_t first = testing::test_seed();
   const char* const chosen = std::getenv("HYDRANT_TEST_JOBS");
-  const uint64_t jobs = chosen != nullptr ? std::strtoull(chosen, nullptr, 0) : kJobs;
+  const uint64_t usual = std::getenv("HYDRANT_TEST_LONG") != nullptr ? kLongJobs : kJobs;
+  const uint64_t jobs = chosen != nullptr ? std::strtoull(chosen, nullptr, 0) : usual;
   const uint64_t repeated = chosen != nullptr ? 1 : kRepeated;
   const uint64_t start_ns = now_ns();
   Tally tally;

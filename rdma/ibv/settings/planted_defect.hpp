@@ -19,6 +19,7 @@ enum class Defect {
   kNoStallCheck,   // an adapter that reports nothing is not noticed
   kOneHandshake,   // a handshake is not repeated
   kFailureIsDone,  // an operation that fails ends with success
+  kLostReceive,    // a receive buffer that the adapter refused is not posted again
   kCount
 };
 
