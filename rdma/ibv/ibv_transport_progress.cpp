@@ -2,6 +2,7 @@
 // verbs" makes progress.
 #include "firehose/base/uncancelled.hpp"
 #include "rdma/ibv/ibv_transport.hpp"
+#include "rdma/ibv/settings/planted_defect.hpp"
 
 #include <algorithm>
 #include <ctime>
@@ -36,7 +37,8 @@ uint32_t IbvTransport::poll(Receiver& receiver, uint32_t budget, bool replies_on
   static_assert(kPollsBetweenChecks % kPollsBetweenHandshakes == 0 &&
                 kPollsBetweenEvents % kPollsBetweenChecks == 0);
   (void)parts_.handshakes.poll();
-  if (parts_.receiving.has_unposted()) parts_.receiving.post_unposted();
+  if (parts_.receiving.has_unposted() && !ibv::has_defect(ibv::Defect::kLostReceive))
+    parts_.receiving.post_unposted();
   if (polls % kPollsBetweenChecks == 0) parts_.liveness.check();
   if (polls % kPollsBetweenEvents == 0) parts_.events.read();
 }

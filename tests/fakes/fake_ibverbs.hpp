@@ -173,7 +173,8 @@ void hold_writes(bool held);
 void seed_writes(uint64_t seed);
 // The next RDMA write of this queue pair is carried out but not acknowledged: the pair waits for resend().
 void lose_acknowledgement(ibv_qp* pair);
-// Sends that write again: it is acknowledged, and executed once more if its target's device does that.
+// Sends that write again: it is acknowledged, and executed once more if its target's device does that. Later
+// writes are acknowledged, even if there was none yet.
 void resend(ibv_qp* pair);
 // Queues an asynchronous event on this context.
 void raise_event(ibv_context* context, ibv_event_type type, int port, ibv_qp* qp);

@@ -92,6 +92,7 @@ void resend(ibv_qp* pair) {
   World& w = world();
   const std::lock_guard<std::mutex> lock(w.mu);
   FakeQp& qp = *fake_of(pair);
+  qp.loses_acknowledgement = false;
   if (!qp.is_unacknowledged) return;
   qp.is_unacknowledged = false;
   const auto there = w.qps.find(qp.destination);

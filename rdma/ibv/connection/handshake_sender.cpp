@@ -3,6 +3,7 @@
 #include "rdma/ibv/connection/handshake_sender.hpp"
 
 #include "firehose/base/log.hpp"
+#include "rdma/ibv/settings/planted_defect.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -92,6 +93,9 @@ void HandshakeSender::repeat(uint64_t now) noexcept {
       peer.connection.gives_up_ns =
           now + std::max<uint64_t>(parts_.options.handshakes.connect_ns, 1);
       timer_.reorder(peer);
+    } else if (has_defect(Defect::kOneHandshake) &&
+               peer.connection.handshake_interval_ns > parts_.options.handshakes.first_ns) {
+      timer_.note_sent(peer, now);
     } else if (const Status status = send(peer); status == Status::kOk) {
       timer_.note_sent(peer, now);
     } else if (const uint64_t asked_ns = AddressHandles::next_ask_ns(*peer.connection.destination);

@@ -3,16 +3,16 @@
 #include "rdma/ibv/registrar/verbs_memory.hpp"
 
 #include "firehose/base/errno_text.hpp"
-#include "firehose/base/machine/machine_limits.hpp"
 #include "firehose/base/uncancelled.hpp"
 
 #include <cerrno>
 #include <sys/mman.h>
+#include <unistd.h>
 
 namespace hydrant::ibv {
 
 size_t VerbsMemory::registered_bytes(size_t bytes) noexcept {
-  const size_t page = read_machine_limits().page_bytes;
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   return (bytes + page - 1) / page * page;
 }
 

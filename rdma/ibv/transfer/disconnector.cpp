@@ -3,6 +3,7 @@
 #include "rdma/ibv/transfer/disconnector.hpp"
 
 #include "firehose/base/status.hpp"
+#include "rdma/ibv/settings/planted_defect.hpp"
 
 namespace hydrant::ibv {
 
@@ -22,7 +23,7 @@ void Disconnector::disconnect(Peer& peer, const char* reason) noexcept {
     if (!peer.state.is_abandoned() && !striping_.post_tails(peer)) peer.state.abandon();
     messages_.abandon(peer);
     (void)post_tail(peer);
-    operations_.fail_waiting(peer, &batch);
+    if (!has_defect(Defect::kForgottenWait)) operations_.fail_waiting(peer, &batch);
   }
   (void)batch.notify();
   (void)fail_stripes(peer);

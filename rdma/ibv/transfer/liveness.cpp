@@ -4,6 +4,7 @@
 
 #include "firehose/base/log.hpp"
 #include "firehose/base/thread.hpp"
+#include "rdma/ibv/settings/planted_defect.hpp"
 
 namespace hydrant::ibv {
 
@@ -31,8 +32,8 @@ void Liveness::check() noexcept HYDRANT_NO_TSA {
     return;
   peers_.for_each([this](Peer& peer) HYDRANT_NO_TSA {
     if (threaded_ && !peer.lock.try_lock()) return;
-    probe(peer);
-    refuse_stalled(peer);
+    if (!has_defect(Defect::kNoProbe)) probe(peer);
+    if (!has_defect(Defect::kNoStallCheck)) refuse_stalled(peer);
     if (threaded_) peer.lock.unlock();
   });
 }

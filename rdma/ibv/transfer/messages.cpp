@@ -2,6 +2,8 @@
 // Message", over verbs.
 #include "rdma/ibv/transfer/messages.hpp"
 
+#include "rdma/ibv/settings/planted_defect.hpp"
+
 #include <cstring>
 #include <new>
 #include <utility>
@@ -33,9 +35,9 @@ inline Status Messages::check_ready(Peer& peer, Lane lane) noexcept {
     return report_not_ready(peer);
   if (peer.stalled[static_cast<uint32_t>(lane)].is_there) [[unlikely]]
     return Status::kNotReady;
-  if (peer.pending.delays_messages()) [[unlikely]]
+  if (peer.pending.delays_messages() && !has_defect(Defect::kEarlyMessage)) [[unlikely]]
     return delay(peer);
-  if (!peer.credits.has_credit(lane)) [[unlikely]]
+  if (!peer.credits.has_credit(lane) && !has_defect(Defect::kTooManySent)) [[unlikely]]
     return Status::kNotReady;
   if (peer.send.room() < kEntriesForMessages || peer.slots.is_empty()) [[unlikely]]
     return Status::kNotReady;
@@ -109,7 +111,8 @@ inline void Messages::finish(Outgoing& room, uint32_t tag, const Cell* cell,
   if (peer.state.is_disconnected()) [[unlikely]] {
     peer.slots.release(slot);
     if (cell != nullptr) cells_[static_cast<uint32_t>(lane)].release(cell->index);
-  } else if (cell != nullptr && !peer.credits.has_slot(lane)) [[unlikely]] {
+  } else if (cell != nullptr && !peer.credits.has_slot(lane) && !has_defect(Defect::kReusedSlot))
+      [[unlikely]] {
     stalls = true;
     peer.stalled[static_cast<uint32_t>(lane)] = {
         true, static_cast<uint16_t>(slot), word, head_bytes, *cell, cell_bytes};
@@ -151,7 +154,7 @@ void Messages::send(Peer& peer, Lane lane, uint32_t slot, uint32_t word, uint32_
     count = 2;
   }
   SendRecord& record = peer.send.add(peer.requests.message.work, cell != nullptr);
-  if (cell == nullptr && bytes <= adapter_inline_bytes_) {
+  if (cell == nullptr && (bytes <= adapter_inline_bytes_ || has_defect(Defect::kReusedBuffer))) {
     // The adapter copies the message while it is posted, so the slot is free already.
     peer.slots.release(slot);
   } else {
@@ -196,7 +199,7 @@ bool Messages::advance(Peer& peer) noexcept {
   bool is_done = true;
   for (const Lane lane : {Lane::kReply, Lane::kRequest}) {
     StalledMessage& stalled = peer.stalled[static_cast<uint32_t>(lane)];
-    if (!stalled.is_there) continue;
+    if (!stalled.is_there || has_defect(Defect::kForgottenCell)) continue;
     if (peer.credits.has_slot(lane) && peer.send.room() >= 2) {
       stalled.is_there = false;
       send(peer, lane, stalled.slot, stalled.word, stalled.head_bytes, &stalled.cell,
@@ -205,7 +208,8 @@ bool Messages::advance(Peer& peer) noexcept {
       is_done = false;
     }
   }
-  if (peer.credits.is_report_due() && !send_report(peer)) is_done = false;
+  if (peer.credits.is_report_due() && !has_defect(Defect::kNoReport) && !send_report(peer))
+    is_done = false;
   return is_done;
 }
 

@@ -5,6 +5,7 @@
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/registrars/ibv/ibv_registrar.hpp"
+#include "rdma/ibv/settings/planted_defect.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -87,7 +88,8 @@ void Striping::begin(Peer& peer, PooledOperation& operation, uint32_t rails,
                   .lkey = key_at(local.key, i + 1).lkey,
                   .rkey = key_at(remote.key, i + 1).rkey,
                   .is_put = operation.is_put,
-                  .awaits_writes = operation.is_put && order_of(peer, i) != PutOrder::kOrdered,
+                  .awaits_writes = operation.is_put && order_of(peer, i) != PutOrder::kOrdered &&
+                                   !has_defect(Defect::kEarlyFence),
                   .rail = static_cast<uint8_t>(i)};
     ++operation.under_way;
     ++peer.rails->stripes;
@@ -123,7 +125,8 @@ bool Striping::advance_rail(Peer& peer, uint32_t index) noexcept {
     request.work.opcode = stripe.is_put ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
     request.work.wr.rdma.remote_addr = stripe.remote;
     request.work.wr.rdma.rkey = stripe.rkey;
-    const bool is_last = bytes == stripe.left && (!stripe.is_put || stripe.awaits_writes);
+    const bool is_last = bytes == stripe.left &&
+                         (!stripe.is_put || stripe.awaits_writes || has_defect(Defect::kNoFence));
     if (!post(peer, end, request.work, is_last ? &stripe : nullptr)) return false;
     stripe.local += bytes;
     stripe.remote += bytes;
@@ -169,7 +172,7 @@ bool Striping::post(Peer& peer, PeerRail& end, ibv_send_wr& request, Stripe* end
 
 void Striping::complete_stripe(Peer& peer, Stripe& stripe, Status status,
                                CompletionBatch* batch) noexcept {
-  if (stripe.awaits_writes && status == Status::kOk) {
+  if (stripe.awaits_writes && status == Status::kOk && !has_defect(Defect::kNoFence)) {
     stripe.awaits_writes = false;
     stripe.next = std::exchange(peer.rails->rails[stripe.rail].unfenced, &stripe);
     return;

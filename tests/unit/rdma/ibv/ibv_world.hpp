@@ -16,6 +16,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace hydrant::testing {
@@ -227,8 +228,10 @@ struct IbvWorld {
 
 // Pinned memory of one rank, and its key as a peer has it.
 struct PinnedMemory {
-  PinnedMemory(IbvTransport& owner, Access access, size_t bytes) : bytes_(bytes) {
-    registrar = owner.pinned()->make_registrar();
+  PinnedMemory(IbvTransport& owner, Access access, size_t bytes)
+      : PinnedMemory(owner.pinned()->make_registrar(), access, bytes) {}
+  PinnedMemory(std::unique_ptr<Registrar> its_registrar, Access access, size_t bytes)
+      : registrar(std::move(its_registrar)), bytes_(bytes) {
     data.reset(static_cast<std::byte*>(std::aligned_alloc(4096, bytes)));
     std::memset(data.get(), 0, bytes);
     const MemoryRange range{address(), bytes};

@@ -1,0 +1,48 @@
+// Faults of a simulated job: begins and ends them, and notes which errors they allow.
+#pragma once
+
+#include "tests/simulation/job_operations.hpp"
+#include "tests/simulation/job_world.hpp"
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <vector>
+
+namespace hydrant::simulation {
+
+class JobFaults {
+ public:
+  JobFaults(JobWorld& world, JobOperations& operations) : world_(world), operations_(operations) {}
+  void add(size_t action) { todo_.push_back(action); }
+  // Begins and ends what is due.
+  void run();
+  // All have ended.
+  bool is_done() const { return todo_.empty() && later_.empty(); }
+
+ private:
+  struct Later {
+    uint64_t at_ns = 0;
+    std::function<void()> then;
+  };
+
+  // False: not now.
+  bool begin(const Action& action);
+  bool hold(const Action& action, uint64_t ns);
+  bool lose_acknowledgement(const Action& action);
+  void refuse(const Action& action, std::vector<fake_verbs::Call> calls);
+  void break_pair(const Action& action);
+  void remove_adapter(const Action& action);
+  void die(Rank rank, uint64_t notice_ns);
+  void end_leaving(Rank rank);
+  void after(uint64_t ns, std::function<void()> then);
+  const char* device_of(const Action& action) const;
+
+  JobWorld& world_;
+  JobOperations& operations_;
+  std::deque<size_t> todo_;  // actions
+  std::vector<Later> later_;
+  uint32_t holds_ = 0;  // adapters that stand still, or wait for an acknowledgement
+};
+
+}  // namespace hydrant::simulation

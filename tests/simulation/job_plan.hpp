@@ -1,0 +1,82 @@
+// A job that a seed draws: its ranks, their adapters, what each rank does, and which faults come. A part of
+// the plan can be left out, so that a failing job can be made smaller.
+#pragma once
+
+#include "rdma/ibv/settings/ibv_options.hpp"
+#include "tests/fakes/fake_ibverbs.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace hydrant::simulation {
+
+// Pieces of memory of a rank that one other rank puts to, each with data of one put at a time.
+inline constexpr uint32_t kSlots = 4;
+
+enum class Kind : uint8_t {
+  kMessage,
+  kPut,
+  kGet,  // of what any rank has put there
+  kAtomic,
+  kCompute,  // the rank does not poll
+  // Faults, without harm to any connection:
+  kLoseDatagrams,
+  kStall,  // an adapter sends nothing for less than the patience
+  kLoseAcknowledgement,
+  kRefuseResource,  // a call that is tried again fails once, or for some milliseconds
+  // Faults that may disconnect peers:
+  kRefuse,     // a call fails once
+  kFailWork,   // a request fails
+  kBreakPair,  // a queue pair fails
+  kCut,        // as kStall, for longer than the patience
+  kRemove,     // an adapter is removed
+  kDie,        // a rank dies
+  kEnd,        // not a kind
+};
+const char* name_of(Kind kind);
+inline bool is_fault(Kind kind) { return kind >= Kind::kLoseDatagrams; }
+
+struct Action {
+  Kind kind = Kind::kMessage;
+  Rank rank = 0;
+  Rank peer = 0;
+  uint64_t at_ns = 0;  // not earlier
+  Lane lane = Lane::kRequest;
+  uint32_t slot = 0;
+  uint32_t bytes = 0;    // of a message's head
+  uint32_t payload = 0;  // of its cell
+  bool has_cell = false;
+  bool has_reply = false;
+  Rank origin = 0;      // a get reads what this rank has put
+  uint64_t amount = 0;  // of an atomic; how long or how many, of compute and faults
+  uint32_t choice = 0;  // which device, call or queue pair, modulo their number
+};
+
+struct JobPlan {
+  uint64_t seed = 0;
+  Rank ranks = 2;
+  uint32_t rails = 1;
+  fake_verbs::Device device;
+  const char* order = nullptr;  // HYDRANT_IBV_ORDER
+  bool holds_writes = false;    // until something shows them
+  bool is_burst = false;        // messages, above all
+  bool is_calm = false;         // no fault may disconnect a peer
+  ibv::Options options;
+  std::array<uint32_t, kSlots> slot_bytes = {};
+  std::vector<Action> actions;
+  std::vector<bool> kept;  // by action; the others are left out
+
+  // `SEED`, or `SEED:1,4-7`: the actions that are kept.
+  std::string text() const;
+  uint32_t count() const;  // actions that are kept
+  Rank taking_part() const;
+};
+
+JobPlan plan_job(uint64_t seed);
+// Reads what text() wrote.
+JobPlan read_plan(const std::string& text);
+
+}  // namespace hydrant::simulation
