@@ -1,6 +1,6 @@
 // Calls blocking functions of other libraries in a thread of its own, so that the caller can continue at its
-// deadline. A call that outlasts its deadline cannot be cancelled: the thread is abandoned to it, and until it
-// ends every other call fails at once.
+// deadline. A call that outlasts its deadline cannot be cancelled: the thread is abandoned to it, and every
+// other call fails at once until it ends.
 #pragma once
 
 #include "firehose/base/thread.hpp"

@@ -21,14 +21,6 @@ bool is_relaxed(const SimulatedRank& rank) {
 
 }  // namespace
 
-struct JobOperations::Operation : Completion {
-  JobOperations* owner = nullptr;
-  const Action* action = nullptr;
-  size_t index = 0;
-  uint32_t version = 0;  // of a put; the oldest that a get may read
-  bool is_done = false;
-};
-
 JobOperations::JobOperations(JobWorld& world)
     : world_(world),
       layout_(world.memory.layout()),

@@ -29,7 +29,13 @@ class JobOperations {
   void check_sums();
 
  private:
-  struct Operation;
+  struct Operation : Completion {
+    JobOperations* owner = nullptr;
+    const Action* action = nullptr;
+    size_t index = 0;
+    uint32_t version = 0;  // of a put; the oldest that a get may read
+    bool is_done = false;
+  };
   struct Sent {
     uint64_t number = 0;
     uint32_t bytes = 0;
