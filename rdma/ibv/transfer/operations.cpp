@@ -64,10 +64,11 @@ inline void Operations::prepare_request(Peer& peer, SendRequest& request,
   request.work.wr.rdma.rkey = load_key(operation.remote.key).rkey;
 }
 
-template <bool kIsPut>
-[[gnu::always_inline]] inline Status Operations::begin(Rank rank, const Pinned& remote,
-                                                       const Pinned& local, size_t bytes,
-                                                       Completion* completion) noexcept {
+// Not inline: put() and get() jump to it before they have saved a register. Without the lock few are saved,
+// because the loop of a lock is a call.
+template <bool kIsPut, bool kLocks>
+[[gnu::noinline]] Status Operations::begin(Rank rank, const Pinned& remote, const Pinned& local,
+                                           size_t bytes, Completion* completion) noexcept {
   Peer* const found = peers_.find(rank);
   if (found == nullptr) [[unlikely]]
     return contact_->start_connection(rank);
@@ -75,7 +76,7 @@ template <bool kIsPut>
   if (remote.key == nullptr || (local.key == nullptr && !is_copied<kIsPut>(bytes)) ||
       bytes > max_at_once_) [[unlikely]]
     return begin_in_pieces(kIsPut, peer, remote, local, bytes, completion);
-  const SpinGuard guard(peer.lock, threaded_);
+  const SpinGuard guard(peer.lock, kLocks);
   if (!is_ready(peer)) [[unlikely]]
     return report_not_ready(peer);
   SendRequest& request = peer.requests.operation;
@@ -115,12 +116,14 @@ inline size_t Operations::begin_list(Rank rank, std::span<const Operation> list)
 
 Status Operations::put(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
                        Completion* completion) noexcept {
-  return begin<true>(peer, remote, local, bytes, completion);
+  return threaded_ ? begin<true, true>(peer, remote, local, bytes, completion)
+                   : begin<true, false>(peer, remote, local, bytes, completion);
 }
 
 Status Operations::get(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
                        Completion* completion) noexcept {
-  return begin<false>(peer, remote, local, bytes, completion);
+  return threaded_ ? begin<false, true>(peer, remote, local, bytes, completion)
+                   : begin<false, false>(peer, remote, local, bytes, completion);
 }
 
 size_t Operations::put_list(Rank peer, std::span<const Operation> list) noexcept {
@@ -278,6 +281,7 @@ Status Operations::start_atomic(Rank rank, const Pinned& remote, const Pinned& l
 // A put or get whose request is built once. Each start sets the record and the keys. The keys are written
 // each time, since memory may have been registered again; comparing them with the last ones would cost the
 // same.
+template <bool kLocks>
 class Operations::IbvPersistentRequest final : public PersistentRequest {
  public:
   IbvPersistentRequest(Operations& operations, Peer& peer, bool is_put, uintptr_t remote,
@@ -300,7 +304,7 @@ class Operations::IbvPersistentRequest final : public PersistentRequest {
     if (remote_key == nullptr || (local_key == nullptr && needs_local_key_)) [[unlikely]]
       return fail_literal(Status::kBadArg,
                           "a persistent put or get: the remote or the local memory has no key");
-    const SpinGuard guard(peer_.lock, operations_.threaded_);
+    const SpinGuard guard(peer_.lock, kLocks);
     if (!operations_.is_ready(peer_)) [[unlikely]]
       return report_not_ready(peer_);
     SendRecord& record = peer_.send.add(request_.work);
@@ -330,8 +334,15 @@ std::unique_ptr<PinnedOperations::PersistentRequest> Operations::prepare(bool is
                                                                          size_t bytes) noexcept {
   Peer* const peer = peers_.find(rank);
   if (peer == nullptr || bytes > max_at_once_) return nullptr;
-  return std::unique_ptr<PersistentRequest>(new (std::nothrow) IbvPersistentRequest(
-      *this, *peer, is_put, remote, local, static_cast<uint32_t>(bytes)));
+  const auto length = static_cast<uint32_t>(bytes);
+  PersistentRequest* made = nullptr;
+  if (threaded_)
+    made =
+        new (std::nothrow) IbvPersistentRequest<true>(*this, *peer, is_put, remote, local, length);
+  else
+    made =
+        new (std::nothrow) IbvPersistentRequest<false>(*this, *peer, is_put, remote, local, length);
+  return std::unique_ptr<PersistentRequest>(made);
 }
 
 std::unique_ptr<PinnedOperations::PersistentRequest> Operations::make_persistent_put(

@@ -79,10 +79,11 @@ class Operations final : public PinnedOperations {
   void fail_waiting(Peer& peer, CompletionBatch* batch) noexcept;
 
  private:
+  template <bool kLocks>
   class IbvPersistentRequest;
 
   std::unique_ptr<Registrar> make_registrar(const IbvRegistrarOptions& options) noexcept;
-  template <bool kIsPut>
+  template <bool kIsPut, bool kLocks>
   Status begin(Rank rank, const Pinned& remote, const Pinned& local, size_t bytes,
                Completion* completion) noexcept;
   template <bool kIsPut>
