@@ -18,6 +18,7 @@ namespace {
 
 constexpr uint64_t kRegionLimit = uint64_t{1} << 22;
 constexpr size_t kLargestBucket = size_t{1} << 40;
+constexpr size_t kCrowdedMerge = size_t{256} << 20;
 
 // Requires: all other sizes are known. 0 if the client announces only the memory that it has pinned: it may
 // not know of more. 0 if memory must be unpinned before its release: no memory may be registered beside a
@@ -244,6 +245,9 @@ Status make_config(const hydrant_domain_options_t& options, const RegistrarTrait
   if (options.merge_bytes == 0) {
     config->merge_bytes = std::min<size_t>(config->merge_bytes, config->budget_bytes / 4 + 1);
   }
+  config->crowded_merge_bytes = config->merge_bytes;
+  if (options.merge_bytes == 0 && read_knob(Knob::kMerge).origin == KnobOrigin::kDefault)
+    config->crowded_merge_bytes = std::max(config->merge_bytes, kCrowdedMerge);
   config->stream_bytes = choose_stream(options, traits, *config);
   config->thread_table_bytes = static_cast<size_t>(
       std::max<uint64_t>(std::bit_floor(knob_number(Knob::kThreadTable)), 8192));

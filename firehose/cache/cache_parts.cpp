@@ -24,7 +24,7 @@ CacheParts::CacheParts(const DomainConfig& settings, std::unique_ptr<Registrar> 
       evictor({store, holds, epoch, gates, tables, retirement, budget, victims, totals},
               config.is_remote),
       pending(store),
-      planner({config, store, tables, budget, extensions}),
+      planner({config, store, tables, budget, evictor.working_set(), retirement, extensions}),
       limits(config, traits, mu, vouched),
       watch(config, checks),
       invalidator({mu, *registrar, store, tables, pending, begun, retirement, planner, totals,

@@ -309,6 +309,11 @@ Status MissPath::claim(const CacheLock& lock, PinRequest& request, uint64_t kern
   if (parts_.planner.is_outdated(lock, request, *plan)) return Status::kNotReady;
   if (!admit(lock, request, kernel_pending, plan)) return Status::kNotReady;
   const Budget::Share share{plan->charge, 1};
+  if (plan->replaces && !plan->once &&
+      (kernel_pending != 0 ||
+       !parts_.evictor.replace(lock, plan->range, plan->access, share, &payment->victims)) &&
+      plan->range != request.pages)
+    return Status::kNotReady;
   // A reservation made in advance is too small only after an invalidation spoiled a registration.
   if (request.prepaid == nullptr || !request.prepaid->consume(share)) {
     const Status status = reserve(lock, request.range, share, kernel_pending, payment);
@@ -343,8 +348,9 @@ bool MissPath::admit(const CacheLock& lock, const PinRequest& request, uint64_t 
   if (parts_.config.unpin_before_release && request.policy == MissPolicy::kRegisterSparingly)
     return true;
   const uint32_t more = request.prepaid == nullptr ? 1 : 0;
-  const Budget::Share lack =
-      parts_.budget.shortage(lock, {kernel_pending + more * plan->charge, more});
+  Budget::Share lack = parts_.budget.shortage(lock, {kernel_pending + more * plan->charge, more});
+  if (plan->replaces)
+    lack.bytes -= std::min(lack.bytes, parts_.planner.replaced(lock, *plan).bytes);
   const Admission admission = parts_.policies.admission->decide(
       {plan->range, request.pages, plan->charge, lack.bytes, lack.regions,
        Planner::is_beyond_need(request, *plan), parts_.policies.cost.get()});
@@ -359,21 +365,20 @@ Status MissPath::reserve(const CacheLock& lock, MemoryRange requested, Budget::S
                          uint64_t pending, Payment* payment) noexcept {
   Budget& budget = parts_.budget;
   const Budget::Share& whole = budget.whole();
-  if (share.bytes > whole.bytes || share.regions > whole.regions) {
+  if (share.bytes > whole.bytes || share.regions > whole.regions)
     return parts_.texts.beyond_budget(requested, 1, share.bytes, share.regions);
-  }
   if (budget.in_force(lock) < whole.bytes && !parts_.config.is_remote &&
-      budget.regrow(lock, rule_now_ns())) {
+      budget.regrow(lock, rule_now_ns()))
     payment->regrown_budget = budget.in_force(lock);
-  }
   const Budget::Share lack = budget.shortage(lock, share);
   // Bytes that are being unpinned now are waited for; no region is evicted for them.
-  if (lack.bytes == 0 && !budget.has_room(lock, share.bytes + pending)) {
-    return parts_.texts.until_uncharged(requested, share.bytes, pending);
-  }
-  if (lack.bytes == 0 && lack.regions == 0) {
-    payment->reservation.take(lock, share);
-    return Status::kOk;
+  if (lack.bytes == 0 && payment->victims.empty()) {
+    if (!budget.has_room(lock, share.bytes + pending))
+      return parts_.texts.until_uncharged(requested, share.bytes, pending);
+    if (lack.regions == 0) {
+      payment->reservation.take(lock, share);
+      return Status::kOk;
+    }
   }
   // Dead regions whose last hold was released come first: they are of no use.
   const auto& infos = parts_.store.infos(lock);
@@ -415,6 +420,7 @@ Status MissPath::pay(MemoryRange requested, uint64_t charge, Payment* payment,
   }
   const uint64_t pending = outcome.kernel_keeps() ? parts_.registrar->pending_charge() : 0;
   const CachePhase lock(parts_);
+  if (outcome.kernel_keeps()) parts_.evictor.working_set().give_up(lock);
   parts_.unpinner.settle(lock, &payment->victims, outcome, Unpinner::Charge::kReserved);
   payment->reservation.release_excess(lock);
   if (parts_.budget.charged(lock) + pending <= parts_.budget.whole().bytes) return Status::kOk;

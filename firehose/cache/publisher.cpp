@@ -52,28 +52,13 @@ bool Publisher::covers_prepinned(const CacheLock& lock, const Plan& plan) const 
 // Closes the smaller regions that the new one makes superfluous: they get no new hits, and are unpinned when
 // they are not held.
 void Publisher::replace_covered(const CacheLock& lock, const Plan& plan) noexcept {
-  const auto& infos = parts_.store.infos(lock);
-  uint32_t classes = parts_.tables.classes(lock);
-  while (classes != 0) {
-    const uint32_t c = take_lowest(&classes);
-    if (!includes(plan.access, static_cast<Access>(c))) continue;
-    // Searches by start, and from the same address again after each: ranges may overlap without containing
-    // each other.
-    uintptr_t from = plan.range.addr;
-    for (;;) {
-      const RegionIndex r = parts_.tables.table(lock, c).first_start(from, plan.range.last());
-      if (r == kNoRegion || !plan.range.covers(infos[r].range)) break;
-      if (infos[r].prepinned) {
-        from = infos[r].range.addr + 1;
-        continue;
-      }
-      Extensions::note_all_reached(parts_.store.slot(r));  // the new one may reach it yet
-      parts_.victims.remove(lock, r);
-      parts_.retirement.close(lock, r);
-      parts_.retirement.add_dead(lock, r);
-      ++parts_.totals.of(lock).merges;
-    }
-  }
+  parts_.tables.each_within(lock, plan.range, plan.access, [&](RegionIndex r) {
+    Extensions::note_all_reached(parts_.store.slot(r));  // the new one may reach it yet
+    parts_.victims.remove(lock, r);
+    parts_.retirement.close(lock, r);
+    parts_.retirement.add_dead(lock, r);
+    ++parts_.totals.of(lock).merges;
+  });
 }
 
 // Keeps the region for its holders only. Its gate was never open: only holds taken under the mutex count, and

@@ -268,7 +268,8 @@ typedef struct hydrant_domain_options {
   uint64_t max_regions;    /* most regions at once, up to 2^22; default 65536 or the registrar's */
   size_t max_region_bytes; /* largest single region, bytes; default: the registrar's */
   size_t bucket_bytes;     /* page mode: power of two, a page or more; default a page */
-  size_t merge_bytes;      /* region mode: neighbours merge up to this; default 16 MiB; 1: never */
+  size_t merge_bytes;      /* region mode: neighbours merge up to this; 1: never; default 16 MiB,
+                            * and 256 MiB or half of the budget while that is full but suffices */
   /* Ranges that the client has registered for the lifetime of the domain. They are never evicted,
    * unpinned or re-registered, not even by hydrant_flush() or hydrant_invalidate(). */
   const hydrant_range_t* prepinned;

@@ -72,8 +72,10 @@ constexpr std::array<KnobInfo, at(Knob::kEnd)> kRows = {{
      .type = KnobType::kSize,
      .unit = "bytes",
      .default_text = "16M",
-     .effect = "Region mode: adjacent and overlapping regions merge up to this size; 1 disables "
-               "merging.",
+     .effect =
+         "Region mode: adjacent and overlapping regions merge up to this size; 1 disables "
+         "merging. Unless it is set, also up to 256 MiB or half of the budget where the budget "
+         "is full and all memory in use fits into it.",
      .min = 1,
      .max = kMaxSize},
     {.index = at(Knob::kStream),

@@ -7,8 +7,7 @@
 namespace hydrant {
 namespace {
 
-constexpr size_t kEvictionBatch = 64;  // regions examined per fence, at most
-constexpr size_t kFirstBatch = 4;      // requested from the policy at first: mostly one is enough
+constexpr size_t kFirstBatch = 4;  // requested from the policy at first: mostly one is enough
 
 }  // namespace
 
@@ -149,12 +148,44 @@ bool Evictor::evict(const CacheLock& lock, Budget::Share lack, RegionQueue* vict
     const RegionIndex r = chosen.pop(parts_.store.infos(lock));
     // All or nothing: a request that cannot be served must not cost others their regions.
     if (enough) {
+      working_set_.note_evicted(lock, parts_.store.infos(lock)[r].range,
+                                parts_.budget.in_force(lock));
       evict_region(lock, r, victims);
     } else {
       restore(lock, r);
     }
   }
   return enough;
+}
+
+bool Evictor::replace(const CacheLock& lock, MemoryRange range, Access access, Budget::Share share,
+                      RegionQueue* victims) noexcept {
+  const Budget::Share lack = parts_.budget.shortage(lock, share);
+  if (lack.bytes == 0 && lack.regions == 0) return true;
+  RegionIndex batch[kEvictionBatch];
+  size_t n = 0;
+  parts_.tables.each_within(lock, range, access, [&](RegionIndex r) {
+    if (n < kEvictionBatch) batch[n++] = r;
+  });
+  n = keep_likely(lock, batch, n);
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < n; ++i) bytes += parts_.store.infos(lock)[batch[i]].charge;
+  if (bytes < lack.bytes || n < lack.regions) return false;
+  for (size_t i = 0; i < n; ++i) parts_.gates.shut(lock, batch[i]);
+  parts_.epoch.fence(lock);
+  uint32_t holds[kEvictionBatch];
+  parts_.holds.settled(lock, batch, n, holds);
+  if (std::any_of(holds, holds + n, [](uint32_t held) { return held != 0; })) {
+    for (size_t i = 0; i < n; ++i) reopen(lock, batch[i]);
+    return false;
+  }
+  for (size_t i = 0; i < n; ++i) {
+    Extensions::note_all_reached(parts_.store.slot(batch[i]));  // the new region may reach it yet
+    parts_.tables.erase(lock, batch[i]);
+    parts_.retirement.retire(lock, batch[i], victims);
+    ++parts_.totals.of(lock).merges;
+  }
+  return true;
 }
 
 void Evictor::evict_region(const CacheLock& lock, RegionIndex region,

@@ -7,8 +7,11 @@
 
 #include "firehose/cache/budget/budget.hpp"
 #include "firehose/cache/budget/retirement.hpp"
+#include "firehose/cache/budget/working_set.hpp"
 
 namespace hydrant {
+
+inline constexpr size_t kEvictionBatch = 64;  // regions examined per fence, at most
 
 class Evictor {
  public:
@@ -25,7 +28,8 @@ class Evictor {
   };
   // `smallest_first`: among victims of equal use the smallest sufficient one is chosen.
   Evictor(const Parts& parts, bool smallest_first) noexcept
-      : parts_(parts), smallest_first_(smallest_first) {}
+      : parts_(parts), smallest_first_(smallest_first), working_set_(parts.store, parts.tables) {}
+  WorkingSet& working_set() noexcept { return working_set_; }
 
   // Opens a region again that was shut because it was watched or examined: it is in use.
   void reopen(const CacheLock&, RegionIndex region) noexcept;
@@ -43,6 +47,10 @@ class Evictor {
   // Retires unheld regions worth at least the lack, or none at all.
   bool evict(const CacheLock&, Budget::Share lack, RegionQueue* victims,
              Budget::Share* idle) noexcept;
+  // Retires the regions of these rights or fewer that lie in the range, unless one is held, or they are worth
+  // less than what `share` lacks. True: the share has room once they are unpinned. Cost: a fence.
+  bool replace(const CacheLock&, MemoryRange range, Access access, Budget::Share share,
+               RegionQueue* victims) noexcept;
   // Retires a region that was shut before the last fence and is not held.
   void evict_region(const CacheLock&, RegionIndex region, RegionQueue* victims) noexcept;
 
@@ -57,6 +65,7 @@ class Evictor {
 
   const Parts parts_;
   const bool smallest_first_;
+  WorkingSet working_set_;
   RegionIndex search_start_ = kNoRegion;  // where the last search for unheld regions ended
 };
 

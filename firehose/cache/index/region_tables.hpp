@@ -31,6 +31,26 @@ class RegionTables {
   // True if some open region overlaps the range.
   bool any_overlap(const CacheLock&, MemoryRange range) const noexcept;
 
+  // Calls visit(region) for each open region of these rights or fewer that lies in the range and is not the
+  // client's own. visit() may remove the region.
+  template <class Visit>
+  void each_within(const CacheLock& lock, MemoryRange range, Access access,
+                   const Visit& visit) const noexcept {
+    const auto& infos = store_.infos(lock);
+    uint32_t used = classes(lock);
+    while (used != 0) {
+      const uint32_t c = take_lowest(&used);
+      if (!includes(access, static_cast<Access>(c))) continue;
+      // No range of a table contains another: their starts and ends have the same order.
+      for (uintptr_t from = range.addr;;) {
+        const RegionIndex r = tables_[c]->first_start(from, range.last());
+        if (r == kNoRegion || !range.covers(infos[r].range)) break;
+        from = infos[r].range.addr + 1;
+        if (!infos[r].prepinned) visit(r);
+      }
+    }
+  }
+
   // False if the table of these rights has no memory.
   [[nodiscard]] bool prepare(const CacheLock&, Access access) noexcept;
   // Requires: prepare() for the region's rights; no region of the table contains it or is contained in it.

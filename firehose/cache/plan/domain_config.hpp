@@ -27,6 +27,8 @@ struct DomainConfig {
   size_t max_region_bytes = 0;
   size_t granule_bytes = 4096;  // page mode: the bucket
   size_t merge_bytes = 0;
+  size_t crowded_merge_bytes =
+      0;                    // the limit without room, while the working set fits into the budget
   size_t stream_bytes = 0;  // longest registration that follows a stream; 0: requests alone
   size_t thread_table_bytes = 0;
   uint64_t wait_warn_ns = 0;

@@ -55,6 +55,7 @@ struct Plan {
   bool huge_pages = false;       // the range was rounded out to huge pages, which cost nothing more
   bool evicted = false;          // other regions were evicted for it
   bool once = false;             // not to be cached
+  bool replaces = false;         // regions within the range are unpinned before it is registered
   uint64_t extra_bytes = 0;      // added by the stream
   uint64_t invalidations = 0;    // that the planner had counted
   uint32_t cover = HYDRANT_COVER_NONE;  // the monitor's coverage of the range

@@ -1,12 +1,16 @@
 // Chooses what a miss registers (planner.hpp). Runs in the first phase of a miss, under the mutex.
 #include "firehose/cache/plan/planner.hpp"
 
+#include "firehose/cache/budget/evictor.hpp"
+
 #include <algorithm>
 
 namespace hydrant {
 namespace {
 
-constexpr size_t kJoinQuarter = 4;  // see join_neighbour()
+// See join_neighbour().
+constexpr size_t kJoinShare = 4;
+constexpr size_t kCrowdedJoinShare = 64;
 constexpr int kMaxTrims = 8;
 
 MemoryRange union_of(MemoryRange a, MemoryRange b) {
@@ -17,17 +21,17 @@ MemoryRange union_of(MemoryRange a, MemoryRange b) {
 }  // namespace
 
 // Joins a neighbour that overlaps or touches the plan, if it is no longer than the plan, or once requests
-// that reached over its ends add up to a quarter of it. So memory that is used piece by piece is registered
+// that reached over its ends add up to a share of it. So memory that is used piece by piece is registered
 // again a bounded number of times, and neighbours that are used across their border become one.
-bool Planner::join_neighbour(const CacheLock& lock, RegionIndex neighbour, size_t most,
+bool Planner::join_neighbour(const CacheLock& lock, RegionIndex neighbour, Growth growth,
                              Plan* plan) noexcept {
   RegionInfo& info = parts_.store.infos(lock)[neighbour];
   if (info.prepinned || plan->range.covers(info.range)) return false;
   const MemoryRange whole = union_of(plan->range, info.range);
-  if (whole.len > most) return false;
+  if (whole.len > growth.most) return false;
   if (info.range.len > plan->range.len) {
     info.crossed_bytes += plan->range.len;
-    if (info.crossed_bytes < info.range.len / kJoinQuarter) return false;
+    if (info.crossed_bytes < info.range.len / growth.share) return false;
   }
   plan->range = whole;
   plan->access = plan->access | info.access;
@@ -37,9 +41,8 @@ bool Planner::join_neighbour(const CacheLock& lock, RegionIndex neighbour, size_
 // Joins two regions of similar size at once if the request crosses their border and they cover it together:
 // streams leave accidental borders. The result is larger by a quarter at least, so that a byte is registered
 // again a bounded number of times.
-bool Planner::close_gap(const CacheLock& lock, Plan* plan) noexcept {
+bool Planner::close_gap(const CacheLock& lock, size_t most, Plan* plan) noexcept {
   const auto& infos = parts_.store.infos(lock);
-  const DomainConfig& config = parts_.config;
   const RegionIndex a = parts_.tables.find(lock, {plan->range.addr, 1}, Access::kLocalRead);
   if (a == kNoRegion || infos[a].prepinned) return false;
   const RegionIndex b = parts_.tables.find(lock, {plan->range.last(), 1}, Access::kLocalRead);
@@ -48,9 +51,8 @@ bool Planner::close_gap(const CacheLock& lock, Plan* plan) noexcept {
   const MemoryRange high = infos[b].range;
   const MemoryRange whole = union_of(low, high);
   // (No longer than the request: then its own rights will do.)
-  if (low.end() < high.addr || whole == plan->range || whole.len > config.merge_bytes ||
-      whole.len > config.max_region_bytes ||
-      std::min(low.len, high.len) < std::max(low.len, high.len) / kJoinQuarter) {
+  if (low.end() < high.addr || whole == plan->range || whole.len > most ||
+      std::min(low.len, high.len) < std::max(low.len, high.len) / kJoinShare) {
     return false;
   }
   plan->range = whole;
@@ -58,22 +60,54 @@ bool Planner::close_gap(const CacheLock& lock, Plan* plan) noexcept {
   return true;
 }
 
-void Planner::extend(const CacheLock& lock, Plan* plan) noexcept {
-  if (close_gap(lock, plan)) return;
-  const size_t most = std::min(parts_.config.merge_bytes, parts_.config.max_region_bytes);
-  for (bool grown = true; grown;) {
-    grown = false;
+void Planner::extend(const CacheLock& lock, Growth growth, Plan* plan) noexcept {
+  if (close_gap(lock, growth.most, plan)) return;
+  for (size_t joined = 0, last = 1; joined != last && joined <= growth.joins;) {
+    last = joined;
     uint32_t classes = parts_.tables.classes(lock);
     while (classes != 0) {
       const PinTable& table = parts_.tables.table(lock, take_lowest(&classes));
       const uintptr_t addr = plan->range.addr;
       const RegionIndex before = table.any_overlap(addr - (addr != 0), addr);
-      if (before != kNoRegion && join_neighbour(lock, before, most, plan)) grown = true;
+      if (before != kNoRegion && join_neighbour(lock, before, growth, plan)) ++joined;
       const uintptr_t end = plan->range.end();
       const RegionIndex after = table.any_overlap(end - 1, end);
-      if (after != kNoRegion && join_neighbour(lock, after, most, plan)) grown = true;
+      if (after != kNoRegion && join_neighbour(lock, after, growth, plan)) ++joined;
     }
   }
+}
+
+Budget::Share Planner::replaced(const CacheLock& lock, const Plan& plan) const noexcept {
+  Budget::Share share;
+  parts_.tables.each_within(lock, plan.range, plan.access, [&](RegionIndex r) {
+    share.bytes += parts_.store.infos(lock)[r].charge;
+    ++share.regions;
+  });
+  return share;
+}
+
+// Extends a plan that lacks room by neighbours that are unpinned before it is registered, so that each byte
+// is charged once. Otherwise regions that overlap would evict each other where all that is used fits into the
+// budget. Where it does not fit, a long region would soon be evicted again. Such a region takes half of the
+// budget at most: while it is held, it cannot be evicted for another one.
+void Planner::replace_neighbours(const CacheLock& lock, Plan* plan) noexcept {
+  const DomainConfig& config = parts_.config;
+  const MemoryRange alone = plan->range;
+  const Access rights = plan->access;
+  const uint64_t budget = parts_.budget.in_force(lock);
+  // Superfluous regions are unpinned in any case.
+  const uint64_t superfluous = parts_.retirement.dead(lock).fresh_charge();
+  if (parts_.budget.charged(lock) - superfluous + alone.len <= budget) return;
+  if (!parts_.working_set.fits(lock, alone, budget)) return;
+  const uint64_t most = std::min<uint64_t>(config.crowded_merge_bytes, budget / 2);
+  extend(lock, {std::min<size_t>(most, config.max_region_bytes), kCrowdedJoinShare, kEvictionBatch},
+         plan);
+  const Budget::Share gone = replaced(lock, *plan);
+  plan->replaces = gone.regions != 0 && gone.regions <= kEvictionBatch &&
+                   parts_.budget.charged(lock) - gone.bytes + plan->range.len <= budget;
+  if (plan->replaces) return;
+  plan->range = alone;
+  plan->access = rights;
 }
 
 // The part of `range` that is not registered yet, and adjoins the request.
@@ -131,7 +165,7 @@ bool Planner::follow_stream(const CacheLock& lock, PinRequest& request, Plan* pl
 void Planner::plan(const CacheLock& lock, PinRequest& request, Plan* plan) noexcept {
   const DomainConfig& config = parts_.config;
   plan->range = request.pages;
-  plan->stream = plan->huge_pages = plan->once = false;
+  plan->stream = plan->huge_pages = plan->once = plan->replaces = false;
   plan->extra_bytes = 0;
   plan->invalidations = invalidations_;
   plan->access = request.plain ? request.need : request.need | config.eager;
@@ -141,22 +175,23 @@ void Planner::plan(const CacheLock& lock, PinRequest& request, Plan* plan) noexc
                           !request.restless &&
                           (request.policy != MissPolicy::kRegisterSparingly ||
                            parts_.budget.charged(lock) <= parts_.budget.in_force(lock) / 2);
-  // Neighbours are never joined if that would need an eviction; then the search is not worth its time.
-  const bool room = parts_.budget.has_room(lock, plan->range.len);
-  if (may_extend && !follow_stream(lock, request, plan) && room &&
-      plan->range.len < config.merge_bytes) {
+  if (!may_extend || follow_stream(lock, request, plan) || plan->range.len >= config.merge_bytes)
+    return;
+  if (parts_.budget.has_room(lock, plan->range.len)) {
     const Access alone = plan->access;
-    extend(lock, plan);
-    // claim() checks it again.
-    if (!parts_.budget.has_room(lock, plan->range.len)) {
-      plan->range = request.pages;
-      plan->access = alone;
-    }
+    extend(lock, {std::min(config.merge_bytes, config.max_region_bytes), kJoinShare, SIZE_MAX},
+           plan);
+    // Neighbours are never joined if that would need an eviction. claim() checks it again.
+    if (parts_.budget.has_room(lock, plan->range.len)) return;
+    plan->range = request.pages;
+    plan->access = alone;
   }
+  if (!config.is_remote) replace_neighbours(lock, plan);
 }
 
 void Planner::note_claimed(const CacheLock& lock, const PinRequest& request,
                            const Plan& plan) noexcept {
+  parts_.working_set.note_registered(lock, plan.range.len);
   if (request.noted && plan.range != request.advice.range) {
     parts_.extensions.streams(lock).note_cut(request.pages, plan.range);
   }
@@ -164,6 +199,7 @@ void Planner::note_claimed(const CacheLock& lock, const PinRequest& request,
 
 void Planner::note_abandoned(const CacheLock& lock, const PinRequest& request, const Plan& plan,
                              bool refused) noexcept {
+  if (plan.replaces) parts_.working_set.note_failure(lock);
   if (!request.noted) return;
   StreamDetector& streams = parts_.extensions.streams(lock);
   if (plan.stream && refused) {
@@ -175,12 +211,14 @@ void Planner::note_abandoned(const CacheLock& lock, const PinRequest& request, c
 
 void Planner::forget(const CacheLock& lock, MemoryRange range) noexcept {
   ++invalidations_;
+  parts_.working_set.forget(lock, range);
   refusals_.forget(round_out(range, parts_.config.granule_bytes));
   parts_.extensions.streams(lock).forget_borders(range);
 }
 
 void Planner::forget_all(const CacheLock& lock) noexcept {
   ++invalidations_;
+  parts_.working_set.forget_all(lock);
   refusals_.clear();
   parts_.extensions.streams(lock).clear();
 }

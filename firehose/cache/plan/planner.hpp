@@ -2,11 +2,14 @@
 // stream.
 //
 // Invariant: a plan contains the request and grants its rights; unless the request alone is larger, it is
-// no larger than merge_bytes, stream_bytes and max_region_bytes allow. Refusals of the registrar are
-// remembered for RefusalList::kLifeNs: a refused range is not requested again.
+// no larger than merge_bytes (where it replaces neighbours: crowded_merge_bytes and half of the budget),
+// stream_bytes and max_region_bytes allow. Refusals of the registrar are remembered for
+// RefusalList::kLifeNs: a refused range is not requested again.
 #pragma once
 
 #include "firehose/cache/budget/budget.hpp"
+#include "firehose/cache/budget/retirement.hpp"
+#include "firehose/cache/budget/working_set.hpp"
 #include "firehose/cache/index/region_tables.hpp"
 #include "firehose/cache/plan/domain_config.hpp"
 #include "firehose/cache/plan/pin_request.hpp"
@@ -23,11 +26,15 @@ class Planner {
     RegionStore& store;
     RegionTables& tables;
     Budget& budget;
+    WorkingSet& working_set;
+    const Retirement& retirement;
     Extensions& extensions;
   };
   explicit Planner(const Parts& parts) noexcept : parts_(parts) {}
 
   void plan(const CacheLock&, PinRequest& request, Plan* plan) noexcept;
+  // The share of the budget that the regions take that the plan makes superfluous.
+  Budget::Share replaced(const CacheLock&, const Plan& plan) const noexcept;
   // True if a joined neighbour may have been invalidated since plan(). If the registrar must unpin before
   // memory is released, only memory of the request itself may be registered after that.
   bool is_outdated(const CacheLock&, const PinRequest& request, const Plan& plan) const noexcept {
@@ -62,9 +69,17 @@ class Planner {
   void forget_all(const CacheLock&) noexcept;
 
  private:
-  void extend(const CacheLock&, Plan* plan) noexcept;
-  bool close_gap(const CacheLock&, Plan* plan) noexcept;
-  bool join_neighbour(const CacheLock&, RegionIndex neighbour, size_t most, Plan* plan) noexcept;
+  // A plan is extended to at most `most` bytes. A longer neighbour joins once requests that reached over its
+  // ends add up to its length divided by `share`. After more than `joins` neighbours no further one joins.
+  struct Growth {
+    size_t most;
+    size_t share;
+    size_t joins;
+  };
+  void extend(const CacheLock&, Growth growth, Plan* plan) noexcept;
+  void replace_neighbours(const CacheLock&, Plan* plan) noexcept;
+  bool close_gap(const CacheLock&, size_t most, Plan* plan) noexcept;
+  bool join_neighbour(const CacheLock&, RegionIndex neighbour, Growth growth, Plan* plan) noexcept;
   bool follow_stream(const CacheLock&, PinRequest& request, Plan* plan) noexcept;
   MemoryRange without_registered(const CacheLock&, MemoryRange pages,
                                  MemoryRange range) const noexcept;

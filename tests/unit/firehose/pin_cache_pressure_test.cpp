@@ -91,6 +91,74 @@ TEST_F(PinCachePressure, BudgetRegrowsWithTimeNotWithRequests) {
   EXPECT_EQ(hydrant_release(held), GASNET_OK);
 }
 
+TEST_F(PinCachePressure, ReplacedRegionIsUnchargedAlthoughTheBudgetRegrew) {
+  create_with_budget(64);
+  const hydrant_pin_t held = pin(0, 14);
+  refuse_once(100, 16);
+  ASSERT_EQ(stats_of(domain_).budget_bytes, 29 * kPage);
+  EXPECT_EQ(hydrant_release(held), GASNET_OK);
+  pass(1100ms);  // 36 pages: there is room, but the region was chosen before
+  expect_pin(0, 16);
+  EXPECT_EQ(hydrant_flush(domain_), GASNET_OK);
+  pass(5s);
+  expect_pin(200, 64);
+}
+
+// Regions of 16 pages that overlap by two take all of the budget. A use over a border replaces two of them.
+class PinCacheCrowded : public PinCachePressure {
+ protected:
+  void crowd() {
+    for (const size_t page : {0, 14, 28, 42}) expect_pin(page, 16);
+  }
+  void SetUp() override {
+    PinCachePressure::SetUp();
+    create_with_budget(64);
+    crowd();
+  }
+};
+
+TEST_F(PinCacheCrowded, UseOverABorderReplacesBoth) {
+  expect_pin(10, 8);
+  EXPECT_EQ(stats_of(domain_).merges, 2u);
+  EXPECT_EQ(stats_of(domain_).evictions, 0u);
+  EXPECT_TRUE(is_cached(0, 30));
+}
+
+TEST_F(PinCacheCrowded, HoldOfOnePageLeavesHalfOfTheBudgetToOthers) {
+  // The last border is that of the two unions.
+  for (const size_t page : {10, 38, 26}) expect_pin(page, 8);
+  const hydrant_pin_t held = pin(5);
+  expect_pin(200, 8);
+  EXPECT_EQ(hydrant_release(held), GASNET_OK);
+  const hydrant_range_t ranges[] = {{arena_.addr(5), kPage}, {arena_.addr(300), 8 * kPage}};
+  hydrant_pin_t pins[2];
+  ASSERT_EQ(hydrant_pin_many(domain_, ranges, 2, HYDRANT_LOCAL_WRITE, pins), GASNET_OK)
+      << hydrant_error_text();
+  EXPECT_EQ(hydrant_release_many(pins, 2), GASNET_OK);
+}
+
+TEST_F(PinCacheCrowded, NothingIsReplacedOnceTheKernelGaveBackAChargeLate) {
+  registrar_.answer_unpins(HYDRANT_UNPIN_PENDING);
+  EXPECT_EQ(hydrant_pin_status(pin(200, 2)), GASNET_ERR_NOT_READY);  // evicts
+  registrar_.answer_unpins(HYDRANT_UNPIN_DONE);
+  registrar_.settle();
+  crowd();
+  expect_pin(10, 8);
+  EXPECT_EQ(stats_of(domain_).merges, 0u);
+}
+
+TEST_F(PinCacheCrowded, NothingIsReplacedWhileTheKernelChargesWhatIsUnpinned) {
+  EXPECT_EQ(hydrant_invalidate(domain_, arena_.page(50), kPage), GASNET_OK);
+  expect_pin(42, 12);
+  expect_pin(100, 4);
+  registrar_.answer_unpins(HYDRANT_UNPIN_PENDING);
+  EXPECT_EQ(hydrant_invalidate(domain_, arena_.page(100), kPage), GASNET_OK);
+  registrar_.answer_unpins(HYDRANT_UNPIN_DONE);
+  expect_pin(10, 8);
+  EXPECT_EQ(stats_of(domain_).merges, 0u);
+  registrar_.settle();
+}
+
 TEST_F(PinCachePressure, RequestThatCannotBeServedCostsOthersNoHit) {
   create_with_budget(24, 1);
   std::vector<hydrant_pin_t> held;

@@ -62,6 +62,41 @@ TEST_F(EvictorTest, OneFenceServesSeveralEvictions) {
   EXPECT_EQ(g_fences, fences + 1);
 }
 
+TEST_F(EvictorTest, ReplacesWhatARangeCoversIfThatSuffices) {
+  const CacheLock lock(parts_.mu);
+  const RegionIndex first = parts_.add_open(lock, at(0, 2));
+  parts_.add_open(lock, at(2, 2));
+  const RegionIndex outside = parts_.add_open(lock, at(3, 2));
+  const RegionIndex of_more_rights = parts_.add_open(lock, at(1), Access::kRemoteWrite);
+  const auto replace = [&](size_t pages) {  // so many are lacking
+    return parts_.evictor.replace(lock, at(0, 4), Access::kLocalWrite, {(57 + pages) * kPage, 1},
+                                  &victims_);
+  };
+  EXPECT_TRUE(replace(0));
+  EXPECT_TRUE(victims_.empty());
+  EXPECT_FALSE(replace(5));
+  parts_.holds.take(lock, nullptr, first);
+  EXPECT_FALSE(replace(3)) << "held";
+  EXPECT_TRUE(parts_.is_open(lock, first));
+  parts_.holds.drop(lock, nullptr, first);
+  ASSERT_TRUE(replace(4));
+  EXPECT_EQ(victims_.size(), 2u);
+  EXPECT_EQ(parts_.store.infos(lock)[first].state, RegionState::kRetiring);
+  EXPECT_EQ(parts_.tables.find(lock, at(2), Access::kLocalRead), kNoRegion);
+  EXPECT_TRUE(parts_.is_open(lock, outside));
+  EXPECT_TRUE(parts_.is_open(lock, of_more_rights));
+  EXPECT_EQ(parts_.totals.of(lock).merges, 2u);
+}
+
+TEST_F(EvictorTest, ExtensionOfAReplacedRegionIsNotWasted) {
+  const CacheLock lock(parts_.mu);
+  parts_.extensions.enter(lock, parts_.add_open(lock, at(0, 4)), 3 * kPage, false);
+  ASSERT_TRUE(
+      parts_.evictor.replace(lock, at(0, 4), Access::kLocalWrite, {61 * kPage, 1}, &victims_));
+  EXPECT_EQ(victims_.size(), 1u);
+  EXPECT_EQ(parts_.totals.of(lock).wasted_bytes, 0u);
+}
+
 TEST(SmallestFirst, TakesTheSmallestThatSuffices) {
   Parts parts(64, {1000 * kPage, 100}, true);
   const CacheLock lock(parts.mu);

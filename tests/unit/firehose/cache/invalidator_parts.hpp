@@ -47,7 +47,7 @@ struct InvalidatorParts : Parts {
 
   DomainConfig config;
   NotingRegistrar registrar;
-  Planner planner{{config, store, tables, budget, extensions}};
+  Planner planner{{config, store, tables, budget, evictor.working_set(), retirement, extensions}};
   Invalidator invalidator{
       {mu, registrar, store, tables, pending, begun, retirement, planner, totals, pending_ranges}};
 };

@@ -19,6 +19,7 @@ class PlannerTest : public ::testing::Test {
     config.max_regions = 100;
     config.max_region_bytes = 64 * kPage;
     config.merge_bytes = 16 * kPage;
+    config.crowded_merge_bytes = 32 * kPage;
     return config;
   }
   static PinRequest request(MemoryRange range, Access need = Access::kLocalWrite) {
@@ -33,9 +34,19 @@ class PlannerTest : public ::testing::Test {
     PinRequest one = request(range, need);
     return plan(lock, one);
   }
+  // Two regions that a request over their border may join if they are replaced.
+  void crowd(const CacheLock& lock) {
+    parts_.add_open(lock, at(0, 15));
+    parts_.add_open(lock, at(15, 15));
+    parts_.budget.take(lock, {969 * kPage, 1});
+  }
+  void evict(const CacheLock& lock, MemoryRange range) {
+    parts_.evictor.working_set().note_evicted(lock, range, parts_.budget.in_force(lock));
+  }
   DomainConfig config_ = make_config();
   testing::Parts parts_{128, {1000 * kPage, 100}};
-  Planner planner_{{config_, parts_.store, parts_.tables, parts_.budget, parts_.extensions}};
+  Planner planner_{{config_, parts_.store, parts_.tables, parts_.budget,
+                    parts_.evictor.working_set(), parts_.retirement, parts_.extensions}};
 };
 
 TEST_F(PlannerTest, RequestAloneIsThePlan) {
@@ -60,8 +71,92 @@ TEST_F(PlannerTest, NeighboursOfLikeSizeAreMergedWithTheirRights) {
 TEST_F(PlannerTest, NoMergeThatWouldEvict) {
   const CacheLock lock(parts_.mu);
   parts_.add_open(lock, at(2, 2));
-  parts_.budget.take(lock, {995 * kPage, 1});
-  EXPECT_EQ(plan(lock, at(4, 2)).range, at(4, 2));
+  parts_.budget.take(lock, {997 * kPage, 1});
+  const Plan alone = plan(lock, at(4, 2));
+  EXPECT_EQ(alone.range, at(4, 2));
+  EXPECT_FALSE(alone.replaces);
+}
+
+TEST_F(PlannerTest, WithoutRoomANeighbourIsReplaced) {
+  const CacheLock lock(parts_.mu);
+  parts_.add_open(lock, at(2, 2));
+  parts_.budget.take(lock, {996 * kPage, 1});
+  const Plan joined = plan(lock, at(3, 3));
+  EXPECT_EQ(joined.range, at(2, 4));
+  EXPECT_TRUE(joined.replaces);
+}
+
+TEST_F(PlannerTest, RegionThatReplacesIsLongerWhileAllMemoryInUseFits) {
+  const CacheLock lock(parts_.mu);
+  crowd(lock);
+  EXPECT_EQ(plan(lock, at(14, 2)).range, at(0, 30)) << "merge_bytes are 16 pages";
+  evict(lock, at(500, 907));
+  EXPECT_EQ(plan(lock, at(14, 2)).range, at(0, 30)) << "15/16 of the budget";
+  evict(lock, at(1500, 1));
+  EXPECT_EQ(plan(lock, at(14, 2)).range, at(14, 2));
+}
+
+TEST_F(PlannerTest, RegionThatReplacesTakesHalfOfTheBudgetAtMost) {
+  const CacheLock lock(parts_.mu);
+  parts_.budget.set_in_force(lock, 56 * kPage);
+  parts_.add_open(lock, at(0, 15));
+  parts_.add_open(lock, at(15, 15));
+  parts_.budget.take(lock, {26 * kPage, 1});
+  EXPECT_FALSE(plan(lock, at(14, 2)).replaces) << "30 pages";
+  EXPECT_EQ(plan(lock, at(14, 2)).range, at(14, 2));
+  parts_.budget.set_in_force(lock, 60 * kPage);
+  parts_.budget.take(lock, {4 * kPage, 0});
+  EXPECT_EQ(plan(lock, at(14, 2)).range, at(0, 30));
+}
+
+TEST_F(PlannerTest, EvictedMemoryThatIsRegisteredAgainTakesNoPlaceInTheList) {
+  const CacheLock lock(parts_.mu);
+  crowd(lock);
+  for (size_t i = 0; i < 65; ++i) evict(lock, at(i % 30));
+  EXPECT_EQ(plan(lock, at(14, 2)).range, at(0, 30));
+  for (size_t i = 0; i < 65; ++i) evict(lock, at(500 + 2 * i));
+  EXPECT_EQ(plan(lock, at(14, 2)).range, at(14, 2)) << "more than can be remembered";
+}
+
+TEST_F(PlannerTest, ForgettingAllForgetsThatEvictionsWereForgotten) {
+  const CacheLock lock(parts_.mu);
+  crowd(lock);
+  for (size_t i = 0; i < 65; ++i) evict(lock, at(500 + 2 * i));
+  planner_.forget_all(lock);
+  EXPECT_EQ(plan(lock, at(14, 2)).range, at(0, 30));
+}
+
+TEST_F(PlannerTest, AfterAReplacementFailedNothingIsReplacedForAWhile) {
+  const CacheLock lock(parts_.mu);
+  crowd(lock);
+  PinRequest one = request(at(14, 2));
+  planner_.note_abandoned(lock, one, plan(lock, one), true);
+  for (int i = 0; i < 1024; ++i) ASSERT_FALSE(plan(lock, at(14, 2)).replaces) << i;
+  EXPECT_TRUE(plan(lock, at(14, 2)).replaces);
+}
+
+TEST_F(PlannerTest, NoMoreRegionsAreReplacedThanTheEvictorCanExamine) {
+  config_.crowded_merge_bytes = config_.max_region_bytes = 200 * kPage;
+  const CacheLock lock(parts_.mu);
+  size_t count = 0;
+  const auto add_up_to = [&](size_t end) {
+    while (count < end) parts_.add_open(lock, at(count++, 2));
+  };
+  add_up_to(60);
+  parts_.budget.take(lock, {880 * kPage, 1});
+  EXPECT_EQ(plan(lock, at(60, 2)).range, at(0, 62));
+  add_up_to(70);
+  parts_.budget.release(lock, {20 * kPage, 0});
+  EXPECT_FALSE(plan(lock, at(70, 2)).replaces);
+  EXPECT_EQ(plan(lock, at(70, 2)).range, at(70, 2));
+}
+
+TEST_F(PlannerTest, EvictedMemoryThatIsReleasedIsNotInUse) {
+  const CacheLock lock(parts_.mu);
+  crowd(lock);
+  evict(lock, at(500, 971));
+  planner_.forget(lock, at(500, 971));
+  EXPECT_EQ(plan(lock, at(14, 2)).range, at(0, 30));
 }
 
 TEST_F(PlannerTest, LongNeighbourIsMergedWhenItsBorderIsCrossedOften) {
@@ -110,10 +205,11 @@ TEST_F(PlannerTest, StreamExtensionEndsAtARegisteredRegion) {
 TEST_F(PlannerTest, RandomPlansCoverTheirRequestsWithinTheLimits) {
   for (uint32_t seed = 1; seed <= 20; ++seed) {
     Random random(seed);
-    testing::Parts parts(256, {1000 * kPage, 200});
+    testing::Parts parts(256, {(50 + random.below(950)) * kPage, 200});
     DomainConfig config = make_config();
     config.stream_bytes = random.below(2) * 32 * kPage;
-    Planner planner({config, parts.store, parts.tables, parts.budget, parts.extensions});
+    Planner planner({config, parts.store, parts.tables, parts.budget, parts.evictor.working_set(),
+                     parts.retirement, parts.extensions});
     const CacheLock lock(parts.mu);
     size_t regions = 0;
     for (int step = 0; step < 300; ++step) {
@@ -129,9 +225,13 @@ TEST_F(PlannerTest, RandomPlansCoverTheirRequestsWithinTheLimits) {
       ASSERT_TRUE(next.range.covers(one.pages)) << "seed " << seed;
       ASSERT_TRUE(includes(next.access, one.need)) << "seed " << seed;
       if (next.range != one.pages) {
-        ASSERT_LE(next.range.len, next.stream ? config.stream_bytes : config.merge_bytes);
+        const size_t half = parts.budget.in_force(lock) / 2;
+        ASSERT_LE(next.range.len, next.stream     ? config.stream_bytes
+                                  : next.replaces ? std::min(config.crowded_merge_bytes, half)
+                                                  : config.merge_bytes);
         if (!next.stream) {
-          ASSERT_TRUE(parts.budget.has_room(lock, next.range.len));
+          const uint64_t replaced = next.replaces ? planner.replaced(lock, next).bytes : 0;
+          ASSERT_TRUE(parts.budget.has_room(lock, next.range.len - replaced));
         }
       }
       planner.note_claimed(lock, one, next);

@@ -174,7 +174,8 @@ class UnpinnerModel {
   Parts parts_{256, {100'000 * kPage, 256}};
   PinSetRegistrar registrar_{parts_, random_};
   DomainConfig config_;
-  Planner planner_{{config_, parts_.store, parts_.tables, parts_.budget, parts_.extensions}};
+  Planner planner_{{config_, parts_.store, parts_.tables, parts_.budget,
+                    parts_.evictor.working_set(), parts_.retirement, parts_.extensions}};
   Invalidator invalidator_{{parts_.mu, registrar_, parts_.store, parts_.tables, parts_.pending,
                             parts_.begun, parts_.retirement, planner_, parts_.totals,
                             parts_.pending_ranges}};
