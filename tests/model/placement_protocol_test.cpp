@@ -161,8 +161,8 @@ Protocol barrier(const Words& words) {
   return made;
 }
 
-// The same where ranks 0 and 2 share a node, with an adapter each: they meet in shared memory, rank 0 posts
-// the words of epochs 1 and 2 and rank 2 those of 3 and 4. Rank 2 puts to rank 1 before each barrier.
+// A barrier in which ranks 0 and 2 share a node, with an adapter each. They meet in shared memory. Rank 0
+// posts the words of epochs 1 and 2, and rank 2 those of 3 and 4. Rank 2 puts to rank 1 before each barrier.
 Protocol barrier_of_two_posters(const Words& words) {
   const Layout layout{{0, 1, 0}, true};
   Scene scene(layout, words.order, Fences::kProduct, "barrier with two posters");

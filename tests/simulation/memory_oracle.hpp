@@ -62,7 +62,7 @@ class MemoryOracle {
 
   // Whether each byte is of a version between `least` and the newest that was begun.
   bool allows(const Place& place, uint32_t least, const std::byte* data) const;
-  // The same of all slots of `origin` in the memory of `target`.
+  // Whether allows() holds for each slot of `origin` in the memory of `target`.
   bool allows_all(Rank origin, Rank target, const std::byte* memory) const;
 
  private:
