@@ -6,34 +6,44 @@ namespace hydrant {
 bool Publisher::publish(const CacheLock& lock, const Plan& plan, bool cacheable) noexcept {
   const RegionIndex r = plan.region;
   RegionSlot& slot = parts_.store.slot(r);
-  slot.len.store(plan.range.len, std::memory_order_relaxed);
+  slot.len.store(plan.range.len, std::memory_order_release);
   slot.key.store(parts_.store.keys().shown(r), std::memory_order_relaxed);
   slot.denied.store(~bits(plan.access), std::memory_order_relaxed);  // unknown bits too
-  // Release: an invalidation without the mutex that sees the address sees the length, too.
+  // Release: an invalidation without the mutex that sees the address sees the length, too, and one that sees
+  // the length sees the changes of the tables before.
   slot.addr.store(plan.range.addr, std::memory_order_release);
   Extensions::note_all_reached(slot);
-  const bool superfluous = parts_.tables.find(lock, plan.range, plan.access) != kNoRegion;
   const bool room = parts_.tables.prepare(lock, plan.access);
   const bool watched = parts_.watch.is_watched();
   if (plan.range.addr == 0 && watched) cacheable = false;  // see kMarkedGate
-  if (!cacheable || superfluous || !room || (has_prepinned_ && covers_prepinned(lock, plan))) {
+  if (!cacheable || !room || !enter(lock, plan)) {
     keep_uncached(lock, plan, cacheable);
-    return !cacheable || superfluous || room;
+    return !cacheable || room;
   }
-  replace_covered(lock, plan);
   if (plan.stream) parts_.extensions.enter(lock, r, plan.extra_bytes, plan.down);
   RegionInfo& info = parts_.store.infos(lock)[r];
   info.state = RegionState::kOpen;
   info.vouched = plan.vouched;
-  info.checked = watched && !plan.vouched && plan.cover == HYDRANT_COVER_CHECKED;
-  info.hooked = watched && !plan.vouched && plan.cover == HYDRANT_COVER_WATCHED;
-  if (info.checked) parts_.checks.note_checked();
-  parts_.tables.insert(lock, r);
+  if (watched && !plan.vouched) {
+    info.checked = plan.cover == HYDRANT_COVER_CHECKED;
+    info.hooked = plan.cover == HYDRANT_COVER_WATCHED;
+    if (info.checked) parts_.checks.note_checked();
+  }
   if (!info.prepinned) parts_.victims.add(lock, r);
   has_prepinned_ = has_prepinned_ || info.prepinned;
   slot.tag.store(static_cast<uint32_t>(parts_.handle), std::memory_order_relaxed);
   parts_.gates.open(lock, r);
   return true;
+}
+
+// Enters the region in its table. False: another region serves its requests, or has to stay in its place.
+bool Publisher::enter(const CacheLock& lock, const Plan& plan) noexcept {
+  const bool is_only_class = (parts_.tables.classes(lock) & ~(1u << bits(plan.access))) == 0;
+  if (is_only_class && parts_.tables.insert(lock, plan.region)) return true;
+  if (parts_.tables.find(lock, plan.range, plan.access) != kNoRegion) return false;
+  if (has_prepinned_ && covers_prepinned(lock, plan)) return false;
+  replace_covered(lock, plan);
+  return parts_.tables.insert(lock, plan.region);
 }
 
 // True if a prepinned region of the same rights lies in the plan: it must stay, and then the new one cannot

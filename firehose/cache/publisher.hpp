@@ -34,6 +34,7 @@ class Publisher {
   bool publish(const CacheLock&, const Plan& plan, bool cacheable) noexcept;
 
  private:
+  bool enter(const CacheLock&, const Plan& plan) noexcept;
   bool covers_prepinned(const CacheLock&, const Plan& plan) const noexcept;
   void replace_covered(const CacheLock&, const Plan& plan) noexcept;
   void keep_uncached(const CacheLock&, const Plan& plan, bool cacheable) noexcept;

@@ -136,7 +136,8 @@ void PageTable::add_head() noexcept {
   if (stays->load(kRead) != kNoRegion) stays->store(kNoRegion, kWrite);
 }
 
-void PageTable::insert(MemoryRange range, RegionIndex index) noexcept {
+bool PageTable::insert(MemoryRange range, RegionIndex index) noexcept {
+  if (find(range.addr) != kNoRegion) return false;
   lock_.begin_write();
   ++used_;
   while (head_count_.load(kRead) < std::min(used_ * kHeadsPerRegion, heads_.size())) add_head();
@@ -144,6 +145,7 @@ void PageTable::insert(MemoryRange range, RegionIndex index) noexcept {
   slots_[index].chained.store(head.load(kRead), kWrite);
   head.store(index, kWrite);
   lock_.end_write();
+  return true;
 }
 
 void PageTable::erase(MemoryRange range, RegionIndex index) noexcept {

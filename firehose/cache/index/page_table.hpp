@@ -28,7 +28,7 @@ class PageTable final : public PinTable {
                  size_t room) const noexcept override;
   bool collect_unlocked(uintptr_t first, uintptr_t last, RegionIndex* out, size_t room,
                         size_t* n) const noexcept override;
-  void insert(MemoryRange range, RegionIndex index) noexcept override;
+  [[nodiscard]] bool insert(MemoryRange range, RegionIndex index) noexcept override;
   void erase(MemoryRange range, RegionIndex index) noexcept override;
   void clear() noexcept override;
   uint64_t memory_bytes() const noexcept override;

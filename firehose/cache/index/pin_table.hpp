@@ -41,8 +41,8 @@ class PinTable {
   // The lowest range that starts in [first, last]; kNoRegion if none.
   virtual RegionIndex first_start(uintptr_t first, uintptr_t last) const noexcept = 0;
 
-  // Requires: `range` neither contains nor is contained in a range of the table.
-  virtual void insert(MemoryRange range, RegionIndex index) noexcept = 0;
+  // False, and the table is as before: `range` contains a range of the table, or is contained in one.
+  [[nodiscard]] virtual bool insert(MemoryRange range, RegionIndex index) noexcept = 0;
   // Requires: inserted with exactly this range.
   virtual void erase(MemoryRange range, RegionIndex index) noexcept = 0;
 

@@ -6,6 +6,39 @@
 #include <algorithm>
 
 namespace hydrant {
+namespace {
+
+// Four at a time: a compiler does not unroll a loop over atomics.
+constexpr uint32_t kUnrolled = 4;
+
+template <class T>
+void copy_one(std::atomic<T>& to, const std::atomic<T>& from) noexcept {
+  to.store(from.load(std::memory_order_acquire), std::memory_order_release);
+}
+
+template <class T>
+void copy_forwards(std::atomic<T>* to, const std::atomic<T>* from, uint32_t n) noexcept {
+  for (; n >= kUnrolled; n -= kUnrolled, to += kUnrolled, from += kUnrolled) {
+    copy_one(to[0], from[0]);
+    copy_one(to[1], from[1]);
+    copy_one(to[2], from[2]);
+    copy_one(to[3], from[3]);
+  }
+  for (; n > 0; --n) copy_one(*to++, *from++);
+}
+
+template <class T>
+void copy_backwards(std::atomic<T>* to, const std::atomic<T>* from, uint32_t n) noexcept {
+  for (; n >= kUnrolled; n -= kUnrolled) {
+    copy_one(to[n - 1], from[n - 1]);
+    copy_one(to[n - 2], from[n - 2]);
+    copy_one(to[n - 3], from[n - 3]);
+    copy_one(to[n - 4], from[n - 4]);
+  }
+  for (; n > 0; --n) copy_one(to[n - 1], from[n - 1]);
+}
+
+}  // namespace
 
 bool RegionTable::map(size_t max_ranges) noexcept {
   // Neighbours that fit into kJoinEntries become one when something is erased from either; a chunk
@@ -18,55 +51,69 @@ bool RegionTable::map(size_t max_ranges) noexcept {
   return false;
 }
 
-void RegionTable::copy(Entry& to, const Entry& from) noexcept {
-  to.start.store(from.start.load(kRead), kWrite);
-  to.last.store(from.last.load(kRead), kWrite);
-  to.index.store(from.index.load(kRead), kWrite);
+void RegionTable::copy(Chunk& to, uint32_t to_entry, const Chunk& from, uint32_t entry,
+                       uint32_t n) noexcept {
+  copy_forwards(to.starts + to_entry, from.starts + entry, n);
+  copy_forwards(to.indices + to_entry, from.indices + entry, n);
 }
 
-void RegionTable::write(Entry& to, MemoryRange range, RegionIndex index) noexcept {
-  to.start.store(range.addr, kWrite);
-  to.last.store(range.last(), kWrite);
-  to.index.store(index, kWrite);
+void RegionTable::move_up(Chunk& chunk, uint32_t entry, uint32_t places) noexcept {
+  const uint32_t n = chunk.count.load(kRead) - entry;
+  copy_backwards(chunk.starts + entry + places, chunk.starts + entry, n);
+  copy_backwards(chunk.indices + entry + places, chunk.indices + entry, n);
+}
+
+void RegionTable::cut(Chunk& chunk, uint32_t count) noexcept {
+  const uint32_t before = chunk.count.load(kRead);
+  chunk.count.store(count, kWrite);
+  for (uint32_t i = count; i < before; ++i) chunk.starts[i].store(kNoStart, kWrite);
 }
 
 const RegionTable::Chunk& RegionTable::chunk_at(uint32_t position) const noexcept {
-  return chunks_[directory_[position].load(kRead)];
+  return chunks_[directory_[position].chunk.load(kRead)];
 }
 RegionTable::Chunk& RegionTable::chunk_at(uint32_t position) noexcept {
-  return chunks_[directory_[position].load(kRead)];
+  return chunks_[directory_[position].chunk.load(kRead)];
 }
 bool RegionTable::is_full(uint32_t position) const noexcept {
   return chunk_at(position).count.load(kRead) == kChunkEntries;
 }
-uintptr_t RegionTable::start_of(uint32_t position) const noexcept {
-  return chunk_at(position).entries[0].start.load(kRead);
+uintptr_t RegionTable::first_of(uint32_t position) const noexcept {
+  return directory_[position].start.load(kRead);
+}
+uintptr_t RegionTable::start_of(RegionIndex index) const noexcept {
+  return slots_[index].addr.load(kRead);
+}
+uintptr_t RegionTable::last_of(RegionIndex index) const noexcept {
+  const RegionSlot& slot = slots_[index];
+  return slot.addr.load(kRead) + slot.len.load(kRead) - 1;
+}
+void RegionTable::note_start(uint32_t position) noexcept {
+  directory_[position].start.store(chunk_at(position).starts[0].load(kRead), kWrite);
 }
 
+// Both searches choose by arithmetic: where an address lies is not predictable.
 uint32_t RegionTable::position_of(uintptr_t addr, uint32_t count) const noexcept {
-  uint32_t low = 0;
-  uint32_t high = count;
-  while (high - low > 1) {
-    const uint32_t middle = low + (high - low) / 2;
-    (start_of(middle) <= addr ? low : high) = middle;
+  const Place* low = &directory_[0];
+  while (count > 1) {
+    const uint32_t half = count / 2;
+    low += low[half].start.load(kRead) <= addr ? half : 0;
+    count -= half;
   }
-  return low;
+  return static_cast<uint32_t>(low - &directory_[0]);
 }
 
 uint32_t RegionTable::entries_up_to(const Chunk& chunk, uintptr_t addr) noexcept {
-  uint32_t low = 0;
-  // A reader may see a count from the middle of a change, never one beyond the array.
-  uint32_t high = chunk.count.load(kRead);
-  if (high > kChunkEntries) high = kChunkEntries;
-  while (low < high) {
-    const uint32_t middle = low + (high - low) / 2;
-    if (chunk.entries[middle].start.load(kRead) <= addr) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
+  static_assert(kChunkEntries == 32);
+  const std::atomic<uintptr_t>* low = chunk.starts;
+  const auto halve = [&](size_t half) { low += low[half - 1].load(kRead) <= addr ? half : 0; };
+  halve(16);
+  halve(8);
+  halve(4);
+  halve(2);
+  halve(1);
+  halve(1);
+  return static_cast<uint32_t>(low - chunk.starts);
 }
 
 RegionIndex RegionTable::find(uintptr_t addr) const noexcept {
@@ -76,35 +123,44 @@ RegionIndex RegionTable::find(uintptr_t addr) const noexcept {
   if (count != 0) {
     const Chunk& chunk = chunk_at(position_of(addr, count));
     const uint32_t below = entries_up_to(chunk, addr);
-    if (below != 0) found = chunk.entries[below - 1].index.load(kRead);
+    if (below != 0) found = chunk.indices[below - 1].load(kRead);
   }
   return lock_.read_was_clean(begun) ? found : kNoRegion;
+}
+
+// Only the first chunk may start above the address that led to it.
+RegionIndex RegionTable::before(Cursor cursor) const noexcept {
+  if (cursor.entry == 0) return kNoRegion;
+  return chunk_at(cursor.position).indices[cursor.entry - 1].load(kRead);
+}
+
+RegionIndex RegionTable::at(Cursor cursor) const noexcept {
+  if (cursor.entry == chunk_at(cursor.position).count.load(kRead))
+    cursor = {cursor.position + 1, 0};
+  if (cursor.position == count_.load(kRead)) return kNoRegion;
+  return chunk_at(cursor.position).indices[cursor.entry].load(kRead);
 }
 
 RegionIndex RegionTable::any_overlap(uintptr_t first, uintptr_t last) const noexcept {
   const uint32_t count = count_.load(kRead);
   if (count == 0) return kNoRegion;
-  const Chunk& chunk = chunk_at(position_of(first, count));
-  const uint32_t below = entries_up_to(chunk, first);
+  const uint32_t position = position_of(first, count);
+  const Cursor cursor{position, entries_up_to(chunk_at(position), first)};
   // Starts and ends have the same order: if the last range that starts at or below `first` does not reach
   // it, none of them does.
-  if (below != 0 && chunk.entries[below - 1].last.load(kRead) >= first) {
-    return chunk.entries[below - 1].index.load(kRead);
-  }
-  return first_start(first, last);
+  const RegionIndex below = before(cursor);
+  if (below != kNoRegion && last_of(below) >= first) return below;
+  const RegionIndex next = at(cursor);
+  return next != kNoRegion && start_of(next) <= last ? next : kNoRegion;
 }
 
 RegionIndex RegionTable::first_start(uintptr_t first, uintptr_t last) const noexcept {
   const uint32_t count = count_.load(kRead);
   if (count == 0) return kNoRegion;
-  uint32_t position = position_of(first, count);
-  uint32_t entry = first == 0 ? 0 : entries_up_to(chunk_at(position), first - 1);
-  if (entry == chunk_at(position).count.load(kRead)) {
-    if (++position == count) return kNoRegion;
-    entry = 0;
-  }
-  const Entry& next = chunk_at(position).entries[entry];
-  return next.start.load(kRead) <= last ? next.index.load(kRead) : kNoRegion;
+  const uint32_t position = position_of(first, count);
+  const uint32_t entry = first == 0 ? 0 : entries_up_to(chunk_at(position), first - 1);
+  const RegionIndex next = at({position, entry});
+  return next != kNoRegion && start_of(next) <= last ? next : kNoRegion;
 }
 
 size_t RegionTable::collect(uintptr_t first, uintptr_t last, RegionIndex* out,
@@ -119,8 +175,8 @@ size_t RegionTable::collect(uintptr_t first, uintptr_t last, RegionIndex* out,
   for (; position < count && n < room; ++position, entry = 0) {
     const Chunk& chunk = chunk_at(position);
     for (; entry < chunk.count.load(kRead) && n < room; ++entry) {
-      if (chunk.entries[entry].start.load(kRead) > last) return n;
-      const RegionIndex index = chunk.entries[entry].index.load(kRead);
+      if (chunk.starts[entry].load(kRead) > last) return n;
+      const RegionIndex index = chunk.indices[entry].load(kRead);
       if (index != reaching) out[n++] = index;
     }
   }
@@ -142,7 +198,7 @@ bool RegionTable::collect_unlocked(uintptr_t first, uintptr_t last, RegionIndex*
     if (entry == 0 && position == 0) break;
     const Chunk& before = chunk_at(entry == 0 ? position - 1 : position);
     const uint32_t entries = entry != 0 ? entry : std::min(before.count.load(kRead), kChunkEntries);
-    if (entries == 0 || before.entries[entries - 1].last.load(kRead) < first) break;
+    if (entries == 0 || last_of(before.indices[entries - 1].load(kRead)) < first) break;
     if (entry == 0) --position;
     entry = entries - 1;
   }
@@ -150,40 +206,47 @@ bool RegionTable::collect_unlocked(uintptr_t first, uintptr_t last, RegionIndex*
     const Chunk& chunk = chunk_at(position);
     const uint32_t entries = std::min(chunk.count.load(kRead), kChunkEntries);
     for (; entry < entries; ++entry) {
-      const Entry& e = chunk.entries[entry];
-      if (e.start.load(kRead) > last) return lock_.read_was_clean(begun);
-      if (e.last.load(kRead) < first) continue;
+      if (chunk.starts[entry].load(kRead) > last) return lock_.read_was_clean(begun);
+      const RegionIndex index = chunk.indices[entry].load(kRead);
+      if (last_of(index) < first) continue;
       if (*n == room) return false;
-      out[(*n)++] = e.index.load(kRead);
+      out[(*n)++] = index;
     }
   }
   return lock_.read_was_clean(begun);
 }
 
+void RegionTable::move_place(uint32_t to, uint32_t from) noexcept {
+  directory_[to].start.store(directory_[from].start.load(kRead), kWrite);
+  directory_[to].chunk.store(directory_[from].chunk.load(kRead), kWrite);
+}
+
 void RegionTable::insert_position(uint32_t position, uint32_t chunk) noexcept {
   const uint32_t count = count_.load(kRead);
-  for (uint32_t i = count; i > position; --i) {
-    directory_[i].store(directory_[i - 1].load(kRead), kWrite);
-  }
-  directory_[position].store(chunk, kWrite);
+  for (uint32_t i = count; i > position; --i) move_place(i, i - 1);
+  directory_[position].chunk.store(chunk, kWrite);
   count_.store(count + 1, kWrite);
 }
 
 void RegionTable::remove_position(uint32_t position) noexcept {
-  const uint32_t chunk = directory_[position].load(kRead);
+  const uint32_t chunk = directory_[position].chunk.load(kRead);
   const uint32_t count = count_.load(kRead);
-  for (uint32_t i = position; i + 1 < count; ++i) {
-    directory_[i].store(directory_[i + 1].load(kRead), kWrite);
-  }
+  for (uint32_t i = position; i + 1 < count; ++i) move_place(i, i + 1);
   count_.store(count - 1, kWrite);
+  cut(chunks_[chunk], 0);
   chunks_[chunk].next_free = free_chunk_;
   free_chunk_ = chunk + 1;
 }
 
 uint32_t RegionTable::take_chunk() noexcept {
-  if (free_chunk_ == 0) return used_chunks_++;
-  const uint32_t fresh = free_chunk_ - 1;
-  free_chunk_ = chunks_[fresh].next_free;
+  if (free_chunk_ != 0) {
+    const uint32_t fresh = free_chunk_ - 1;
+    free_chunk_ = chunks_[fresh].next_free;
+    return fresh;
+  }
+  const uint32_t fresh = used_chunks_++;
+  chunks_[fresh].count.store(kChunkEntries, kWrite);
+  cut(chunks_[fresh], 0);
   return fresh;
 }
 
@@ -192,10 +255,11 @@ void RegionTable::split(uint32_t position) noexcept {
   Chunk& from = chunk_at(position);
   Chunk& to = chunks_[fresh];
   constexpr uint32_t kHalf = kChunkEntries / 2;
-  for (uint32_t i = 0; i < kHalf; ++i) copy(to.entries[i], from.entries[kHalf + i]);
+  copy(to, 0, from, kHalf, kHalf);
   to.count.store(kHalf, kWrite);
-  from.count.store(kHalf, kWrite);
+  cut(from, kHalf);
   insert_position(position + 1, fresh);
+  note_start(position + 1);
 }
 
 // Leaves one entry of the neighbour free: the range to be inserted may belong there.
@@ -213,10 +277,11 @@ bool RegionTable::spill_to_next(uint32_t position) noexcept {
   Chunk& from = chunk_at(position);
   Chunk& to = chunk_at(position + 1);
   const uint32_t have = to.count.load(kRead);
-  for (uint32_t i = have; i > 0; --i) copy(to.entries[i - 1 + more], to.entries[i - 1]);
-  for (uint32_t i = 0; i < more; ++i) copy(to.entries[i], from.entries[kChunkEntries - more + i]);
-  from.count.store(kChunkEntries - more, kWrite);
+  move_up(to, 0, more);
+  copy(to, 0, from, kChunkEntries - more, more);
+  cut(from, kChunkEntries - more);
   to.count.store(have + more, kWrite);
+  note_start(position + 1);
   return true;
 }
 
@@ -226,10 +291,11 @@ bool RegionTable::spill_to_previous(uint32_t position) noexcept {
   Chunk& from = chunk_at(position);
   Chunk& to = chunk_at(position - 1);
   const uint32_t have = to.count.load(kRead);
-  for (uint32_t i = 0; i < more; ++i) copy(to.entries[have + i], from.entries[i]);
-  for (uint32_t i = more; i < kChunkEntries; ++i) copy(from.entries[i - more], from.entries[i]);
-  from.count.store(kChunkEntries - more, kWrite);
+  copy(to, have, from, 0, more);
+  copy(from, 0, from, more, kChunkEntries - more);
+  cut(from, kChunkEntries - more);
   to.count.store(have + more, kWrite);
+  note_start(position);
   return true;
 }
 
@@ -238,7 +304,7 @@ void RegionTable::join_with_next(uint32_t position) noexcept {
   const Chunk& right = chunk_at(position + 1);
   const uint32_t have = left.count.load(kRead);
   const uint32_t more = right.count.load(kRead);
-  for (uint32_t i = 0; i < more; ++i) copy(left.entries[have + i], right.entries[i]);
+  copy(left, have, right, 0, more);
   left.count.store(have + more, kWrite);
   remove_position(position + 1);
 }
@@ -247,65 +313,83 @@ void RegionTable::join_with_next(uint32_t position) noexcept {
 // would cost twice as much. So a new chunk begins with one range where that belongs between two chunks, and
 // a full chunk is split only when its neighbours have little room.
 uint32_t RegionTable::make_room(uint32_t position, uintptr_t addr) noexcept {
-  const bool before_all = position == 0 && addr < start_of(0);
-  const bool at_the_end = chunk_at(position).entries[kChunkEntries - 1].start.load(kRead) < addr;
+  const bool before_all = position == 0 && addr < first_of(0);
+  const bool at_the_end = chunk_at(position).starts[kChunkEntries - 1].load(kRead) < addr;
   if (before_all || at_the_end) {
     if (at_the_end) ++position;
     if (at_the_end && position < count_.load(kRead) && !is_full(position)) return position;
     const uint32_t fresh = take_chunk();
-    chunks_[fresh].count.store(0, kWrite);
     insert_position(position, fresh);
     return position;
   }
-  if (spill_to_previous(position)) return start_of(position) <= addr ? position : position - 1;
+  if (spill_to_previous(position)) return first_of(position) <= addr ? position : position - 1;
   if (!spill_to_next(position)) split(position);
-  return start_of(position + 1) <= addr ? position + 1 : position;
+  return first_of(position + 1) <= addr ? position + 1 : position;
 }
 
-void RegionTable::insert(MemoryRange range, RegionIndex index) noexcept {
-  lock_.begin_write();
-  if (count_.load(kRead) == 0) {
-    const uint32_t fresh = take_chunk();
-    write(chunks_[fresh].entries[0], range, index);
-    chunks_[fresh].count.store(1, kWrite);
-    insert_position(0, fresh);
-    lock_.end_write();
-    return;
+bool RegionTable::insert(MemoryRange range, RegionIndex index) noexcept {
+  Cursor place{0, 0};
+  const uint32_t positions = count_.load(kRead);
+  if (positions != 0) {
+    place.position = position_of(range.addr, positions);
+    place.entry = entries_up_to(chunk_at(place.position), range.addr);
+    if (is_nested(range, place)) return false;
   }
-  uint32_t position = position_of(range.addr, count_.load(kRead));
-  if (is_full(position)) position = make_room(position, range.addr);
-  Chunk& chunk = chunk_at(position);
-  const uint32_t at = entries_up_to(chunk, range.addr);
+  lock_.begin_write();
+  if (positions == 0) {
+    const uint32_t fresh = take_chunk();
+    insert_position(0, fresh);
+  } else if (is_full(place.position)) {
+    place.position = make_room(place.position, range.addr);
+    place.entry = entries_up_to(chunk_at(place.position), range.addr);
+  }
+  Chunk& chunk = chunk_at(place.position);
   const uint32_t count = chunk.count.load(kRead);
-  for (uint32_t i = count; i > at; --i) copy(chunk.entries[i], chunk.entries[i - 1]);
-  write(chunk.entries[at], range, index);
+  move_up(chunk, place.entry, 1);
+  chunk.starts[place.entry].store(range.addr, kWrite);
+  chunk.indices[place.entry].store(index, kWrite);
   chunk.count.store(count + 1, kWrite);
+  if (place.entry == 0) note_start(place.position);
   lock_.end_write();
+  return true;
+}
+
+// True if the neighbours of the place contain the range or lie in it: no others can.
+bool RegionTable::is_nested(MemoryRange range, Cursor place) const noexcept {
+  const RegionIndex below = before(place);
+  if (below != kNoRegion && (last_of(below) >= range.last() || start_of(below) == range.addr))
+    return true;
+  const RegionIndex next = at(place);
+  return next != kNoRegion && last_of(next) <= range.last();
 }
 
 void RegionTable::erase(MemoryRange range, RegionIndex /*index*/) noexcept {
   lock_.begin_write();
   const uint32_t position = position_of(range.addr, count_.load(kRead));
   Chunk& chunk = chunk_at(position);
-  const uint32_t at = entries_up_to(chunk, range.addr) - 1;
+  const uint32_t entry = entries_up_to(chunk, range.addr) - 1;
   const uint32_t count = chunk.count.load(kRead) - 1;
-  for (uint32_t i = at; i < count; ++i) copy(chunk.entries[i], chunk.entries[i + 1]);
-  chunk.count.store(count, kWrite);
+  copy(chunk, entry, chunk, entry + 1, count - entry);
+  cut(chunk, count);
+  if (entry == 0 && count != 0) note_start(position);
+  if (count <= kJoinEntries) join_neighbours(position, count);
+  lock_.end_write();
+}
+
+// Removes the chunk if it is empty, and joins it, or its neighbours, where two have become small.
+void RegionTable::join_neighbours(uint32_t position, uint32_t count) noexcept {
   const uint32_t positions = count_.load(kRead);
+  const auto count_at = [&](uint32_t p) { return chunk_at(p).count.load(kRead); };
   if (count == 0) {
     remove_position(position);
     if (position > 0 && position < positions - 1 &&
-        chunk_at(position - 1).count.load(kRead) + chunk_at(position).count.load(kRead) <=
-            kJoinEntries) {
+        count_at(position - 1) + count_at(position) <= kJoinEntries)
       join_with_next(position - 1);
-    }
-  } else if (position + 1 < positions &&
-             count + chunk_at(position + 1).count.load(kRead) <= kJoinEntries) {
+  } else if (position + 1 < positions && count + count_at(position + 1) <= kJoinEntries) {
     join_with_next(position);
-  } else if (position > 0 && chunk_at(position - 1).count.load(kRead) + count <= kJoinEntries) {
+  } else if (position > 0 && count_at(position - 1) + count <= kJoinEntries) {
     join_with_next(position - 1);
   }
-  lock_.end_write();
 }
 
 void RegionTable::clear() noexcept {
@@ -317,7 +401,7 @@ void RegionTable::clear() noexcept {
 }
 
 uint64_t RegionTable::memory_bytes() const noexcept {
-  return uint64_t{used_chunks_} * (sizeof(Chunk) + sizeof(uint32_t));
+  return uint64_t{used_chunks_} * (sizeof(Chunk) + sizeof(Place));
 }
 
 }  // namespace hydrant

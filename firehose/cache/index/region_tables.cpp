@@ -14,7 +14,7 @@ bool RegionTables::make(uint32_t bucket_shift) noexcept {
     if (bucket_shift != 0) {
       table.reset(new (std::nothrow) PageTable(bucket_shift, store_.slots()));
     } else {
-      table.reset(new (std::nothrow) RegionTable);
+      table.reset(new (std::nothrow) RegionTable(store_.slots()));
     }
     if (table == nullptr) return false;
   }
@@ -46,10 +46,13 @@ bool RegionTables::prepare(const CacheLock&, Access access) noexcept {
   return table.mapped() || table.map(store_.count());
 }
 
-void RegionTables::insert(const CacheLock& lock, RegionIndex region) noexcept {
+bool RegionTables::insert(const CacheLock& lock, RegionIndex region) noexcept {
   const RegionInfo& info = store_.infos(lock)[region];
-  tables_[bits(info.access)]->insert(info.range, region);
-  classes_.fetch_or(1u << bits(info.access), std::memory_order_release);
+  if (!tables_[bits(info.access)]->insert(info.range, region)) return false;
+  const uint32_t before = classes_.load(std::memory_order_relaxed);
+  const uint32_t now = before | 1u << bits(info.access);
+  if (now != before) classes_.store(now, std::memory_order_release);
+  return true;
 }
 
 void RegionTables::erase(const CacheLock& lock, RegionIndex region) noexcept {

@@ -53,8 +53,9 @@ class RegionTables {
 
   // False if the table of these rights has no memory.
   [[nodiscard]] bool prepare(const CacheLock&, Access access) noexcept;
-  // Requires: prepare() for the region's rights; no region of the table contains it or is contained in it.
-  void insert(const CacheLock&, RegionIndex region) noexcept;
+  // False: a region of the same rights contains it, or is contained in it. Requires: prepare() for the
+  // rights.
+  [[nodiscard]] bool insert(const CacheLock&, RegionIndex region) noexcept;
   void erase(const CacheLock&, RegionIndex region) noexcept;
   // Makes lookups find no region any more.
   void close(const CacheLock&) noexcept { classes_.store(0, std::memory_order_release); }

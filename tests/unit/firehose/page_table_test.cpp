@@ -29,7 +29,7 @@ class PageTables : public ::testing::Test {
 
   void insert(uint64_t bucket, RegionIndex index) {
     slots_[index].addr.store(bucket << kPageShift);
-    table_.insert(range_of(bucket), index);
+    EXPECT_TRUE(table_.insert(range_of(bucket), index));
     model_[bucket] = index;
   }
   void erase(uint64_t bucket) {
@@ -122,7 +122,7 @@ TEST(PageTableMemory, FarApartBucketsTouchNoMoreThanTheyNeed) {
   for (RegionIndex i = 1; i <= kRegions; ++i) {
     const uintptr_t addr = uintptr_t{i} << 30;
     slots[i].addr.store(addr);
-    table.insert({addr, size_t{1} << kPageShift}, i);
+    ASSERT_TRUE(table.insert({addr, size_t{1} << kPageShift}, i));
   }
   const size_t grown = resident_bytes() - before;
   EXPECT_EQ(table.memory_bytes(), kRegions * 8u);

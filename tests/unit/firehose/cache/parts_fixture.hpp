@@ -83,7 +83,7 @@ struct Parts {
     slot.tag.store(1);
     store.infos(lock)[r].state = RegionState::kOpen;
     EXPECT_TRUE(tables.prepare(lock, access));
-    tables.insert(lock, r);
+    EXPECT_TRUE(tables.insert(lock, r));
     victims.add(lock, r);
     gates.open(lock, r);
     return r;
