@@ -171,7 +171,8 @@ Status MissPath::acquire_uncounted(PinRequest& request, const RegionSlot** out) 
   return parts_.texts.invalidated(request.range, kMaxSpoiled);
 }
 
-// First and second phase: look and plan; look again, reserve and claim. Then the victims are unpinned.
+// The first phase: look, plan, reserve and claim. It is two if the plan is longer than the request, because
+// the kernel and the registrar are asked about that without the mutex. Then the victims are unpinned.
 MissPath::Step MissPath::prepare(PinRequest& request, Plan* plan, UnsettledRange* unsettled,
                                  Status* status, RegionIndex* held) noexcept {
   // A call that does not register queries the monitor only once a region to take was found.
@@ -183,19 +184,26 @@ MissPath::Step MissPath::prepare(PinRequest& request, Plan* plan, UnsettledRange
     // has read its report, which may be before the report has reached this cache: wait for that.
     parts_.watch.settle();
   }
+  const uint64_t charge = may_register ? parts_.registrar->charge(request.pages) : 0;
+  const uint64_t kernel_pending = may_register ? parts_.registrar->pending_charge() : 0;
+  Payment payment(parts_);
+  bool is_extended = false;
   {
     const CachePhase lock(parts_);
     const Step step = look(lock, request, status, held);
     if (step != Step::kRegister) return step;
     parts_.planner.plan(lock, request, plan);
+    is_extended = plan->range != request.pages;
+    if (!is_extended) {
+      plan->charge = charge;
+      parts_.limits.widen_to_huge_pages(request, plan);
+      *status = claim(lock, request, kernel_pending, plan, &payment);
+    }
   }
-  // The kernel and the registrar are called without the mutex; then the cache is searched again.
-  parts_.limits.keep_to_mapping(request, plan);
-  plan->charge = parts_.registrar->charge(plan->range);
-  parts_.limits.widen_to_huge_pages(request, plan);
-  const uint64_t kernel_pending = parts_.registrar->pending_charge();
-  Payment payment(parts_);
-  {
+  if (is_extended) {
+    parts_.limits.keep_to_mapping(request, plan);
+    plan->charge = parts_.registrar->charge(plan->range);
+    parts_.limits.widen_to_huge_pages(request, plan);
     const CachePhase lock(parts_);
     const Step step = look(lock, request, status, held);
     if (step != Step::kRegister) return step;
@@ -433,18 +441,6 @@ void MissPath::settle(const CacheLock& lock, UnsettledRange* unsettled) noexcept
                          Unpinner::Charge::kReserved);
 }
 
-// Undoes claim(): budget that was reserved for several goes back to that reservation.
-void MissPath::abandon(const CacheLock& lock, const PinRequest& request,
-                       const Plan& plan) noexcept {
-  parts_.pending.remove(lock, plan.region);
-  if (request.prepaid != nullptr) {
-    request.prepaid->refund({plan.charge, 1});
-  } else {
-    parts_.budget.release(lock, {plan.charge, 1});
-  }
-  parts_.free_slots.quarantine(lock, plan.region);
-}
-
 Status MissPath::register_now(PinRequest& request, const Plan& plan, UnsettledRange* unsettled,
                               bool* again, RegionIndex* held) noexcept {
   Status status =
@@ -454,7 +450,7 @@ Status MissPath::register_now(PinRequest& request, const Plan& plan, UnsettledRa
   return status == Status::kOk || *again ? status : after_failure(request, plan, status, again);
 }
 
-// Third phase: the end of a registration.
+// The last phase: the end of a registration.
 Status MissPath::finish(const PinRequest& request, const Plan& plan, Status status,
                         UnsettledRange* unsettled, bool* again, RegionIndex* held) noexcept {
   RegionQueue retired;

@@ -77,4 +77,16 @@ Status MissPath::after_no_budget(PinRequest& request, const Plan& plan, bool* ag
   return Status::kNotReady;
 }
 
+// Undoes claim(): budget that was reserved for several goes back to that reservation.
+void MissPath::abandon(const CacheLock& lock, const PinRequest& request,
+                       const Plan& plan) noexcept {
+  parts_.pending.remove(lock, plan.region);
+  if (request.prepaid != nullptr) {
+    request.prepaid->refund({plan.charge, 1});
+  } else {
+    parts_.budget.release(lock, {plan.charge, 1});
+  }
+  parts_.free_slots.quarantine(lock, plan.region);
+}
+
 }  // namespace hydrant

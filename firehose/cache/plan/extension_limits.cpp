@@ -1,5 +1,5 @@
-// Keeps a plan within memory that belongs together (extension_limits.hpp). A miss calls it between its
-// first two phases, without the mutex.
+// Keeps a plan within memory that belongs together (extension_limits.hpp). A miss calls it for what the
+// planner has extended.
 #include "firehose/cache/plan/extension_limits.hpp"
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 // Keeps a plan within memory that belongs together: the mapping of the request, memory that is there, and
 // whole huge pages.
 //
-// Invariant: a plan contains its request before and after. It queries the kernel and the registrar, so the
-// mutex is not held.
+// Invariant: a plan contains its request before and after. keep_to_mapping() and without_untouched() query
+// the kernel, so the mutex is not held.
 #pragma once
 
 #include "firehose/base/registrar.hpp"
