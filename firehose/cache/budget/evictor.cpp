@@ -137,8 +137,25 @@ void Evictor::restore(const CacheLock& lock, RegionIndex region) noexcept {
   parts_.gates.open(lock, region);
 }
 
+// The common case: the policy's first victim suffices alone, was watched before the last fence, and is not
+// held.
+bool Evictor::evict_first(const CacheLock& lock, Budget::Share lack,
+                          RegionQueue* victims) noexcept {
+  RegionIndex r = kNoRegion;
+  if (lack.regions > 1 || parts_.victims.policy(lock).evict(&r, 1) == 0 || !evictable(lock, r))
+    return false;
+  const RegionInfo& info = parts_.store.infos(lock)[r];
+  if (info.charge < lack.bytes || !info.shut || info.closed_epoch == parts_.epoch.now(lock) ||
+      parts_.holds.settled(lock, r) != 0)
+    return false;
+  working_set_.note_evicted(lock, info.range, parts_.budget.in_force(lock));
+  evict_region(lock, r, victims);
+  return true;
+}
+
 bool Evictor::evict(const CacheLock& lock, Budget::Share lack, RegionQueue* victims,
                     Budget::Share* idle) noexcept {
+  if (evict_first(lock, lack, victims)) return true;
   if (!may_suffice(lock, lack, idle)) return false;
   RegionQueue chosen;
   uint64_t got = 0;

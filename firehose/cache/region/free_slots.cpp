@@ -15,8 +15,13 @@ constexpr uint32_t kThreadsPerSlot = 8;
 
 RegionIndex FreeSlots::allocate(const CacheLock& lock) noexcept {
   auto& infos = store_.infos(lock);
-  if (reusable_.empty() && !quarantine_.empty()) end_quarantine(lock);
-  RegionIndex found = reusable_.pop(infos);
+  RegionIndex found = kNoRegion;
+  if (reusable_.empty() && holds_.threads(lock) < kThreadsPerSlot) {
+    found = take_oldest(lock);
+  } else {
+    if (reusable_.empty() && !quarantine_.empty()) end_quarantine(lock);
+    found = reusable_.pop(infos);
+  }
   if (found != kNoRegion) return found;
   found = store_.extend(lock);
   if (found != kNoRegion) return found;
@@ -25,6 +30,17 @@ RegionIndex FreeSlots::allocate(const CacheLock& lock) noexcept {
     tries -= std::min(tries, end_quarantine(lock));
   }
   return reusable_.pop(infos);
+}
+
+// The slot that has been in quarantine longest, if it was fenced and is not held: a batch of one.
+RegionIndex FreeSlots::take_oldest(const CacheLock& lock) noexcept {
+  auto& infos = store_.infos(lock);
+  const RegionIndex oldest = quarantine_.front();
+  if (oldest == kNoRegion || infos[oldest].closed_epoch == epoch_.now(lock)) return kNoRegion;
+  quarantine_.remove(infos, oldest);
+  if (holds_.settled(lock, oldest) == 0) return oldest;
+  quarantine_.push(infos, oldest);
+  return kNoRegion;
 }
 
 // The batch is small while a sum over few threads is cheap.

@@ -23,6 +23,7 @@ class FreeSlots {
   void clear(const CacheLock&) noexcept;
 
  private:
+  RegionIndex take_oldest(const CacheLock&) noexcept;
   // Examines the slots that have been in quarantine longest; returns their number.
   size_t end_quarantine(const CacheLock&) noexcept;
 

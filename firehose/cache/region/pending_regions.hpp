@@ -31,7 +31,7 @@ class PendingRegions {
     const uint32_t place = infos[region].place;
     entries_[place] = entries_[--count_];
     infos[entries_[place].region].place = place;
-    ended_.notify_all();
+    if (waiting_ != 0) ended_.notify_all();
   }
   // The pending region that will serve the request; kNoRegion if there is none.
   RegionIndex find(const CacheLock& lock, MemoryRange range, Access need) const noexcept {
@@ -60,10 +60,13 @@ class PendingRegions {
   }
   // Waits until some registration has ended; false at the deadline.
   bool wait_until(const CacheLock& lock, uint64_t deadline_ns) noexcept {
-    return lock.wait_until(ended_, deadline_ns);
+    ++waiting_;
+    const bool notified = lock.wait_until(ended_, deadline_ns);
+    --waiting_;
+    return notified;
   }
   void reset_in_child(const CacheLock&) noexcept {
-    count_ = 0;
+    count_ = waiting_ = 0;
     ended_.reset_in_child();
   }
 
@@ -75,6 +78,7 @@ class PendingRegions {
   RegionStore& store_;
   MappedArray<Entry> entries_;
   uint32_t count_ = 0;
+  uint32_t waiting_ = 0;  // threads in wait_until()
   CondVar ended_;
 };
 
