@@ -116,7 +116,8 @@ class Registrar {
   virtual void unmapped(MemoryRange /*range*/) noexcept {}
 
   // Bytes the account is charged for pinning `range` now (whole huge pages, for instance).
-  // Must not depend on what is already pinned. Called before each pin, so make it cheap.
+  // Must not depend on what is already pinned. Called before each pin, and for requests that then need none,
+  // so make it cheap.
   virtual uint64_t charge(MemoryRange range) const noexcept { return range.len; }
 
   // Bytes that are unpinned but still charged by the kernel. The cache counts them against its budget.

@@ -184,8 +184,10 @@ MissPath::Step MissPath::prepare(PinRequest& request, Plan* plan, UnsettledRange
     // has read its report, which may be before the report has reached this cache: wait for that.
     parts_.watch.settle();
   }
-  const uint64_t charge = may_register ? parts_.registrar->charge(request.pages) : 0;
-  const uint64_t kernel_pending = may_register ? parts_.registrar->pending_charge() : 0;
+  // Asked for before it is known whether the request has to be registered: the mutex is taken once then.
+  const bool is_charged = may_register && request.pages.len <= parts_.config.max_region_bytes;
+  const uint64_t charge = is_charged ? parts_.registrar->charge(request.pages) : 0;
+  uint64_t kernel_pending = is_charged ? parts_.registrar->pending_charge() : 0;
   Payment payment(parts_);
   bool is_extended = false;
   {
@@ -204,6 +206,7 @@ MissPath::Step MissPath::prepare(PinRequest& request, Plan* plan, UnsettledRange
     parts_.limits.keep_to_mapping(request, plan);
     plan->charge = parts_.registrar->charge(plan->range);
     parts_.limits.widen_to_huge_pages(request, plan);
+    kernel_pending = parts_.registrar->pending_charge();
     const CachePhase lock(parts_);
     const Step step = look(lock, request, status, held);
     if (step != Step::kRegister) return step;

@@ -62,8 +62,10 @@ Status SpanPins::reserve_missing(MemoryRange requested, const MemoryRange* range
 Status SpanPins::check_total(const PinRequest& like, size_t requests, const MemoryRange* ranges,
                              size_t n) noexcept {
   const Access need = like.need;
+  // A longer range is refused, unless it is the client's own registration, which costs nothing.
   const auto charge_of = [&](size_t i) {
-    return parts_.registrar->charge(round_out(ranges[i], parts_.config.granule_bytes));
+    const MemoryRange pages = round_out(ranges[i], parts_.config.granule_bytes);
+    return pages.len <= parts_.config.max_region_bytes ? parts_.registrar->charge(pages) : 0;
   };
   uint64_t charge = 0;
   size_t regions = n;

@@ -71,44 +71,46 @@ size_t Evictor::fence_for(const CacheLock& lock, RegionIndex* batch, size_t n,
   return n;
 }
 
-// Moves unheld regions from the policy to `chosen` until they are worth enough or none is left.
-void Evictor::choose(const CacheLock& lock, Budget::Share lack, RegionQueue* chosen,
-                     uint64_t* got) noexcept {
-  auto& infos = parts_.store.infos(lock);
-  RegionIndex batch[kEvictionBatch];
+// Moves unheld regions from the policy to `chosen` until they are worth enough or none is left. The policy
+// has proposed the first batch.
+void Evictor::choose(const CacheLock& lock, RegionIndex* batch, size_t n, Budget::Share lack,
+                     RegionQueue* chosen, uint64_t* got) noexcept {
   size_t examined = 0;
   size_t batch_size = kFirstBatch;
   const size_t most = parts_.budget.regions(lock) + kEvictionBatch;
-  while ((*got < lack.bytes || chosen->size() < lack.regions) && examined < most) {
-    size_t n = parts_.victims.policy(lock).evict(batch, batch_size);
-    if (n == 0) return;
-    batch_size = std::min(2 * batch_size, kEvictionBatch / 2);
+  while (n != 0) {
     examined += n;
     n = keep_likely(lock, batch, n);
-    if (n == 0) continue;
-    // Regions that were watched before the last fence can be judged at once.
-    size_t usable = 0;
-    while (usable < n && infos[batch[usable]].shut &&
-           infos[batch[usable]].closed_epoch != parts_.epoch.now(lock)) {
-      ++usable;
+    if (n != 0) take_unheld(lock, batch, n, lack, chosen, got);
+    if ((*got >= lack.bytes && chosen->size() >= lack.regions) || examined >= most) return;
+    n = parts_.victims.policy(lock).evict(batch, batch_size);
+    batch_size = std::min(2 * batch_size, kEvictionBatch / 2);
+  }
+}
+
+void Evictor::take_unheld(const CacheLock& lock, RegionIndex* batch, size_t n, Budget::Share lack,
+                          RegionQueue* chosen, uint64_t* got) noexcept {
+  auto& infos = parts_.store.infos(lock);
+  // Regions that were watched before the last fence can be judged at once.
+  size_t usable = 0;
+  while (usable < n && infos[batch[usable]].shut &&
+         infos[batch[usable]].closed_epoch != parts_.epoch.now(lock)) {
+    ++usable;
+  }
+  if (usable == 0) usable = fence_for(lock, batch, n, lack.bytes > *got ? lack.bytes - *got : 0);
+  uint32_t sums[kEvictionBatch];
+  parts_.holds.sum(lock, batch, usable, sums);
+  for (size_t i = 0; i < usable && (*got < lack.bytes || chosen->size() < lack.regions); ++i) {
+    const RegionIndex r = batch[i];
+    if (!evictable(lock, r)) continue;  // named twice
+    if (parts_.holds.correct(lock, r, sums[i]) != 0) {
+      reopen(lock, r);
+      continue;
     }
-    if (usable == 0) {
-      usable = fence_for(lock, batch, n, lack.bytes > *got ? lack.bytes - *got : 0);
-    }
-    uint32_t sums[kEvictionBatch];
-    parts_.holds.sum(lock, batch, usable, sums);
-    for (size_t i = 0; i < usable && (*got < lack.bytes || chosen->size() < lack.regions); ++i) {
-      const RegionIndex r = batch[i];
-      if (!evictable(lock, r)) continue;  // named twice
-      if (parts_.holds.correct(lock, r, sums[i]) != 0) {
-        reopen(lock, r);
-        continue;
-      }
-      parts_.victims.remove(lock, r);
-      infos[r].state = RegionState::kRetiring;
-      chosen->push(infos, r);
-      *got += infos[r].charge;
-    }
+    parts_.victims.remove(lock, r);
+    infos[r].state = RegionState::kRetiring;
+    chosen->push(infos, r);
+    *got += infos[r].charge;
   }
 }
 
@@ -139,11 +141,9 @@ void Evictor::restore(const CacheLock& lock, RegionIndex region) noexcept {
 
 // The common case: the policy's first victim suffices alone, was watched before the last fence, and is not
 // held.
-bool Evictor::evict_first(const CacheLock& lock, Budget::Share lack,
+bool Evictor::evict_first(const CacheLock& lock, RegionIndex r, Budget::Share lack,
                           RegionQueue* victims) noexcept {
-  RegionIndex r = kNoRegion;
-  if (lack.regions > 1 || parts_.victims.policy(lock).evict(&r, 1) == 0 || !evictable(lock, r))
-    return false;
+  if (lack.regions > 1 || !evictable(lock, r)) return false;
   const RegionInfo& info = parts_.store.infos(lock)[r];
   if (info.charge < lack.bytes || !info.shut || info.closed_epoch == parts_.epoch.now(lock) ||
       parts_.holds.settled(lock, r) != 0)
@@ -155,11 +155,13 @@ bool Evictor::evict_first(const CacheLock& lock, Budget::Share lack,
 
 bool Evictor::evict(const CacheLock& lock, Budget::Share lack, RegionQueue* victims,
                     Budget::Share* idle) noexcept {
-  if (evict_first(lock, lack, victims)) return true;
+  RegionIndex batch[kEvictionBatch];
+  const size_t n = parts_.victims.policy(lock).evict(batch, kFirstBatch);
+  if (n != 0 && evict_first(lock, batch[0], lack, victims)) return true;
   if (!may_suffice(lock, lack, idle)) return false;
   RegionQueue chosen;
   uint64_t got = 0;
-  choose(lock, lack, &chosen, &got);
+  choose(lock, batch, n, lack, &chosen, &got);
   const bool enough = got >= lack.bytes && chosen.size() >= lack.regions;
   while (!chosen.empty()) {
     const RegionIndex r = chosen.pop(parts_.store.infos(lock));

@@ -60,8 +60,12 @@ class Evictor {
   size_t sort_smallest_first(const CacheLock&, RegionIndex* batch, size_t n,
                              uint64_t bytes) noexcept;
   size_t fence_for(const CacheLock&, RegionIndex* batch, size_t n, uint64_t bytes) noexcept;
-  bool evict_first(const CacheLock&, Budget::Share lack, RegionQueue* victims) noexcept;
-  void choose(const CacheLock&, Budget::Share lack, RegionQueue* chosen, uint64_t* got) noexcept;
+  bool evict_first(const CacheLock&, RegionIndex candidate, Budget::Share lack,
+                   RegionQueue* victims) noexcept;
+  void choose(const CacheLock&, RegionIndex* batch, size_t n, Budget::Share lack,
+              RegionQueue* chosen, uint64_t* got) noexcept;
+  void take_unheld(const CacheLock&, RegionIndex* batch, size_t n, Budget::Share lack,
+                   RegionQueue* chosen, uint64_t* got) noexcept;
   void restore(const CacheLock&, RegionIndex region) noexcept;
 
   const Parts parts_;

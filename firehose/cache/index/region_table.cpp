@@ -41,9 +41,9 @@ void copy_backwards(std::atomic<T>* to, const std::atomic<T>* from, uint32_t n) 
 }  // namespace
 
 bool RegionTable::map(size_t max_ranges) noexcept {
-  // Neighbours that fit into kJoinEntries become one when something is erased from either; a chunk
-  // may also begin with a single range, between full ones. The least that was found is 24 ranges a
-  // chunk, with effort.
+  // Neighbours that fit into kJoinEntries become one when something is erased from either; a chunk may also
+  // begin with a single range, between full ones, which are then erased down to kJoinEntries: 12.5 ranges a
+  // chunk are the least that was found.
   const size_t most = max_ranges / kMinRanges + 4;
   if (!directory_.map(most)) return false;
   if (chunks_.map(most)) return true;

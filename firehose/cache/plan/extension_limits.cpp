@@ -82,7 +82,7 @@ void ExtensionLimits::cut_to_mapping(const PinRequest& request, Plan* plan) cons
 void ExtensionLimits::widen_to_huge_pages(const PinRequest& request, Plan* plan) const noexcept {
   const size_t block = traits_.block_bytes;
   if (block == 0 || config_.stream_bytes == 0 || request.exact || request.prepaid != nullptr ||
-      request.restless || plan->charge == plan->range.len) {
+      request.restless || traits_.unpin_before_release || plan->charge == plan->range.len) {
     return;
   }
   const MemoryRange whole = round_out(plan->range, block);

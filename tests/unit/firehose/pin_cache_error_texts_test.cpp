@@ -103,6 +103,22 @@ TEST_F(PinCacheErrorTexts, RegistrarsOwnLargestRegionIsNotToBeRaised) {
               AllOf(HasSubstr("registrar takes no more"), Not(HasSubstr("FIREHOSE"))));
 }
 
+TEST_F(PinCacheErrorTexts, RegistrarIsNotAskedForTheChargeOfMoreThanItTakes) {
+  static size_t longest;
+  longest = 0;
+  registrar_.table.max_region_bytes = 4 * kPage;
+  registrar_.table.charge = [](void*, uintptr_t, size_t len) -> uint64_t {
+    longest = std::max(longest, len);
+    return len;
+  };
+  create();
+  expect_text(pin(8, 5), GASNET_ERR_RESOURCE, HasSubstr("registrar takes no more"));
+  const hydrant_range_t ranges[] = {{arena_.addr(0), kPage}, {arena_.addr(8), 5 * kPage}};
+  hydrant_pin_t pins[2];
+  EXPECT_EQ(hydrant_pin_many(domain_, ranges, 2, HYDRANT_LOCAL_WRITE, pins), GASNET_ERR_RESOURCE);
+  EXPECT_LE(longest, 4 * kPage);
+}
+
 TEST_F(PinCacheErrorTexts, BeyondTheBudgetNamesTheRemedy) {
   create_small(4);
   expect_text(pin(8, 5), GASNET_ERR_RESOURCE,

@@ -193,6 +193,20 @@ TEST_F(PinCacheStreams, ContinuingStreamWastesNothing) {
   EXPECT_EQ(wasted(), 0u);
 }
 
+// The registrar reports the charge of memory that was unpinned after the request was planned.
+TEST_F(PinCacheStreams, ExtensionDoesNotTakeWhatTheKernelStillCharges) {
+  static uint64_t kept;
+  kept = 0;
+  registrar_.table.charge = [](void*, uintptr_t, size_t len) -> uint64_t {
+    if (len > kPage) kept = UINT64_MAX / 4;
+    return len;
+  };
+  registrar_.table.pending_charge = [](void*) { return std::exchange(kept, 0); };
+  create();
+  EXPECT_EQ(region(0), Pages(0, 1));
+  EXPECT_EQ(region(1), Pages(1, 1)) << "not with its neighbour";
+}
+
 TEST_F(PinCacheStreams, DownwardWasteIsAtTheLowerEnd) {
   create();
   region(256, 16), region(240, 16);

@@ -111,6 +111,16 @@ TEST_F(RegionTableFill, InsertionsAndErasuresAtTheEdgesOfChunks) {
   }
 }
 
+// The child of a fork: chunks that were in use, and free ones, hold what the parent had in them.
+TEST_F(RegionTableFill, ClearedTableIsUsedAgain) {
+  for (size_t n = 0; n < 1000; ++n) insert(n);
+  for (size_t n = 300; n < 700; ++n) table_.erase(nth(n), static_cast<RegionIndex>(n + 1));
+  table_.clear();
+  EXPECT_EQ(table_.find(nth(500).addr), kNoRegion);
+  for (size_t n = 0; n < 2000; n += 2) insert(n);
+  for (size_t n = 0; n < 2000; ++n) ASSERT_EQ(table_.find(nth(n).addr), n / 2 * 2 + 1);
+}
+
 // As the child of a fork finds the tables: copied while another thread was changing them.
 TEST(SequenceLock, ParentsWriterIsForgottenInTheChild) {
   SequenceLock lock;
@@ -178,7 +188,21 @@ TEST_F(RegionTables, RefusesNestedRangesAndFindsTheOthers) {
                                     : next != model.end() && next->first < at + 2 * kLen
                                         ? next->second.second
                                         : kNoRegion;
-    ASSERT_EQ(table_.any_overlap(at, at + 2 * kLen - 1), overlapping) << "step " << step;
+    const uintptr_t last = at + 2 * kLen - 1;
+    ASSERT_EQ(table_.any_overlap(at, last), overlapping) << "step " << step;
+    const auto start = model.lower_bound(at);
+    ASSERT_EQ(table_.first_start(at, UINTPTR_MAX),
+              start == model.end() ? kNoRegion : start->second.second);
+    if (step % 16 != 0) continue;
+    std::vector<RegionIndex> all;
+    for (const auto& [addr, entry] : model) {
+      if (MemoryRange{addr, entry.first}.overlaps({at, 2 * kLen})) all.push_back(entry.second);
+    }
+    std::vector<RegionIndex> found(64);
+    size_t count = 0;
+    ASSERT_TRUE(table_.collect_unlocked(at, last, found.data(), found.size(), &count));
+    found.resize(count);
+    ASSERT_EQ(found, all) << "step " << step;
   }
   EXPECT_GT(refused, 1000u);
 }

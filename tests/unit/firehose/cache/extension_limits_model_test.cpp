@@ -93,6 +93,7 @@ TEST(ExtensionLimitsModel, WidenedPlansAreWholeBlocksThatAreChargedAlready) {
     config.max_region_bytes = (8 + random.below(40)) * kPage;
     RegistrarTraits traits;
     traits.block_bytes = random.below(4) == 0 ? 0 : 16 * kPage;
+    traits.unpin_before_release = random.below(4) == 0;
     Mutex mu;
     VouchedRanges vouched;
     const ExtensionLimits limits(config, traits, mu, vouched);
@@ -108,7 +109,8 @@ TEST(ExtensionLimitsModel, WidenedPlansAreWholeBlocksThatAreChargedAlready) {
       const size_t some = random.below((blocks.len - before.len) / kPage + 1) * kPage;
       plan.charge = random.below(3) == 0 ? before.len + some : blocks.len;
       const bool widens = traits.block_bytes != 0 && config.stream_bytes != 0 && !request.exact &&
-                          !request.restless && plan.charge == blocks.len && before != blocks &&
+                          !request.restless && !traits.unpin_before_release &&
+                          plan.charge == blocks.len && before != blocks &&
                           blocks.len <= config.max_region_bytes;
       limits.widen_to_huge_pages(request, &plan);
       ASSERT_EQ(plan.range, widens ? blocks : before) << "step " << step;
