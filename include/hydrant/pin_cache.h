@@ -170,8 +170,7 @@ typedef struct hydrant_registrar {
   int (*unpin)(void* user, uintptr_t addr, size_t len, const void* key);
   /* Optional: undoes n pins. Returns BROKEN if any could not be undone: all n then count as failed. */
   int (*unpin_many)(void* user, const hydrant_range_t* ranges, const void* const* keys, size_t n);
-  /* Optional: bytes charged for pinning this range; the default is len. Also asked for a request that then
-   * needs no pin. */
+  /* Optional: bytes charged for pinning this range, if a pin follows or not; the default is len. */
   uint64_t (*charge)(void* user, uintptr_t addr, size_t len);
   /* Optional: bytes unpinned but still charged; the default is 0. */
   uint64_t (*pending_charge)(void* user);
