@@ -13,7 +13,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr std::byte kSpareFlags{0xfc};  // of the flags of a handshake, byte 6
+constexpr std::byte kSpareFlags{0xf8};  // of the flags of a handshake, byte 6
 
 EndpointAddress sample_endpoint() {
   EndpointAddress endpoint;
