@@ -307,6 +307,7 @@ TEST_F(IbvAtomics, ProcessorLosesWhatItWritesWithinAnAtomic) {
 TEST_F(IbvAtomics, RanksOfANodeWithSeveralAdaptersLoseNoAdditionWithinAnother) {
   fake_verbs::reset();
   fake_verbs::Device device = fake_verbs::adapter();
+  device.atomics = true;
   for (const char* const name : {"fake0", "fake1", "fake2", "fake3", "fake4", "fake5"}) {
     device.name = name;
     fake_verbs::add_device(device);

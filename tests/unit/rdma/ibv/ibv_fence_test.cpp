@@ -166,6 +166,7 @@ TEST_F(IbvFences, AreReadUnlessTheTargetIsRelaxed) {
 TEST_F(IbvFences, RankThatFallsBackToAWorsePortIsCounted) {
   fake_verbs::Device better = fake_verbs::adapter();
   better.name = "fake0";
+  better.speed = 32;
   fake_verbs::Device worse = better;
   worse.name = "fake1";
   worse.speed = 16;
