@@ -16,10 +16,14 @@ constexpr uint32_t kFenceBytes = 8;
 
 }  // namespace
 
-Status PutFences::make_room() noexcept {
-  const uint32_t count = options_.operations;
+void PutFences::open(size_t max_at_once) noexcept {
+  max_at_once_ = max_at_once;
   threaded_ = !options_.single_threaded;
   room_ = std::max(options_.send_depth, kEntriesForMessages) - kEntriesForMessages;
+}
+
+Status PutFences::make_room() noexcept {
+  const uint32_t count = options_.operations;
   const Status status =
       landing_.open(port_.device.pd, kFenceBytes, IBV_ACCESS_LOCAL_WRITE, "fences of puts");
   if (status != Status::kOk) return status;

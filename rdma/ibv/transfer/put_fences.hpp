@@ -35,7 +35,7 @@ class PutFences {
             DeferredWork& deferred) noexcept
       : options_(options), port_(port), peers_(peers), poster_(poster), deferred_(deferred) {}
   // `max_at_once`: longer puts are not one work request.
-  void open(size_t max_at_once) noexcept { max_at_once_ = max_at_once; }
+  void open(size_t max_at_once) noexcept;
   // The queue pairs must be destroyed before.
   void close() noexcept { landing_.close(); }
 

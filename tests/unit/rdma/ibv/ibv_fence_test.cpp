@@ -1,4 +1,6 @@
 // Puts on nodes whose ranks use several adapters: their completion is that of a fence.
+#include "rdma/ibv/make_verbs_transport.hpp"
+#include "rdma/ibv/start_board.hpp"
 #include "tests/unit/firehose/base/scoped_env.hpp"
 #include "tests/unit/rdma/ibv/ibv_order_world.hpp"
 
@@ -106,6 +108,26 @@ TEST_F(IbvFences, RanksThatShareMemoryKnowWhetherTheyUseOneAdapter) {
   EXPECT_EQ(fences("", ""), 0U) << "both choose the best one";
   EXPECT_EQ(fences("fake0", "fake1"), 1U);
   EXPECT_EQ(fences("fake0", "fake0,fake1"), 1U) << "rails";
+}
+
+// The word is part of what a node's ranks share while they start.
+TEST_F(IbvFences, RanksNoteTheirAdaptersWhileTheyStart) {
+  add_devices(2);
+  alignas(64) std::array<std::byte, MemoryAccess::kStartBytes> board = {};
+  const std::atomic<uint64_t>& noted = ibv::StartBoard::at(board.data()).adapter;
+  testing::CardBox box;
+  box.node_ranks = {0, 1, 2};
+  std::vector<uint64_t> words;
+  for (const char* const ports : {"fake1", "fake1", "fake0"}) {
+    const ScopedEnv knob("HYDRANT_IBV_PORTS", ports);
+    testing::BoxBootstrap bootstrap(box, static_cast<Rank>(words.size()), 3);
+    std::unique_ptr<NetworkTransport> transport;
+    ASSERT_EQ(make_verbs_transport(bootstrap, true, board.data(), &transport), Status::kOk);
+    words.push_back(noted.load());
+  }
+  EXPECT_NE(words[0], 0U);
+  EXPECT_EQ(words[1], words[0]);
+  EXPECT_NE(words[2], words[0]);
 }
 
 // As many posts as with one adapter, whether one at a time, in a list or prepared.

@@ -69,6 +69,20 @@ TEST(IbvWire, OrderOfALaterVersionCountsAsRelaxed) {
   EXPECT_EQ(endpoint.address.put_order(), PutOrder::kRelaxed);
 }
 
+// As those of earlier versions: there are fences then.
+TEST(IbvWire, HandshakeWithoutTheFlagDoesNotSayThatItsNodeUsesOneAdapter) {
+  std::byte bytes[kHandshakeBytes];
+  Handshake handshake = sample_handshake();
+  for (const bool is_one : {true, false}) {
+    handshake.one_adapter = is_one;
+    encode_handshake(handshake, bytes);
+    EXPECT_EQ(bytes[6], std::byte{static_cast<uint8_t>(is_one ? 5 : 1)});
+    Handshake read;
+    ASSERT_EQ(decode_handshake(bytes, &read), Status::kOk) << last_error_text();
+    EXPECT_EQ(read.one_adapter, is_one);
+  }
+}
+
 TEST(IbvWire, HandshakeRoundTrips) {
   std::byte bytes[kHandshakeBytes];
   encode_handshake(sample_handshake(), bytes);
