@@ -24,11 +24,12 @@ void PutFences::open(size_t max_at_once) noexcept {
 
 Status PutFences::make_room() noexcept {
   const uint32_t count = options_.operations;
+  std::unique_ptr<Put[]> made(new (std::nothrow) Put[count]);
+  if (made == nullptr) return fail(Status::kResource, "no memory for %u puts", count);
   const Status status =
       landing_.open(port_.device.pd, kFenceBytes, IBV_ACCESS_LOCAL_WRITE, "fences of puts");
   if (status != Status::kOk) return status;
-  puts_.reset(new (std::nothrow) Put[count]);
-  if (puts_ == nullptr) return fail(Status::kResource, "no memory for %u puts", count);
+  puts_ = std::move(made);
   for (uint32_t i = 0; i < count; ++i) {
     puts_[i].owner = this;
     puts_[i].next = free_;
