@@ -50,10 +50,7 @@ class IbvTransport final : public NetworkTransport {
   uint32_t depth() const noexcept override { return parts_.options.operations; }
   Sleeping& sleeping() noexcept override { return waiting_; }
   Notices& notices() noexcept override { return waiting_; }
-  PinnedOperations* pinned() noexcept override {
-    if (parts_.fenced.is_open()) return &parts_.fenced;
-    return &parts_.operations;
-  }
+  PinnedOperations* pinned() noexcept override { return &parts_.operations; }
   // The number of ports that long puts and gets use in parallel, and the number used with one peer: a lower
   // bound until the peer is connected.
   uint32_t rails() const noexcept { return parts_.rails.count() + 1; }

@@ -27,7 +27,7 @@ constexpr size_t kMinStripe = 65536;  // long enough that no stripe is empty or 
 ibv::PortSettings port_settings(const ibv::Options& options, const ibv::PortList& failed) noexcept {
   ibv::PortSettings settings = ibv::chosen_port_settings();
   settings.failed = &failed;
-  if (options.network.has_value()) settings.network = &*options.network;
+  if (options.node.network.has_value()) settings.network = &*options.node.network;
   return settings;
 }
 
@@ -94,11 +94,7 @@ Status IbvTransport::open_parts(const ibv::PortList& failed) noexcept {
   parts_.deferred.open(threaded);
   parts_.messages.open(parts_.handshakes);
   parts_.operations.open(max_piece, max_at_once, has_atomics_, topology.rank, parts_.handshakes);
-  // Ranks of some node, perhaps of another one, or rails: memory is then reached by several adapters.
-  const bool may_differ = topology.size > topology.node_count || parts_.rails.count() != 0;
-  if (may_differ && parts_.ports.adapters > 1 && parts_.port.order != PutOrder::kRelaxed)
-    status = parts_.fenced.open(parts_.port, parts_.options);
-  if (status != Status::kOk) return status;
+  parts_.fences.open(max_at_once);
   parts_.disconnector.open(threaded);
   // A launcher that sends events reports the deaths of this job's ranks. It knows no joined process.
   const bool are_ranks_watched = parts_.bootstrap.event_fd() >= 0;
@@ -114,6 +110,7 @@ Status IbvTransport::open_parts(const ibv::PortList& failed) noexcept {
     status = parts_.handshakes.open(has_thread ? parts_.connection_thread.channel()
                                                : parts_.sleeper.channel());
   if (status != Status::kOk) return status;
+  parts_.node_adapters.note(parts_.ports, topology, parts_.options);
   if (has_thread) parts_.connection_thread.start();
   log_ports(failed);
   return Status::kOk;
@@ -268,7 +265,7 @@ IbvTransport::~IbvTransport() {
   parts_.completions.close();
   parts_.sleeper.close();
   for (ibv::CellPool& pool : parts_.cells) pool.close();
-  parts_.fenced.close();
+  parts_.fences.close();
   parts_.rails.close();
   thread_domains_.close(&parts_.ports);
   close_ports(parts_.ports);

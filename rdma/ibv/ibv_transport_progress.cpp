@@ -60,14 +60,14 @@ bool IbvTransport::advance(Peer& peer, uint32_t* ended) noexcept {
   if (peer.state.is_abandoned() && peer.state.is_disconnected() &&
       !parts_.completions.end_abandoned(peer, ended))
     return false;
-  if (peer.state.is_disconnected()) *ended += parts_.fenced.fail_waiting(peer);
+  if (peer.state.is_disconnected()) *ended += parts_.fences.fail_waiting(peer);
   const ibv::SpinGuard guard(peer.lock, !parts_.options.single_threaded);
   if (peer.state.is_disconnected() && !parts_.disconnector.post_tail(peer)) return false;
   // Another thread may have disconnected it since it was looked at above.
   if (!peer.state.is_open()) return peer.unfenced == nullptr && !ibv::Striping::has_stripes(peer);
   const bool is_done = parts_.messages.advance(peer);
   parts_.operations.advance(peer);
-  parts_.fenced.advance(peer);
+  parts_.fences.advance(peer);
   if (peer.rails != nullptr) [[unlikely]]
     parts_.striping.advance(peer);
   return is_done && peer.pending.waiting() == nullptr && peer.unfenced == nullptr &&

@@ -5,6 +5,7 @@
 #include "firehose/base/thread.hpp"
 #include "rdma/ibv/ibv_transport.hpp"
 #include "rdma/ibv/network_agreement.hpp"
+#include "rdma/ibv/start_board.hpp"
 
 #include <utility>
 
@@ -24,8 +25,9 @@ Status make_verbs_transport(Bootstrap& bootstrap, bool single_threaded, std::byt
                             std::unique_ptr<NetworkTransport>* transport) noexcept {
   IbvTransport::Options options = ibv::chosen_options();
   options.single_threaded = single_threaded;
+  if (board != nullptr) options.node.adapter = &ibv::StartBoard::at(board).adapter;
   Status status =
-      ibv::agree_on_network(bootstrap, board, now_ns() + kAgreementNs, &options.network);
+      ibv::agree_on_network(bootstrap, board, now_ns() + kAgreementNs, &options.node.network);
   if (status != Status::kOk) return status;
   std::unique_ptr<IbvTransport> made;
   status = IbvTransport::open(bootstrap, options, &made);

@@ -15,9 +15,10 @@ namespace hydrant {
 Status publish_verbs_networks(Bootstrap& bootstrap) noexcept;
 
 // The verbs transport, which reaches all ranks. `bootstrap` must outlive it. `board`: the start_block() of
-// the first rank of this node; null if its ranks share no memory. Errors: kUnsupported: no device, no network
-// that all nodes have, or the library was built without rdma-core; kBadArg: HYDRANT_IBV_PORTS; kResource;
-// kBroken: the launcher or the first rank of this node does not answer.
+// the first rank of this node, which must outlive the transport; null if its ranks share no memory. Errors:
+// kUnsupported: no device, no network that all nodes have, or the library was built without rdma-core;
+// kBadArg: HYDRANT_IBV_PORTS; kResource; kBroken: the launcher or the first rank of this node does not
+// answer.
 Status make_verbs_transport(Bootstrap& bootstrap, bool single_threaded, std::byte* board,
                             std::unique_ptr<NetworkTransport>* transport) noexcept;
 

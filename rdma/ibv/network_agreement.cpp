@@ -9,7 +9,7 @@
 #include "rdma/ibv/device/fork_safety.hpp"
 #include "rdma/ibv/device/node_networks.hpp"
 #include "rdma/ibv/settings/ibv_options.hpp"
-#include "rdma/transport/memory_access.hpp"
+#include "rdma/ibv/start_board.hpp"
 
 #include <atomic>
 #include <span>
@@ -20,15 +20,6 @@ namespace {
 
 constexpr const char* kNetworksKey = "networks";
 constexpr uint64_t kBoardPauseNs = 100'000;
-
-// The first rank of a node tells the others by this. `network` is valid in the state kOneNetwork.
-struct Board {
-  enum State : uint32_t { kUndecided, kAnyPort, kOneNetwork, kFailed };
-
-  std::atomic<uint32_t> state;
-  NetworkId network;
-};
-static_assert(sizeof(Board) <= MemoryAccess::kStartBytes);
 
 bool are_ports_named() noexcept { return knob_text(JobKnob::kIbvPorts)[0] != '\0'; }
 
@@ -81,18 +72,18 @@ Status compare_nodes(Bootstrap& bootstrap, uint64_t deadline_ns,
   return Status::kOk;
 }
 
-void answer(Board& board, Status status, const std::optional<NetworkId>& common) noexcept {
+void answer(StartBoard& board, Status status, const std::optional<NetworkId>& common) noexcept {
   if (common.has_value()) board.network = *common;
-  const Board::State state = status != Status::kOk ? Board::kFailed
-                             : common.has_value()  ? Board::kOneNetwork
-                                                   : Board::kAnyPort;
+  const StartBoard::State state = status != Status::kOk ? StartBoard::kFailed
+                                  : common.has_value()  ? StartBoard::kOneNetwork
+                                                        : StartBoard::kAnyPort;
   board.state.store(state, std::memory_order_release);
 }
 
-Status wait_for_answer(const Board& board, Rank leader, uint64_t deadline_ns,
+Status wait_for_answer(const StartBoard& board, Rank leader, uint64_t deadline_ns,
                        std::optional<NetworkId>* common) noexcept {
   uint32_t state = board.state.load(std::memory_order_acquire);
-  while (state == Board::kUndecided) {
+  while (state == StartBoard::kUndecided) {
     if (now_ns() >= deadline_ns)
       return fail(Status::kBroken,
                   "rank %u, the first of this node, has not told in time which network the job "
@@ -101,12 +92,12 @@ Status wait_for_answer(const Board& board, Rank leader, uint64_t deadline_ns,
     uncancelled::sleep_ns(kBoardPauseNs);
     state = board.state.load(std::memory_order_acquire);
   }
-  if (state == Board::kFailed)
+  if (state == StartBoard::kFailed)
     return fail(Status::kUnsupported,
                 "rank %u, the first of this node, has found no network for the job: its error says "
                 "why",
                 leader);
-  if (state == Board::kOneNetwork) *common = board.network;
+  if (state == StartBoard::kOneNetwork) *common = board.network;
   return Status::kOk;
 }
 
@@ -130,7 +121,7 @@ Status agree_on_network(Bootstrap& bootstrap, std::byte* board, uint64_t deadlin
   common->reset();
   const JobTopology& topology = bootstrap.topology();
   if (topology.node_count == 1) return Status::kOk;
-  auto* const shared = static_cast<Board*>(static_cast<void*>(board));
+  StartBoard* const shared = board != nullptr ? &StartBoard::at(board) : nullptr;
   const bool is_named = are_ports_named();
   if (shared != nullptr && topology.node_rank != 0)
     return is_named ? Status::kOk

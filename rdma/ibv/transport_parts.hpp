@@ -7,6 +7,7 @@
 #include "rdma/ibv/connection/connection_thread.hpp"
 #include "rdma/ibv/connection/device_events.hpp"
 #include "rdma/ibv/connection/handshakes.hpp"
+#include "rdma/ibv/connection/node_adapters.hpp"
 #include "rdma/ibv/connection/own_endpoint.hpp"
 #include "rdma/ibv/connection/peer_factory.hpp"
 #include "rdma/ibv/device/ibv_port_choice.hpp"
@@ -20,12 +21,12 @@
 #include "rdma/ibv/settings/ibv_options.hpp"
 #include "rdma/ibv/transfer/completions.hpp"
 #include "rdma/ibv/transfer/disconnector.hpp"
-#include "rdma/ibv/transfer/fenced_operations.hpp"
 #include "rdma/ibv/transfer/liveness.hpp"
 #include "rdma/ibv/transfer/messages.hpp"
 #include "rdma/ibv/transfer/operations.hpp"
 #include "rdma/ibv/transfer/peer_table.hpp"
 #include "rdma/ibv/transfer/poster.hpp"
+#include "rdma/ibv/transfer/put_fences.hpp"
 #include "rdma/ibv/transfer/receiving.hpp"
 #include "rdma/ibv/transfer/striping.hpp"
 #include "rdma/ibv/wire/ibv_group_address.hpp"
@@ -53,13 +54,15 @@ struct TransportParts {
   Poster poster{deferred, cells};
   Messages messages{options, peers, poster, deferred, cells, counters};
   Striping striping{operation_pool, rails, counters};
-  Operations operations{options, ports, rails, peers, operation_pool, striping, poster, deferred};
-  FencedOperations fenced{operations, peers, poster, deferred};
+  PutFences fences{options, port, peers, poster, deferred};
+  Operations operations{options,  ports,  rails,  peers,   operation_pool,
+                        striping, fences, poster, deferred};
   Disconnector disconnector{peers, messages, operations, striping, poster, deferred, counters};
   Receiving receiving{peers, deferred, disconnector, counters};
   Completions completions{rails, receiving, operation_pool, striping, poster, disconnector};
   Liveness liveness{peers, poster, deferred, counters};
   OwnEndpoint own{options, port, rails};
+  NodeAdapters node_adapters;
   AddressHandles addresses{options.handshakes, port};
   PeerFactory factory{options, ports, own, peers, completions.queue(), rails, receiving, addresses};
   Handshakes handshakes{{.bootstrap = bootstrap,
@@ -70,6 +73,8 @@ struct TransportParts {
                          .addresses = addresses,
                          .factory = factory,
                          .rails = rails,
+                         .node_adapters = node_adapters,
+                         .fences = fences,
                          .disconnector = disconnector,
                          .counters = counters}};
   ConnectionThread connection_thread{handshakes, sleeper};

@@ -146,6 +146,7 @@ void reset() {
   w.datagrams_to_fail = 0;
   w.spares_queues = false;
   w.holds_writes = false;
+  w.holds_atomics = false;
   w.random = 0;
 }
 

@@ -171,6 +171,9 @@ void lose_datagrams(uint32_t count, uint32_t to = 0);
 void hold_writes(bool held);
 // Decides what chance does from now on.
 void seed_writes(uint64_t seed);
+// Whether an atomic that has read its word waits before it writes it. What processors and other devices write
+// there meanwhile is lost; other atomics of the same device wait.
+void hold_atomics(bool held);
 // The next RDMA write of this queue pair is carried out but not acknowledged: the pair waits for resend().
 void lose_acknowledgement(ibv_qp* pair);
 // Sends that write again: it is acknowledged, and executed once more if its target's device does that. Later

@@ -122,7 +122,7 @@ bool gather(const FakeQp& qp, const Work& work, std::vector<std::byte>* data) {
 enum class Outcome { kDone, kBlocked, kFailed };
 
 // Executes an atomic operation on 8 bytes of `there`; writes the old value to the local piece.
-Outcome change_word(const FakeQp& qp, FakeQp& there, const Work& work, ibv_wc_status* status) {
+Outcome change_word(const FakeQp& qp, FakeQp& there, Work& work, ibv_wc_status* status) {
   World& w = world();
   const auto& what = work.request.wr.atomic;
   if (what.remote_addr % sizeof(uint64_t) != 0) {
@@ -141,8 +141,9 @@ Outcome change_word(const FakeQp& qp, FakeQp& there, const Work& work, ibv_wc_st
     return Outcome::kFailed;
   }
   show_before_read(there);
+  if (!read_word(there, work)) return Outcome::kBlocked;
   uint64_t& word = *reinterpret_cast<uint64_t*>(what.remote_addr);
-  const uint64_t before = word;
+  const uint64_t before = *work.before;
   if (work.request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
     word = before + what.compare_add;
   } else if (before == what.compare_add) {
@@ -175,7 +176,7 @@ Outcome put_into_buffer(FakeQp& there, const std::vector<std::byte>& data, uint3
   return Outcome::kDone;
 }
 
-Outcome carry_out(FakeQp& qp, FakeQp& there, const Work& work, ibv_wc_status* status) {
+Outcome carry_out(FakeQp& qp, FakeQp& there, Work& work, ibv_wc_status* status) {
   World& w = world();
   if (is_atomic(work.request)) {
     const Outcome outcome = change_word(qp, there, work, status);

@@ -1,9 +1,11 @@
 // When RDMA writes become visible: each device keeps those that it has taken and memory does not show yet.
+// And the gap between the read and the write of an atomic.
 #include "tests/fakes/fake_ibverbs.hpp"
 #include "tests/fakes/fake_ibverbs_world.hpp"
 
 #include <infiniband/verbs.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -30,6 +32,18 @@ void show(FakeDevice& device, size_t count) {
 
 FakeDevice& device_of(const FakeQp& qp) { return *fake_of(qp.verbs.context)->device; }
 
+// Whether the device has read a word that it has not written.
+bool is_changing_a_word(const FakeDevice& device) {
+  const World& w = world();
+  return std::any_of(w.qps.begin(), w.qps.end(), [&](const auto& numbered) {
+    const FakeQp& qp = *numbered.second;
+    const auto there = w.qps.find(qp.destination);
+    return there != w.qps.end() && &device_of(*there->second) == &device &&
+           std::any_of(qp.work.begin(), qp.work.end(),
+                       [](const Work& work) { return work.before.has_value() && !work.is_done; });
+  });
+}
+
 }  // namespace
 
 void take_write(FakeQp& there, uint64_t addr, std::vector<std::byte> data) {
@@ -49,6 +63,14 @@ void show_writes(const FakeDevice* taken_by) {
 void show_before_read(FakeQp& there) {
   const FakeDevice& device = device_of(there);
   if (device.facts.write_order != WriteOrder::kRelaxed) show_writes(&device);
+}
+
+bool read_word(const FakeQp& there, Work& work) {
+  if (!work.before.has_value()) {
+    if (is_changing_a_word(device_of(there))) return false;
+    work.before = *reinterpret_cast<const uint64_t*>(work.request.wr.atomic.remote_addr);
+  }
+  return !world().holds_atomics;
 }
 
 void show_some_writes() {
@@ -74,6 +96,12 @@ void hold_writes(bool held) {
   World& w = world();
   const std::lock_guard<std::mutex> lock(w.mu);
   w.holds_writes = held;
+}
+
+void hold_atomics(bool held) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  w.holds_atomics = held;
 }
 
 void seed_writes(uint64_t seed) {

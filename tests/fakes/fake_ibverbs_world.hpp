@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -95,7 +96,8 @@ struct Work {
   ibv_ah_attr address{};        // copied at posting, of a datagram
   uint64_t position = 0;
   uint64_t posted_ns = 0;
-  bool is_done = false;  // it was carried out before its turn
+  bool is_done = false;            // it was carried out before its turn
+  std::optional<uint64_t> before;  // of an atomic: the word, once it was read
 };
 
 struct FakeQp {
@@ -153,6 +155,7 @@ struct World {
   uint32_t datagrams_to_fail = 0;
   bool spares_queues = false;
   bool holds_writes = false;
+  bool holds_atomics = false;
   uint64_t random = 0;
   uint64_t now_ns = 0;  // moved by elapse() alone
 };
@@ -195,6 +198,8 @@ void show_writes(const FakeDevice* taken_by);
 // Makes the writes visible that a read or an atomic of this queue pair's memory pushes; none on devices where
 // it pushes none.
 void show_before_read(FakeQp& there);
+// The target's device reads what an atomic changes, unless it has done so. False: it does not write it yet.
+bool read_word(const FakeQp& there, Work& work);
 // Makes a number of writes visible, by chance, unless the test holds them.
 void show_some_writes();
 // Whether a read may pass earlier writes to this queue pair.

@@ -12,7 +12,7 @@ namespace {
 
 using namespace ibv;
 
-constexpr std::byte kSpareFlags{0xfc};
+constexpr std::byte kSpareFlags{0xf8};
 
 // Encoding an accepted input reproduces it, but for unknown flags of a handshake; a rejected input leaves the
 // result unchanged.

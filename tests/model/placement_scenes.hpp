@@ -20,7 +20,7 @@ inline std::string name_of(Class order) {
 
 // Which puts have a fence behind them.
 enum class Fences : uint8_t {
-  kProduct,    // IbvTransport::open_parts(): all, if ranks of some node may use several adapters
+  kProduct,    // PutFences: those to a node whose ranks use several adapters
   kNone,       // no put
   kOwnNode,    // puts of ranks that share their node
   kEarly,      // all, and the fence is posted with the put
@@ -62,13 +62,13 @@ class Scene {
     return found->second;
   }
 
-  // FencedOperations::put() (rdma/ibv/transfer/fenced_operations.cpp), and a wait for it.
+  // PutFences (rdma/ibv/transfer/put_fences.cpp), and a wait for it.
   void put(uint8_t from, uint8_t to, uint8_t cell, uint8_t value) {
     const uint8_t write = made_.post(from, Request::Kind::kWrite, pair(from, to), cell, value);
     if (fences_ == Fences::kNoWait) return;
     const bool early = fences_ == Fences::kEarly;
     if (!early) made_.await(from, write);
-    if (!early && !has_fences(from)) return;
+    if (!early && !has_fences(from, to)) return;
     made_.await(from, made_.post(from, Request::Kind::kRead, pair(from, to)));
     made_.await(from, write);
   }
@@ -105,11 +105,11 @@ class Scene {
   }
 
  private:
-  bool has_fences(uint8_t rank) const {
-    if (fences_ == Fences::kOwnNode)
-      return layout_.is_mixed() &&
-             std::count(layout_.node.begin(), layout_.node.end(), layout_.node[rank]) > 1;
-    return fences_ == Fences::kProduct && layout_.is_mixed() && order_ != Class::kRelaxed;
+  bool has_fences(uint8_t from, uint8_t to) const {
+    const uint8_t node = layout_.node[fences_ == Fences::kOwnNode ? from : to];
+    return (fences_ == Fences::kOwnNode || fences_ == Fences::kProduct) &&
+           layout_.has_own_adapters && order_ != Class::kRelaxed &&
+           std::count(layout_.node.begin(), layout_.node.end(), node) > 1;
   }
 
   const Layout& layout_;
@@ -126,7 +126,7 @@ struct Striped {
   bool fences_share = true;   // Striping: a fence behind the share of the further rail
   bool fence_waits = true;    // ... when its write has completed, unless ordered
   bool message_waits = true;  // Messages::check_ready(): until the shares have ended
-  bool fences_puts = true;    // FencedOperations, for what the first rail has written
+  bool fences_puts = true;    // PutFences, for what the first rail has written
 };
 inline constexpr uint8_t kShares[] = {0, 1};  // cells
 // Rank 0 has adapters 0 and 2, rank 1 has 1 and 3, rank 2 has 4 and 5.

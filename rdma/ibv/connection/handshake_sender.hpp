@@ -14,6 +14,7 @@
 #include "rdma/ibv/connection/datagram_queue.hpp"
 #include "rdma/ibv/connection/handshake_timer.hpp"
 #include "rdma/ibv/connection/joined_groups.hpp"
+#include "rdma/ibv/connection/node_adapters.hpp"
 #include "rdma/ibv/connection/own_endpoint.hpp"
 #include "rdma/ibv/connection/peer_connector.hpp"
 #include "rdma/ibv/connection/peer_factory.hpp"
@@ -23,6 +24,7 @@
 #include "rdma/ibv/settings/ibv_options.hpp"
 #include "rdma/ibv/transfer/disconnector.hpp"
 #include "rdma/ibv/transfer/peer_table.hpp"
+#include "rdma/ibv/transfer/put_fences.hpp"
 
 #include <atomic>
 #include <cstdint>
@@ -39,6 +41,8 @@ struct HandshakeParts {
   AddressHandles& addresses;
   PeerFactory& factory;
   const Rails& rails;
+  const NodeAdapters& node_adapters;
+  PutFences& fences;
   Disconnector& disconnector;
   Counters& counters;
 

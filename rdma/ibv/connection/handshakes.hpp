@@ -28,7 +28,8 @@ class Handshakes final : public FirstContact {
       : parts_(parts),
         book_(parts.bootstrap, parts.options.handshakes.clock),
         datagrams_(parts.options.handshakes, parts.addresses, parts.counters.ud_errors),
-        connector_(parts.options, parts.ports, parts.own, parts.rails),
+        connector_(parts.options, parts.ports, parts.own, parts.rails, parts.node_adapters,
+                   parts.fences),
         groups_(parts.own, parts.factory),
         sender_(parts_, datagrams_, connector_, groups_),
         server_(parts_, connector_, groups_, sender_) {}

@@ -12,15 +12,18 @@ namespace hydrant::ibv {
 
 Status PeerConnector::connect(Peer& peer, const Handshake& handshake) noexcept {
   if (!ports_.keep_descriptors()) return device_is_closed(ports_.all[0].name);
+  Status status =
+      fences_.set_up(peer, handshake.one_adapter, handshake.endpoint.address.put_order());
+  if (status != Status::kOk) return status;
   const PeerName name = name_of(peer);
-  const Status status = connect_queue_pair({.queue = peer.send.pair(),
-                                            .port = &ports_.all[0],
-                                            .own_sequence = peer.connection.first_sequence,
-                                            .patience_ns = options_.patience_ns,
-                                            .peer = name.text,
-                                            .there = handshake.endpoint.address,
-                                            .number = handshake.queue_pair,
-                                            .sequence = handshake.sequence});
+  status = connect_queue_pair({.queue = peer.send.pair(),
+                               .port = &ports_.all[0],
+                               .own_sequence = peer.connection.first_sequence,
+                               .patience_ns = options_.patience_ns,
+                               .peer = name.text,
+                               .there = handshake.endpoint.address,
+                               .number = handshake.queue_pair,
+                               .sequence = handshake.sequence});
   if (status != Status::kOk) return status;
   peer.memory.peer_slots = handshake.receive_slot;
   peer.memory.peer_slot_key = handshake.slot_key;
@@ -66,6 +69,7 @@ Handshake PeerConnector::describe(const Peer& peer, uint64_t group) const noexce
   handshake.slot_key = peer.memory.receive_slots.rkey();
   handshake.can_receive = peer.connection.can_receive;
   handshake.open = is_handshake_done(peer);
+  handshake.one_adapter = node_adapters_.is_one();
   describe_rails(peer, &handshake);
   return handshake;
 }

@@ -39,8 +39,8 @@ class PortList {
 struct Ports {
   Port all[kMaxRails];
   uint32_t count = 0;
-  // The devices that processes of this machine may use: where none is named, those that are as good as the
-  // chosen one, but for the distance.
+  // The devices that processes of this machine may use, as far as this one can tell: where none is named,
+  // those that are as good as the chosen one, but for the distance.
   uint32_t adapters = 0;
 
   // Must precede calls of libibverbs that use descriptors. False: the program has closed a descriptor; see

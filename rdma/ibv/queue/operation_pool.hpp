@@ -52,7 +52,7 @@ struct Stripe {
   Stripe* next = nullptr;  // of PeerRail::unfenced
 };
 
-// A read behind puts that have completed (FencedOperations).
+// A read behind a put that has completed (PutFences).
 struct Fence : Completion {
   Fence* next = nullptr;
 };

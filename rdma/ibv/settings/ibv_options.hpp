@@ -7,6 +7,7 @@
 #include "rdma/ibv/device/networks.hpp"
 #include "rdma/transport/transport.hpp"
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -27,10 +28,18 @@ struct HandshakeOptions {
   uint64_t (*clock)() noexcept = now_ns;
 };
 
-struct Options {
-  const char* ports = nullptr;  // instead of HYDRANT_IBV_PORTS
+// Facts that the ranks of a node share.
+struct NodeOptions {
   // If it is set, only ports on this network are chosen where no port is named.
   std::optional<NetworkId> network;
+  // A word that the ranks of this node share, 0 at first, by which they learn whether they all use one
+  // adapter (NodeAdapters). It must outlive the transport. Null: they share no memory.
+  std::atomic<uint64_t>* adapter = nullptr;
+};
+
+struct Options {
+  const char* ports = nullptr;  // instead of HYDRANT_IBV_PORTS
+  NodeOptions node;
   bool single_threaded = false;
   // Adapters may write to memory of make_bulk_registrar() in any order.
   bool relaxed_ordering = false;

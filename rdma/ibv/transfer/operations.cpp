@@ -66,16 +66,20 @@ inline void Operations::prepare_request(Peer& peer, SendRequest& request,
 
 // Not inline: put() and get() jump to it before they have saved a register. Without the lock few are saved,
 // because the loop of a lock is a call.
-template <bool kIsPut, bool kLocks>
+template <bool kIsPut, bool kLocks, bool kHasFence>
 [[gnu::noinline]] Status Operations::begin(Rank rank, const Pinned& remote, const Pinned& local,
                                            size_t bytes, Completion* completion) noexcept {
+  constexpr bool kMayNeedFence = kIsPut && !kHasFence;
   Peer* const found = peers_.find(rank);
   if (found == nullptr) [[unlikely]]
     return contact_->start_connection(rank);
   Peer& peer = *found;
   if (remote.key == nullptr || (local.key == nullptr && !is_copied<kIsPut>(bytes)) ||
-      bytes > max_at_once_) [[unlikely]]
+      bytes > at_once<kMayNeedFence>(peer)) [[unlikely]] {
+    if constexpr (kMayNeedFence)
+      return begin_rare_put<kLocks>(peer, remote, local, bytes, completion);
     return begin_in_pieces(kIsPut, peer, remote, local, bytes, completion);
+  }
   const SpinGuard guard(peer.lock, kLocks);
   if (!is_ready(peer)) [[unlikely]]
     return report_not_ready(peer);
@@ -100,7 +104,7 @@ inline size_t Operations::begin_list(Rank rank, std::span<const Operation> list)
     const Operation& next = list[count];
     if (next.remote.key == nullptr ||
         (next.local.key == nullptr && !is_copied<kIsPut>(next.bytes)) ||
-        next.bytes > max_at_once_ || !is_ready(peer))
+        next.bytes > at_once<kIsPut>(peer) || !is_ready(peer))
       break;
     SendRequest& request = requests[count];
     request.work.sg_list = &request.piece;
@@ -112,6 +116,24 @@ inline size_t Operations::begin_list(Rank rank, std::span<const Operation> list)
   // If the adapter refuses a part of the list, the next poll disconnects the peer, which ends the rest.
   (void)poster_.post(peer, &requests[0].work, count);
   return static_cast<size_t>(peer.send.posted() - before);
+}
+
+// A put with a fence, a long one, or one that cannot be posted now.
+template <bool kLocks>
+[[gnu::noinline]] Status Operations::begin_rare_put(Peer& peer, const Pinned& remote,
+                                                    const Pinned& local, size_t bytes,
+                                                    Completion* completion) noexcept {
+  {
+    const SpinGuard guard(peer.lock, kLocks);
+    if (!is_ready(peer)) return report_not_ready(peer);
+  }
+  if (at_once<true>(peer) != 0)
+    return begin_in_pieces(true, peer, remote, local, bytes, completion);
+  Completion* const write = fences_.begin(peer, completion);
+  if (write == nullptr) return Status::kNotReady;
+  const Status status = begin<true, kLocks, true>(peer.rank, remote, local, bytes, write);
+  if (status != Status::kOk) fences_.cancel(*write);
+  return status;
 }
 
 Status Operations::put(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
@@ -333,7 +355,7 @@ std::unique_ptr<PinnedOperations::PersistentRequest> Operations::prepare(bool is
                                                                          uintptr_t local,
                                                                          size_t bytes) noexcept {
   Peer* const peer = peers_.find(rank);
-  if (peer == nullptr || bytes > max_at_once_) return nullptr;
+  if (peer == nullptr || bytes > (is_put ? at_once<true>(*peer) : max_at_once_)) return nullptr;
   const auto length = static_cast<uint32_t>(bytes);
   PersistentRequest* made = nullptr;
   if (threaded_)

@@ -19,6 +19,7 @@
 #include "rdma/ibv/transfer/peer.hpp"
 #include "rdma/ibv/transfer/peer_table.hpp"
 #include "rdma/ibv/transfer/poster.hpp"
+#include "rdma/ibv/transfer/put_fences.hpp"
 #include "rdma/ibv/transfer/striping.hpp"
 #include "rdma/transport/pinned_operations.hpp"
 
@@ -34,7 +35,7 @@ namespace hydrant::ibv {
 class Operations final : public PinnedOperations {
  public:
   Operations(const Options& options, const Ports& ports, const Rails& rails, PeerTable& peers,
-             OperationPool& pool, Striping& striping, const Poster& poster,
+             OperationPool& pool, Striping& striping, PutFences& fences, const Poster& poster,
              DeferredWork& deferred) noexcept
       : options_(options),
         ports_(ports),
@@ -42,6 +43,7 @@ class Operations final : public PinnedOperations {
         peers_(peers),
         pool_(pool),
         striping_(striping),
+        fences_(fences),
         poster_(poster),
         deferred_(deferred) {}
   // `max_piece`: the adapter's limit for a work request. `max_at_once`, at most that: longer operations go
@@ -62,7 +64,8 @@ class Operations final : public PinnedOperations {
   // work requests; the last one is signalled.
   size_t put_list(Rank peer, std::span<const Operation> list) noexcept override;
   size_t get_list(Rank peer, std::span<const Operation> list) noexcept override;
-  // Null also: there was no contact with the peer yet, or the operation needs more than one work request.
+  // Null also: there was no contact with the peer yet, or the operation needs more than one work request, as
+  // a put with a fence does.
   std::unique_ptr<PersistentRequest> make_persistent_put(Rank peer, uintptr_t remote,
                                                          uintptr_t local,
                                                          size_t bytes) noexcept override;
@@ -83,7 +86,7 @@ class Operations final : public PinnedOperations {
   class IbvPersistentRequest;
 
   std::unique_ptr<Registrar> make_registrar(const IbvRegistrarOptions& options) noexcept;
-  template <bool kIsPut, bool kLocks>
+  template <bool kIsPut, bool kLocks, bool kHasFence = false>
   Status begin(Rank rank, const Pinned& remote, const Pinned& local, size_t bytes,
                Completion* completion) noexcept;
   template <bool kIsPut>
@@ -101,6 +104,13 @@ class Operations final : public PinnedOperations {
   template <bool kIsPut>
   void prepare_request(Peer& peer, SendRequest& request, const Operation& operation,
                        uint32_t flags) noexcept;
+  template <bool kIsPut>
+  size_t at_once(const Peer& peer) const noexcept {
+    return kIsPut ? peer.put_at_once.load(std::memory_order_relaxed) : max_at_once_;
+  }
+  template <bool kLocks>
+  Status begin_rare_put(Peer& peer, const Pinned& remote, const Pinned& local, size_t bytes,
+                        Completion* completion) noexcept;
   [[gnu::cold]] Status begin_in_pieces(bool is_put, Peer& peer, const Pinned& remote,
                                        const Pinned& local, size_t bytes,
                                        Completion* completion) noexcept;
@@ -121,6 +131,7 @@ class Operations final : public PinnedOperations {
   PeerTable& peers_;
   OperationPool& pool_;
   Striping& striping_;
+  PutFences& fences_;
   Poster poster_;
   DeferredWork& deferred_;
   FirstContact* contact_ = nullptr;
@@ -130,7 +141,7 @@ class Operations final : public PinnedOperations {
   uint32_t inline_bytes_ = 0;
   uint32_t room_ = 0;  // used entries of a send queue from which on no operation is accepted
   uint32_t max_piece_ = 0;
-  size_t max_at_once_ = 0;
+  size_t max_at_once_ = 0;  // of gets, and of puts with a fence
 };
 
 }  // namespace hydrant::ibv

@@ -18,6 +18,8 @@
 #include "rdma/transport/transport.hpp"
 
 #include <array>
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 
@@ -75,6 +77,9 @@ struct Peer : DeferredItem {
   PeerState state;
   PeerConnection connection;
   PeerMemory memory;
+  // Longer puts are not one work request: they are posted in pieces, or with a fence (PutFences). Constant
+  // once the peer is open; 0 before.
+  std::atomic<size_t> put_at_once{0};
 
   // ---- sending: under `lock` ----
   SpinLock lock;

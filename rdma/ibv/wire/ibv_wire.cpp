@@ -31,6 +31,7 @@ constexpr uint16_t kWireVersion = 3;
 constexpr size_t kFrameBytes = 8;
 constexpr uint16_t kCanReceive = 1;
 constexpr uint16_t kOpen = 2;
+constexpr uint16_t kOneAdapter = 4;
 constexpr uint32_t kRailReady = 1;
 
 class Writer {
@@ -224,7 +225,9 @@ void encode_handshake(const Handshake& handshake, std::byte* out) noexcept {
   Writer writer(out);
   writer.put(kHandshakeMagic, 4);
   writer.put(kWireVersion, 2);
-  writer.put((handshake.can_receive ? kCanReceive : 0u) | (handshake.open ? kOpen : 0u), 1);
+  writer.put((handshake.can_receive ? kCanReceive : 0u) | (handshake.open ? kOpen : 0u) |
+                 (handshake.one_adapter ? kOneAdapter : 0u),
+             1);
   writer.put(static_cast<uint8_t>(handshake.refusal), 1);
   writer.put(handshake.from, 4);
   writer.put(handshake.to, 4);
@@ -299,6 +302,7 @@ Status decode_handshake(std::span<const std::byte> in, Handshake* handshake) noe
                 read.queue_pair);
   read.can_receive = (flags & kCanReceive) != 0;
   read.open = (flags & kOpen) != 0;
+  read.one_adapter = (flags & kOneAdapter) != 0;
   read.refusal = static_cast<Refusal>(flags >> 8);
   const std::span<const std::byte> endpoint = in.subspan(kHandshakeBytes - kEndpointBytes);
   Status status = decode_endpoint(endpoint.first(endpoint_bytes(rail_count)), &read.endpoint);

@@ -113,6 +113,8 @@ struct Handshake {
   uint64_t receive_slot = 0;  // address of the receive slots, first those for requests
   bool can_receive = false;
   bool open = false;
+  // The ranks of the sender's node use one adapter. Not set: they may use several.
+  bool one_adapter = false;
   Refusal refusal = Refusal::kNone;
   Rail rails[kMaxRails - 1];  // endpoint.rail_count of them
 };

@@ -5,8 +5,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <memory>
+#include <vector>
 
 namespace hydrant {
 namespace {
@@ -281,6 +284,71 @@ TEST_F(IbvAtomics, ARankReachesItsOwnWordsThroughTheAdapter) {
     ASSERT_EQ(old, 3 * i);
   }
   EXPECT_EQ(fake_verbs::traffic().atomics, before + 100);
+}
+
+// A property of the stand-in: an atomic is a read and then a write.
+TEST_F(IbvAtomics, ProcessorLosesWhatItWritesWithinAnAtomic) {
+  Pair pair;
+  pair.set(0, 5);
+  fake_verbs::hold_atomics(true);
+  std::array<Told, 2> told;
+  for (Told& one : told) ASSERT_EQ(pair.start(0, add(1), &one), Status::kOk);
+  for (int i = 0; i < 10; ++i) pair.world.poll_all();
+  EXPECT_EQ(told[0].times, 0U);
+  EXPECT_EQ(pair.word(0), 5U);
+  pair.set(0, 15);
+  fake_verbs::hold_atomics(false);
+  ASSERT_TRUE(pair.world.until([&] { return told[1].times != 0; }));
+  EXPECT_EQ(pair.word(0), 7U) << "the second one has waited for the first";
+}
+
+// Each rank of a node has two adapters of its own. A rank that executed an operation by its processor, by its
+// adapter, or by another one of the owner's, would lose it within another operation.
+TEST_F(IbvAtomics, RanksOfANodeWithSeveralAdaptersLoseNoAdditionWithinAnother) {
+  fake_verbs::reset();
+  fake_verbs::Device device = fake_verbs::adapter();
+  device.atomics = true;
+  for (const char* const name : {"fake0", "fake1", "fake2", "fake3", "fake4", "fake5"}) {
+    device.name = name;
+    fake_verbs::add_device(device);
+  }
+  IbvWorld world(0);
+  world.box.node_ranks = {0, 1, 2};
+  for (const char* const ports : {"fake0,fake1", "fake2,fake3", "fake4,fake5"}) {
+    IbvTransport::Options options = IbvWorld::single();
+    options.ports = ports;
+    const auto rank = static_cast<Rank>(world.ranks.size());
+    world.ranks.push_back(std::make_unique<testing::IbvRank>(world.box, rank, 3, options));
+    ASSERT_EQ(world.ranks.back()->opened, Status::kOk) << last_error_text();
+  }
+  world.connect(0, 1);
+  world.connect(2, 1);
+  PinnedMemory there(*world[1].transport, kWords | Access::kLocalWrite, kAtomicBytes);
+  const PinnedOperations::Pinned word = there.for_peer();
+  std::vector<std::unique_ptr<PinnedMemory>> results;
+  for (const auto& rank : world.ranks)
+    results.push_back(
+        std::make_unique<PinnedMemory>(*rank->transport, Access::kLocalWrite, kAtomicBytes));
+  constexpr uint64_t kRounds = 50;
+  for (uint64_t round = 0; round < kRounds; ++round) {
+    fake_verbs::hold_atomics(true);
+    std::array<Told, 3> told;
+    for (Rank i = 0; i < 3; ++i) {
+      const auto rank = static_cast<Rank>((i + round) % 3);
+      ASSERT_EQ(world.insist([&] {
+        return world[rank].transport->pinned()->start_atomic(1, word, results[rank]->local(),
+                                                             add(1), &told.at(rank));
+      }),
+                Status::kOk)
+          << last_error_text();
+      world.poll_all();
+    }
+    fake_verbs::hold_atomics(false);
+    ASSERT_TRUE(world.until([&] {
+      return std::all_of(told.begin(), told.end(), [](const Told& one) { return one.times != 0; });
+    }));
+  }
+  EXPECT_EQ(Pair::word_of(there, 0), 3 * kRounds);
 }
 
 TEST_F(IbvAtomics, ARankThatCannotConnectToItselfReportsIt) {

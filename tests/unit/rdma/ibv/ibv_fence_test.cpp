@@ -1,4 +1,6 @@
 // Puts on nodes whose ranks use several adapters: their completion is that of a fence.
+#include "rdma/ibv/make_verbs_transport.hpp"
+#include "rdma/ibv/start_board.hpp"
 #include "tests/unit/firehose/base/scoped_env.hpp"
 #include "tests/unit/rdma/ibv/ibv_order_world.hpp"
 
@@ -7,13 +9,16 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace hydrant {
 namespace {
 
 using fake_verbs::WriteOrder;
+using testing::IbvRank;
 using testing::IbvWorld;
 using testing::kTarget;
 using testing::PinnedMemory;
@@ -23,7 +28,32 @@ constexpr size_t kFenceTestBytes = 4096;
 
 class IbvFences : public testing::OrderTest {
  protected:
-  // Ranks of one node, each with an adapter of its own.
+  // Ranks of a node with this word in shared memory.
+  static IbvTransport::Options on_a_node(std::atomic<uint64_t>& shared) {
+    IbvTransport::Options options = IbvWorld::single();
+    options.node.adapter = &shared;
+    return options;
+  }
+  static void add_rank(IbvWorld& world, Rank rank, const IbvTransport::Options& options,
+                       Rank size) {
+    world.ranks.push_back(std::make_unique<IbvRank>(world.box, rank, size, options));
+    ASSERT_EQ(world.ranks.back()->opened, Status::kOk) << last_error_text();
+  }
+  static uint64_t fences_of_a_put(IbvWorld& world, Rank from, Rank to) {
+    world.connect(from, to);
+    PinnedMemory here(*world[from].transport, Access::kLocalWrite, kFenceTestBytes);
+    PinnedMemory there(*world[to].transport, kTarget, kFenceTestBytes);
+    const PinnedOperations::Pinned remote = there.for_peer();
+    const uint64_t before = fake_verbs::traffic().reads;
+    EXPECT_EQ(finish(world,
+                     [&](Told* told) {
+                       return world[from].transport->pinned()->put(to, remote, here.local(),
+                                                                   kFenceTestBytes, told);
+                     }),
+              Status::kOk)
+        << last_error_text();
+    return fake_verbs::traffic().reads - before;
+  }
   static IbvTransport::Options shallow() {
     IbvTransport::Options options = IbvWorld::single();
     options.send_depth = 16;
@@ -49,23 +79,168 @@ TEST_F(IbvFences, CompletedPutIsThereForRanksThatHearOfItByAnotherAdapter) {
   }
 }
 
-TEST_F(IbvFences, AreReadWhereSeveralAdaptersAreInUseOnly) {
-  const auto fences = [](uint32_t devices, std::vector<Rank> node_ranks, uint32_t nodes = 0) {
+// The ranks share no memory: what a process of the machine may choose decides.
+TEST_F(IbvFences, AreReadWhereSeveralAdaptersMayBeInUse) {
+  const auto fences = [](uint32_t devices, std::vector<Rank> node_ranks) {
     fake_verbs::reset();
     add_devices(devices);
-    OwnAdapters world({"", "", ""}, IbvWorld::single(), std::move(node_ranks), nodes);
-    world.connect(0, 1);
-    PinnedMemory here(*world[0].transport, Access::kLocalWrite, kFenceTestBytes);
-    PinnedMemory there(*world[1].transport, kTarget, kFenceTestBytes);
-    EXPECT_EQ(put(world, there.for_peer(), here.local(), kFenceTestBytes), Status::kOk);
-    return fake_verbs::traffic().reads;
+    OwnAdapters world({"", ""}, IbvWorld::single(), std::move(node_ranks));
+    return fences_of_a_put(world, 0, 1);
   };
   EXPECT_EQ(fences(1, {0, 1}), 0U);
   EXPECT_EQ(fences(2, {}), 0U) << "each rank is alone on its node";
   EXPECT_EQ(fences(2, {0, 1}), 1U);
-  EXPECT_EQ(fences(2, {}, 2), 1U) << "it is alone, and those that it puts to are not";
   const ScopedEnv knob("HYDRANT_IBV_ORDER", "relaxed");
   EXPECT_EQ(fences(2, {0, 1}), 0U) << "they would push nothing";
+}
+
+TEST_F(IbvFences, RanksThatShareMemoryKnowWhetherTheyUseOneAdapter) {
+  const auto fences = [](const char* first, const char* second) {
+    fake_verbs::reset();
+    add_devices(2);
+    std::atomic<uint64_t> shared{0};
+    OwnAdapters world({first, second}, on_a_node(shared), {0, 1});
+    const uint64_t there = fences_of_a_put(world, 0, 1);
+    EXPECT_EQ(fences_of_a_put(world, 1, 0), there);
+    return there;
+  };
+  EXPECT_EQ(fences("fake1", "fake1"), 0U);
+  EXPECT_EQ(fences("", ""), 0U) << "both choose the best one";
+  EXPECT_EQ(fences("fake0", "fake1"), 1U);
+  EXPECT_EQ(fences("fake0", "fake0,fake1"), 1U) << "rails";
+}
+
+// The word is part of what a node's ranks share while they start.
+TEST_F(IbvFences, RanksNoteTheirAdaptersWhileTheyStart) {
+  add_devices(2);
+  alignas(64) std::array<std::byte, MemoryAccess::kStartBytes> board = {};
+  const std::atomic<uint64_t>& noted = ibv::StartBoard::at(board.data()).adapter;
+  testing::CardBox box;
+  box.node_ranks = {0, 1, 2};
+  std::vector<uint64_t> words;
+  for (const char* const ports : {"fake1", "fake1", "fake0"}) {
+    const ScopedEnv knob("HYDRANT_IBV_PORTS", ports);
+    testing::BoxBootstrap bootstrap(box, static_cast<Rank>(words.size()), 3);
+    std::unique_ptr<NetworkTransport> transport;
+    ASSERT_EQ(make_verbs_transport(bootstrap, true, board.data(), &transport), Status::kOk);
+    words.push_back(noted.load());
+  }
+  EXPECT_NE(words[0], 0U);
+  EXPECT_EQ(words[1], words[0]);
+  EXPECT_NE(words[2], words[0]);
+}
+
+// As many posts as with one adapter, whether one at a time, in a list or prepared.
+TEST_F(IbvFences, PutsToANodeThatUsesOneOfTwoAdaptersCostNothingMore) {
+  const auto posts = [](uint32_t devices, const char* second) {
+    fake_verbs::reset();
+    add_devices(devices);
+    std::atomic<uint64_t> shared{0};
+    OwnAdapters world({"fake0", second}, on_a_node(shared), {0, 1});
+    world.connect(0, 1);
+    for (int i = 0; i < 100; ++i) world.poll_all();
+    PinnedMemory here(*world[0].transport, Access::kLocalWrite, kFenceTestBytes);
+    PinnedMemory there(*world[1].transport, kTarget, kFenceTestBytes);
+    const PinnedOperations::Pinned remote = there.for_peer();
+    PinnedOperations& pinned = *world[0].transport->pinned();
+    const uint64_t before = fake_verbs::traffic().posts;
+    EXPECT_EQ(put(world, remote, here.local(), 8), Status::kOk);
+    std::array<Told, 3> told;
+    std::array<PinnedOperations::Operation, 2> list;
+    for (size_t i = 0; i < list.size(); ++i) list.at(i) = {remote, here.local(), 8, &told.at(i)};
+    size_t started = pinned.put_list(1, list);
+    for (; started < list.size(); ++started) {
+      EXPECT_EQ(pinned.put(1, remote, here.local(), 8, &told.at(started)), Status::kOk);
+    }
+    const auto prepared = pinned.make_persistent_put(1, remote.addr, here.address(), 8);
+    EXPECT_EQ(prepared != nullptr ? prepared->start(remote.key, here.key.data(), &told.back())
+                                  : pinned.put(1, remote, here.local(), 8, &told.back()),
+              Status::kOk);
+    EXPECT_TRUE(world.until([&] {
+      return std::all_of(told.begin(), told.end(), [](const Told& one) { return one.times != 0; });
+    }));
+    return fake_verbs::traffic().posts - before;
+  };
+  const uint64_t with_one = posts(1, "fake0");
+  EXPECT_EQ(with_one, 3U);
+  EXPECT_EQ(posts(2, "fake0"), with_one);
+  EXPECT_EQ(posts(2, "fake1"), 2 * 4U) << "each put and its fence";
+}
+
+// Rank 1's memory is behind its own adapter, whatever that of the rank which puts.
+TEST_F(IbvFences, AreReadUnlessTheTargetIsRelaxed) {
+  add_devices(2);
+  IbvWorld world(0);
+  world.box.node_ranks = {0, 1};
+  IbvTransport::Options options = IbvWorld::single();
+  {
+    const ScopedEnv knob("HYDRANT_IBV_ORDER", "relaxed");
+    options.ports = "fake0";
+    add_rank(world, 0, options, 2);
+  }
+  options.ports = "fake1";
+  add_rank(world, 1, options, 2);
+  EXPECT_EQ(fences_of_a_put(world, 0, 1), 1U);
+  EXPECT_EQ(fences_of_a_put(world, 1, 0), 0U);
+}
+
+// To the other rank the better port looks as good as before.
+TEST_F(IbvFences, RankThatFallsBackToAWorsePortIsCounted) {
+  fake_verbs::Device better = fake_verbs::adapter();
+  better.name = "fake0";
+  better.speed = 32;
+  fake_verbs::Device worse = better;
+  worse.name = "fake1";
+  worse.speed = 16;
+  fake_verbs::add_device(better);
+  fake_verbs::add_device(worse);
+  std::atomic<uint64_t> shared{0};
+  IbvWorld world(0);
+  world.box.node_ranks = {0, 1};
+  add_rank(world, 0, on_a_node(shared), 2);
+  ::testing::internal::CaptureStderr();
+  const int room = std::exchange(fake_verbs::facts_of("fake0").max_qp, 0);
+  add_rank(world, 1, on_a_node(shared), 2);
+  fake_verbs::facts_of("fake0").max_qp = room;
+  (void)::testing::internal::GetCapturedStderr();
+  ASSERT_STREQ(world[0].transport->port().name, "fake0");
+  ASSERT_STREQ(world[1].transport->port().name, "fake1");
+  EXPECT_EQ(fences_of_a_put(world, 0, 1), 1U);
+  EXPECT_EQ(fences_of_a_put(world, 1, 0), 1U);
+}
+
+TEST_F(IbvFences, ProcessesOfOtherJobsMayUseFurtherAdapters) {
+  add_devices(2);
+  std::atomic<uint64_t> shared{0};
+  IbvTransport::Options options = on_a_node(shared);
+  options.max_joined = 1;
+  OwnAdapters world({"fake0", "fake0"}, options, {0, 1});
+  EXPECT_EQ(fences_of_a_put(world, 0, 1), 1U);
+}
+
+// Rank 0 is alone on a node with one device, and so is rank 3, on one with two; ranks 1 and 2 use two.
+TEST_F(IbvFences, FollowPutsToThoseNodesThatUseSeveralAdapters) {
+  IbvWorld world(0);
+  add_devices(1);
+  add_rank(world, 0, IbvWorld::single(), 4);
+  fake_verbs::next_node();
+  add_devices(2);
+  std::atomic<uint64_t> shared{0};
+  IbvTransport::Options options = on_a_node(shared);
+  world.box.node_ranks = {1, 2};
+  options.ports = "fake0";
+  add_rank(world, 1, options, 4);
+  options.ports = "fake1";
+  add_rank(world, 2, options, 4);
+  world.box.node_ranks = {3};
+  options = IbvWorld::single();
+  options.ports = "fake1";
+  add_rank(world, 3, options, 4);
+  EXPECT_EQ(fences_of_a_put(world, 0, 1), 1U);
+  EXPECT_EQ(fences_of_a_put(world, 0, 2), 1U);
+  EXPECT_EQ(fences_of_a_put(world, 0, 3), 0U);
+  EXPECT_EQ(fences_of_a_put(world, 1, 0), 0U);
+  EXPECT_EQ(fences_of_a_put(world, 1, 2), 1U);
 }
 
 // The first rail has the put, and the other one reads or writes the place next.

@@ -353,7 +353,8 @@ TEST_F(OneNetwork, RanksWhoseBestPortsDifferReachEachOther) {
   for (Rank rank = 0; rank < 2; ++rank) {
     become(2 * rank);
     IbvTransport::Options options = IbvWorld::single();
-    ASSERT_EQ(ibv::agree_on_network(store_, nullptr, UINT64_MAX, &options.network), Status::kOk);
+    ASSERT_EQ(ibv::agree_on_network(store_, nullptr, UINT64_MAX, &options.node.network),
+              Status::kOk);
     world.ranks.push_back(std::make_unique<IbvRank>(world.box, rank, 2, options));
     ASSERT_EQ(world.ranks.back()->opened, Status::kOk) << last_error_text();
     EXPECT_STREQ(world[rank].transport->port().name, "roce0");
@@ -369,7 +370,7 @@ TEST_F(OneNetwork, PortOfAnotherNetworkDoesNotReplaceOneThatFails) {
   publish();
   become(0);
   IbvTransport::Options options = IbvWorld::single();
-  ASSERT_EQ(ibv::agree_on_network(store_, nullptr, UINT64_MAX, &options.network), Status::kOk);
+  ASSERT_EQ(ibv::agree_on_network(store_, nullptr, UINT64_MAX, &options.node.network), Status::kOk);
   testing::CardBox box;
   {
     const IbvRank rank(box, 0, 2, options);

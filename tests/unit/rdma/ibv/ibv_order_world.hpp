@@ -13,14 +13,13 @@ namespace hydrant::testing {
 
 class OrderTest : public RailTest {
  protected:
-  // Rank i uses the port `ports[i]`, or the ports. `node_ranks`, `nodes`: as CardBox has them.
+  // Rank i uses the port `ports[i]`, or the ports. `node_ranks`: as CardBox has them.
   struct OwnAdapters : IbvWorld {
     explicit OwnAdapters(std::initializer_list<const char*> ports,
                          IbvTransport::Options options = single(),
-                         std::vector<Rank> node_ranks = {}, uint32_t nodes = 0)
+                         std::vector<Rank> node_ranks = {})
         : IbvWorld(0) {
       box.node_ranks = std::move(node_ranks);
-      box.nodes = nodes;
       for (const char* const each : ports) {
         options.ports = each;
         ranks.push_back(std::make_unique<IbvRank>(box, static_cast<Rank>(ranks.size()),

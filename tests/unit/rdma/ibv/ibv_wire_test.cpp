@@ -13,7 +13,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr std::byte kSpareFlags{0xfc};  // of the flags of a handshake, byte 6
+constexpr std::byte kSpareFlags{0xf8};  // of the flags of a handshake, byte 6
 
 EndpointAddress sample_endpoint() {
   EndpointAddress endpoint;
@@ -67,6 +67,20 @@ TEST(IbvWire, OrderOfALaterVersionCountsAsRelaxed) {
   encode_endpoint(endpoint, bytes);
   ASSERT_EQ(decode_endpoint(bytes, &endpoint), Status::kOk) << last_error_text();
   EXPECT_EQ(endpoint.address.put_order(), PutOrder::kRelaxed);
+}
+
+// As those of earlier versions: there are fences then.
+TEST(IbvWire, HandshakeWithoutTheFlagDoesNotSayThatItsNodeUsesOneAdapter) {
+  std::byte bytes[kHandshakeBytes];
+  Handshake handshake = sample_handshake();
+  for (const bool is_one : {true, false}) {
+    handshake.one_adapter = is_one;
+    encode_handshake(handshake, bytes);
+    EXPECT_EQ(bytes[6], std::byte{static_cast<uint8_t>(is_one ? 5 : 1)});
+    Handshake read;
+    ASSERT_EQ(decode_handshake(bytes, &read), Status::kOk) << last_error_text();
+    EXPECT_EQ(read.one_adapter, is_one);
+  }
 }
 
 TEST(IbvWire, HandshakeRoundTrips) {

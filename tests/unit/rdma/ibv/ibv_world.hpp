@@ -32,7 +32,6 @@ struct CardBox {
   std::function<void(Rank)> before_get;  // called at each get() with the rank that it is about
   int event_fd = -1;                     // >= 0: it reports deaths
   std::vector<Rank> node_ranks;  // of the ranks that start from now on; empty: each is alone
-  uint32_t nodes = 0;            // of the job; 0: ranks of other nodes are alone
 };
 
 class BoxBootstrap final : public Bootstrap {
@@ -42,7 +41,7 @@ class BoxBootstrap final : public Bootstrap {
     place_.size = size;
     place_.node_ranks = box.node_ranks.empty() ? std::vector<Rank>{rank} : box.node_ranks;
     const auto here = static_cast<Rank>(place_.node_ranks.size());
-    place_.node_count = box.nodes != 0 ? box.nodes : std::max(size, here) - here + 1;
+    place_.node_count = std::max(size, here) - here + 1;  // ranks of other nodes are alone
   }
   const char* name() const noexcept override { return "test"; }
   const JobTopology& topology() const noexcept override { return place_; }

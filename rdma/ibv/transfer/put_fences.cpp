@@ -1,7 +1,7 @@
-// Follows each put by a fence. IbvTransport hands these operations out where ranks of a node, or one rank,
-// may use several adapters.
-#include "rdma/ibv/transfer/fenced_operations.hpp"
+// Follows puts by fences. Operations::put() asks for it where the peer's node uses several adapters.
+#include "rdma/ibv/transfer/put_fences.hpp"
 
+#include "firehose/base/log.hpp"
 #include "rdma/ibv/queue/spin_guard.hpp"
 
 #include <algorithm>
@@ -16,33 +16,56 @@ constexpr uint32_t kFenceBytes = 8;
 
 }  // namespace
 
-Status FencedOperations::open(const Port& port, const Options& options) noexcept {
-  const uint32_t count = options.operations;
-  threaded_ = !options.single_threaded;
-  room_ = std::max(options.send_depth, kEntriesForMessages) - kEntriesForMessages;
-  puts_.reset(new (std::nothrow) Put[count]);
-  if (puts_ == nullptr) return fail(Status::kResource, "no memory for %u puts", count);
+void PutFences::open(size_t max_at_once) noexcept {
+  max_at_once_ = max_at_once;
+  threaded_ = !options_.single_threaded;
+  room_ = std::max(options_.send_depth, kEntriesForMessages) - kEntriesForMessages;
+}
+
+Status PutFences::make_room() noexcept {
+  const uint32_t count = options_.operations;
+  std::unique_ptr<Put[]> made(new (std::nothrow) Put[count]);
+  if (made == nullptr) return fail(Status::kResource, "no memory for %u puts", count);
+  const Status status =
+      landing_.open(port_.device.pd, kFenceBytes, IBV_ACCESS_LOCAL_WRITE, "fences of puts");
+  if (status != Status::kOk) return status;
+  puts_ = std::move(made);
   for (uint32_t i = 0; i < count; ++i) {
     puts_[i].owner = this;
     puts_[i].next = free_;
     free_ = &puts_[i];
   }
-  return landing_.open(port.device.pd, kFenceBytes, IBV_ACCESS_LOCAL_WRITE, "fences of puts");
+  return Status::kOk;
 }
 
-Status FencedOperations::put(Rank peer, const Pinned& remote, const Pinned& local, size_t bytes,
-                             Completion* completion) noexcept {
-  Put* const put = take();
-  if (put == nullptr) return Status::kNotReady;
+Status PutFences::set_up(Peer& peer, bool is_one, PutOrder order) noexcept {
+  const bool has_fences = !is_one && order != PutOrder::kRelaxed;
+  if (has_fences && puts_ == nullptr) {
+    if (const Status status = make_room(); status != Status::kOk) return status;
+    log_info("verbs: puts to %s, and to other ranks whose node uses several adapters, have fences",
+             name_of(peer).text);
+  }
+  peer.put_at_once.store(has_fences ? 0 : max_at_once_, std::memory_order_relaxed);
+  return Status::kOk;
+}
+
+Completion* PutFences::begin(Peer& peer, Completion* completion) noexcept {
+  Put* put = nullptr;
+  {
+    const SpinGuard guard(lock_, threaded_);
+    put = static_cast<Put*>(free_);
+    if (put == nullptr) return nullptr;
+    free_ = put->next;
+  }
   put->done = after_write;
-  put->peer = peer;
+  put->peer = peer.rank;
   put->completion = completion;
-  const Status status = operations_.put(peer, remote, local, bytes, put);
-  if (status != Status::kOk) give_back(*put);
-  return status;
+  return put;
 }
 
-void FencedOperations::after_write(Completion& completion, Status status) noexcept {
+void PutFences::cancel(Completion& write) noexcept { give_back(static_cast<Put&>(write)); }
+
+void PutFences::after_write(Completion& completion, Status status) noexcept {
   Put& put = static_cast<Put&>(completion);
   if (status != Status::kOk) {
     after_fence(completion, status);
@@ -52,7 +75,7 @@ void FencedOperations::after_write(Completion& completion, Status status) noexce
   put.owner->start_fence(put);
 }
 
-void FencedOperations::start_fence(Put& put) noexcept {
+void PutFences::start_fence(Put& put) noexcept {
   Peer& peer = *peers_.find(put.peer);
   {
     const SpinGuard guard(peer.lock, threaded_);
@@ -64,7 +87,7 @@ void FencedOperations::start_fence(Put& put) noexcept {
 }
 
 // The fences read the receive slots: any memory would do that the peer's adapter reads.
-void FencedOperations::advance(Peer& peer) noexcept {
+void PutFences::advance(Peer& peer) noexcept {
   if (peer.unfenced == nullptr) return;
   SendRequest request;
   request.piece = {reinterpret_cast<uintptr_t>(landing_.data()), kFenceBytes, landing_.lkey()};
@@ -87,7 +110,7 @@ void FencedOperations::advance(Peer& peer) noexcept {
   }
 }
 
-uint32_t FencedOperations::fail_waiting(Peer& peer) noexcept {
+uint32_t PutFences::fail_waiting(Peer& peer) noexcept {
   Fence* next = nullptr;
   {
     const SpinGuard guard(peer.lock, threaded_);
@@ -101,21 +124,14 @@ uint32_t FencedOperations::fail_waiting(Peer& peer) noexcept {
   return ended;
 }
 
-void FencedOperations::after_fence(Completion& completion, Status status) noexcept {
+void PutFences::after_fence(Completion& completion, Status status) noexcept {
   Put& put = static_cast<Put&>(completion);
   Completion* const whole = put.completion;
   put.owner->give_back(put);
   if (whole != nullptr) whole->done(*whole, status);
 }
 
-FencedOperations::Put* FencedOperations::take() noexcept {
-  const SpinGuard guard(lock_, threaded_);
-  Fence* const taken = free_;
-  if (taken != nullptr) free_ = taken->next;
-  return static_cast<Put*>(taken);
-}
-
-void FencedOperations::give_back(Put& put) noexcept {
+void PutFences::give_back(Put& put) noexcept {
   const SpinGuard guard(lock_, threaded_);
   put.next = free_;
   free_ = &put;
