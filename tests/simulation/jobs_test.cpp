@@ -1,7 +1,7 @@
 // Whole jobs by seed: each has to end as its faults allow, and to repeat exactly.
 //
 // HYDRANT_TEST_JOB=JOB runs one job and prints its events; HYDRANT_TEST_JOBS=N runs N seeds.
-#include "rdma/ibv/settings/planted_defect.hpp"
+#include "firehose/base/planted_defect.hpp"
 #include "tests/simulation/shrinking.hpp"
 #include "tests/simulation/simulated_job.hpp"
 #include "tests/support/test_seed.hpp"
@@ -108,8 +108,8 @@ TEST(SimulatedJobs, EachEndsAsItsFaultsAllow) {
 class PlantedDefects : public ::testing::TestWithParam<int> {
  protected:
   static constexpr uint64_t kMostSeeds = 10'000;
-  void SetUp() override { ibv::g_defect = static_cast<ibv::Defect>(GetParam()); }
-  void TearDown() override { ibv::g_defect = ibv::Defect::kNone; }
+  void SetUp() override { g_defect = static_cast<Defect>(GetParam()); }
+  void TearDown() override { g_defect = Defect::kNone; }
 };
 
 TEST_P(PlantedDefects, IsFound) {
@@ -124,7 +124,7 @@ TEST_P(PlantedDefects, IsFound) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PlantedDefects,
-                         ::testing::Range(1, static_cast<int>(ibv::Defect::kCount)));
+                         ::testing::Range(1, static_cast<int>(Defect::kCount)));
 #endif
 
 }  // namespace
