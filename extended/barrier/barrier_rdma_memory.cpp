@@ -3,7 +3,6 @@
 // by barrier_rdma.cpp.
 #include "extended/barrier/barrier_rdma_memory.hpp"
 
-#include "am/job/job.hpp"
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/machine/memory_file.hpp"
@@ -41,29 +40,34 @@ struct BarrierMemoryAddress {
 static_assert(sizeof(BarrierMemoryAddress) <= Bootstrap::kMaxValueBytes);
 
 // True if every rank counts as its own node. The same on all ranks.
-bool is_flat() noexcept {
-  return job().topology().node_count == 1 || knob_choice(JobKnob::kTransport) == "ibv";
+bool is_flat(const JobTopology& topology) noexcept {
+  return topology.node_count == 1 || knob_choice(JobKnob::kTransport) == "ibv";
 }
 
 // This rank's node among the nodes of the barrier.
 struct Grouping {
+  const JobTopology& topology;
   uint32_t nodes = 1;
   uint32_t node = 0;
   std::vector<Rank> ranks;
   uint32_t index = 0;
 
-  static Grouping of_job() {
-    const JobTopology& topology = job().topology();
-    if (is_flat()) {
-      return {.nodes = topology.size, .node = topology.rank, .ranks = {topology.rank}, .index = 0};
+  static Grouping of(const JobTopology& topology) {
+    if (is_flat(topology)) {
+      return {.topology = topology,
+              .nodes = topology.size,
+              .node = topology.rank,
+              .ranks = {topology.rank},
+              .index = 0};
     }
-    return {.nodes = topology.node_count,
+    return {.topology = topology,
+            .nodes = topology.node_count,
             .node = topology.node,
             .ranks = topology.node_ranks,
             .index = topology.node_rank};
   }
-  static Rank leader(uint64_t node) {
-    return is_flat() ? static_cast<Rank>(node) : job().topology().leaders[node];
+  Rank leader(uint64_t of_node) const {
+    return is_flat(topology) ? static_cast<Rank>(of_node) : topology.leaders[of_node];
   }
   Rank target(uint32_t round) const { return leader((node + (uint64_t{1} << round)) % nodes); }
   Rank source(uint32_t round) const {
@@ -87,25 +91,26 @@ constinit Completion common_completion = {.done = note_failure};
 
 }  // namespace
 
-uint32_t BarrierRdmaMemory::nodes() { return Grouping::of_job().nodes; }
+uint32_t BarrierRdmaMemory::nodes(const JobTopology& topology) {
+  return Grouping::of(topology).nodes;
+}
 
-std::string BarrierRdmaMemory::obstacle() {
-  const Job& the_job = job();
-  const Transport* transport = the_job.transport.get();
-  const JobTopology& topology = the_job.topology();
+std::string BarrierRdmaMemory::obstacle(const Bootstrap& bootstrap, Transport* transport) {
+  const JobTopology& topology = bootstrap.topology();
   if (transport == nullptr) return "the job has one rank";
-  if (!is_flat() && topology.leaders.size() != topology.node_count)
-    return std::string("the launcher (") + the_job.bootstrap->name() +
+  if (!is_flat(topology) && topology.leaders.size() != topology.node_count)
+    return std::string("the launcher (") + bootstrap.name() +
            ") does not report the first rank of each node";
-  const Grouping grouping = Grouping::of_job();
+  const Grouping grouping = Grouping::of(topology);
   for (uint32_t round = 0; round < RdmaBarrier::rounds_of(grouping.nodes); ++round) {
     const Rank rank = grouping.target(round);
     if ((transport->peer_capabilities(rank) & Transport::kPinned) == 0)
       return std::string(transport->name()) + " cannot write to pinned memory of rank " +
              std::to_string(rank);
   }
-  if (the_job.pinned == nullptr) return std::string(transport->name()) + " writes no pinned memory";
-  return the_job.pinned->put_order() != PutOrder::kRelaxed
+  PinnedOperations* const pinned = transport->pinned();
+  if (pinned == nullptr) return std::string(transport->name()) + " writes no pinned memory";
+  return pinned->put_order() != PutOrder::kRelaxed
              ? ""
              : "a word could be seen before puts that have completed (HYDRANT_IBV_ORDER)";
 }
@@ -128,14 +133,14 @@ Status BarrierRdmaMemory::map_memory(size_t bytes) noexcept {
   // Shared: a fork must not copy registered pages.
   int flags = MAP_SHARED | MAP_FIXED | MAP_ANONYMOUS;
   Status status = Status::kOk;
-  if (!is_flat()) {
+  if (!is_flat(bootstrap_.topology())) {
     flags = MAP_SHARED | MAP_FIXED;
     int made = -1;
-    if (job().topology().node_rank == 0) {
+    if (bootstrap_.topology().node_rank == 0) {
       made = make_memory_file("hydrant barriers", bytes);
       if (made < 0) status = refuse_memory_file(kPurpose, bytes);
     }
-    status = share_fd(*job().bootstrap, kSharedMemoryFd, status, made, &fd, now_ns() + kWaitNs);
+    status = share_fd(bootstrap_, kSharedMemoryFd, status, made, &fd, now_ns() + kWaitNs);
     if (made >= 0) uncancelled::close(made);
   }
   std::byte* start = nullptr;
@@ -185,44 +190,40 @@ Status BarrierRdmaMemory::publish_memory(size_t bytes) noexcept {
                 why.c_str(), kInstead);
   }
   address.blob_bytes = static_cast<uint32_t>(blob_bytes);
-  address.order = static_cast<uint32_t>(job().pinned->put_order());
+  address.order = static_cast<uint32_t>(pinned_.put_order());
   for (uint32_t which = 0; which < kBarriers; ++which)
     address.states[which] = range.addr + state_offset(which);
-  return job().bootstrap->put(kKey, std::as_bytes(std::span(&address, 1)));
+  return bootstrap_.put(kKey, std::as_bytes(std::span(&address, 1)));
 }
 
 Status BarrierRdmaMemory::make() noexcept {
-  const Grouping grouping = Grouping::of_job();
+  const Grouping grouping = Grouping::of(bootstrap_.topology());
   ranks_here_ = static_cast<uint32_t>(grouping.ranks.size());
-  for (uint32_t which = 0; which < kBarriers; ++which) {
-    writers_[which].owner = this;
-    writers_[which].which = which;
-  }
   const size_t bytes = whole_pages(state_offset(kBarriers));
   Status status = map_memory(bytes);
   if (status != Status::kOk) return status;
-  registrar_ = job().pinned->make_registrar();
+  registrar_ = pinned_.make_registrar();
   if (registrar_ == nullptr) {
     const std::string why = last_error_text();
     return fail(Status::kUnsupported, "barriers cannot pin memory: %s; %s", why.c_str(), kInstead);
   }
   const bool is_first = grouping.index == 0;
-  reads_words_ = job().pinned->keyless_bytes() < sizeof(uint64_t);
+  reads_words_ = pinned_.keyless_bytes() < sizeof(uint64_t);
   if (is_first || reads_words_) status = register_memory(bytes);
   return status == Status::kOk && is_first ? publish_memory(bytes) : status;
 }
 
 Status BarrierRdmaMemory::connect() noexcept {
-  const Grouping grouping = Grouping::of_job();
+  const Grouping grouping = Grouping::of(bootstrap_.topology());
   Status status = Status::kOk;
-  bool is_ordered = job().pinned->put_order() == PutOrder::kOrdered;
+  bool is_ordered = pinned_.put_order() == PutOrder::kOrdered;
   for (uint32_t round = 0; round < RdmaBarrier::rounds_of(grouping.nodes); ++round) {
     Target& target = targets_.emplace_back();
     target.rank = grouping.target(round);
     BarrierMemoryAddress address;
     size_t bytes = 0;
-    status = job().bootstrap->get(target.rank, kKey, std::as_writable_bytes(std::span(&address, 1)),
-                                  &bytes, now_ns() + kWaitNs);
+    status = bootstrap_.get(target.rank, kKey, std::as_writable_bytes(std::span(&address, 1)),
+                            &bytes, now_ns() + kWaitNs);
     if (status != Status::kOk)
       return add_context(
           status,
@@ -260,7 +261,7 @@ Status BarrierRdmaMemory::make_late_writers() noexcept {
 }
 
 RdmaBarrier::Config BarrierRdmaMemory::config(uint32_t which) {
-  const Grouping grouping = Grouping::of_job();
+  const Grouping grouping = Grouping::of(bootstrap_.topology());
   void* shared = memory_ + state_offset(which);
   RdmaBarrier::Config config{.nodes = grouping.nodes,
                              .ranks = grouping.ranks,
@@ -268,7 +269,7 @@ RdmaBarrier::Config BarrierRdmaMemory::config(uint32_t which) {
                              .sources = {},
                              .shared = static_cast<BarrierRdmaState*>(shared),
                              .writer = &writers_[which],
-                             .sleeping = job().sleeping};
+                             .sleeping = &transport_.sleeping()};
   for (uint32_t round = 0; round < RdmaBarrier::rounds_of(grouping.nodes); ++round)
     config.sources.push_back(grouping.source(round));
   return config;
@@ -279,8 +280,8 @@ RdmaBarrier::Config BarrierRdmaMemory::config(uint32_t which) {
     Completion& completion) noexcept {
   const Target& target = owner->targets_[round];
   const uint64_t addr = target.states[which] + BarrierRdmaState::word_offset(parity, round);
-  const Status status = job().pinned->put(target.rank, {.addr = addr, .key = target.key.data()},
-                                          source, sizeof word, &completion);
+  const Status status = owner->pinned_.put(target.rank, {.addr = addr, .key = target.key.data()},
+                                           source, sizeof word, &completion);
   if (status == Status::kOk) [[likely]]
     failures.note_success();
   else

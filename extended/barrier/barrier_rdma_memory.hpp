@@ -13,11 +13,11 @@
 // They lie between guards (rdma/transport/guarded_memory.hpp).
 #pragma once
 
-#include "am/exit/exit.hpp"
 #include "extended/barrier/barrier_rdma.hpp"
 #include "extended/message/send_failures.hpp"
 #include "firehose/base/registrar.hpp"
 #include "firehose/base/status.hpp"
+#include "rdma/bootstrap/bootstrap.hpp"
 #include "rdma/transport/transport.hpp"
 
 #include <atomic>
@@ -34,16 +34,23 @@ class BarrierRdmaMemory {
   // Two barriers: GASNet-1's and the teams'.
   static constexpr uint32_t kBarriers = 2;
 
-  BarrierRdmaMemory() = default;
+  // `transport` has PinnedOperations. `peer_failed` ends the job.
+  BarrierRdmaMemory(Bootstrap& bootstrap, Transport& transport,
+                    Transport::PeerFailedFn peer_failed) noexcept
+      : bootstrap_(bootstrap),
+        transport_(transport),
+        pinned_(*transport.pinned()),
+        writers_{WordWriter(*this, 0, peer_failed), WordWriter(*this, 1, peer_failed)} {}
   // Unpins and unmaps the shared states; no rank may write to them any more.
   ~BarrierRdmaMemory();
   BarrierRdmaMemory(const BarrierRdmaMemory&) = delete;
   BarrierRdmaMemory& operator=(const BarrierRdmaMemory&) = delete;
 
-  // Why this job cannot use shared states, or "". The same on all ranks, whatever their adapters.
-  static std::string obstacle();
+  // Why this job cannot use shared states, or "". The same on all ranks, whatever their adapters. A null
+  // `transport`: the job has one rank.
+  static std::string obstacle(const Bootstrap& bootstrap, Transport* transport);
   // Number of nodes in the barrier.
-  static uint32_t nodes();
+  static uint32_t nodes(const JobTopology& topology);
 
   // Requires that there is no obstacle. Collective over the job, before its fence. Errors: kResource,
   // kUnsupported; kNotReady and kBroken as share_fd().
@@ -57,16 +64,19 @@ class BarrierRdmaMemory {
  private:
   class WordWriter final : public BarrierWordWriter {
    public:
+    WordWriter(BarrierRdmaMemory& memory, uint32_t index,
+               Transport::PeerFailedFn peer_failed) noexcept
+        : owner(&memory), which(index), failures(peer_failed) {}
     Status post(uint32_t parity, uint32_t round, uint64_t word) noexcept override;
     // From the place that the adapter reads, if it takes no word with its request.
     Status put(uint32_t parity, uint32_t round, uint64_t word, Completion& completion) noexcept;
-    BarrierRdmaMemory* owner = nullptr;
-    uint32_t which = 0;
-    SendFailures failures{on_peer_failed};
 
    private:
     Status put_from(PinnedOperations::Pinned source, uint32_t parity, uint32_t round, uint64_t word,
                     Completion& completion) noexcept;
+    BarrierRdmaMemory* const owner;
+    const uint32_t which;
+    SendFailures failures;
   };
   // For ranks whose adapter, or that of a node they write to, may write twice what has not completed. Posts
   // to a place when the post before it has completed, whichever rank of the node made that.
@@ -97,6 +107,9 @@ class BarrierRdmaMemory {
   Status make_late_writers() noexcept;
   size_t state_offset(uint32_t which) const noexcept;
 
+  Bootstrap& bootstrap_;
+  Transport& transport_;
+  PinnedOperations& pinned_;
   std::byte* memory_ = nullptr;
   size_t bytes_ = 0;
   uint32_t ranks_here_ = 1;

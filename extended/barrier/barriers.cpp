@@ -119,7 +119,9 @@ Kind choose_kind() {
   if (wanted != Kind::kRdma && (wanted != Kind::kShm || is_shared)) return wanted;
   const bool is_named = wanted == Kind::kRdma;
   if (!is_named && *knob_text(JobKnob::kInject) != '\0') return Kind::kDissemination;
-  const std::string obstacle = is_shared ? "all ranks share memory" : BarrierRdmaMemory::obstacle();
+  const std::string obstacle =
+      is_shared ? "all ranks share memory"
+                : BarrierRdmaMemory::obstacle(*job().bootstrap, job().transport.get());
   if (obstacle.empty()) return Kind::kRdma;
   log_info("barriers: AMDISSEM in place of RDMADISSEM: %s", obstacle.c_str());
   return Kind::kDissemination;
@@ -197,7 +199,7 @@ Status start_barriers(uint32_t collective_choices) noexcept {
   my_choice = {.kind = kind,
                .radix = kind == Kind::kShm ? radix_of_job() : 0,
                .strict = strict ? 1u : 0u,
-               .nodes = kind == Kind::kRdma ? BarrierRdmaMemory::nodes() : 0,
+               .nodes = kind == Kind::kRdma ? BarrierRdmaMemory::nodes(the_job.topology()) : 0,
                .collectives = collective_choices,
                .hosts = static_cast<uint32_t>(the_job.topology().leaders.size())};
   // Published before the first collective step, so that a rank with different settings detects it.
@@ -206,7 +208,8 @@ Status start_barriers(uint32_t collective_choices) noexcept {
     if (put != Status::kOk) return put;
   }
   if (kind == Kind::kRdma) {
-    rdma_memory = new (std::nothrow) BarrierRdmaMemory();
+    rdma_memory = new (std::nothrow)
+        BarrierRdmaMemory(*the_job.bootstrap, *the_job.transport, on_peer_failed);
     if (rdma_memory == nullptr) return fail(Status::kResource, "no memory for barriers");
     if (const Status made = rdma_memory->make(); made != Status::kOk) return made;
   }

@@ -3,6 +3,7 @@
 #include "extended/team/mailbox_team.hpp"
 
 #include "am/job/job.hpp"
+#include "extended/collective/mailbox/mailbox_choice.hpp"
 #include "extended/collective/operation/algorithms.hpp"
 #include "extended/collective/operation/collective_messages.hpp"
 #include "extended/collective/operation/operations.hpp"
@@ -76,7 +77,7 @@ Schedule make_exchange_of_addresses(const TeamMembers& members) noexcept {
 
 Status start_mailboxes() noexcept {
   if (!wants_mailboxes()) return Status::kOk;
-  mailbox_memory().start();
+  mailbox_memory().start(job().topology(), *job().transport);
   return job().bootstrap->put(kKey, std::as_bytes(std::span(&mailbox_memory().mine(), 1)));
 }
 

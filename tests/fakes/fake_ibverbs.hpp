@@ -64,8 +64,10 @@ Gid ipv4_gid(uint8_t last);
 enum class WriteOrder : uint32_t {
   kAtOnce,
   kOrdered,  // later, in their order; before a completion of the device, and before a read by it
-  kUnordered,  // the same, but a read may pass earlier writes of its queue pair; resent writes are repeated
-  kRelaxed,  // later, in any order; before a completion of the device; resent writes are repeated
+  // The same, but a read may pass earlier writes of its queue pair; a resent write is repeated, perhaps after
+  // writes that follow it.
+  kUnordered,
+  kRelaxed,  // later, in any order; before a completion of the device; resent writes likewise
 };
 
 // A device with its ports. The facts below "ports" are those of all its ports; where ports differ,
@@ -162,8 +164,9 @@ Registration last_registration();
 void hold(bool held);
 // Stops or resumes work that was posted on this device.
 void hold_device(const char* name, bool held);
-// The n-th send, write or read of connected queue pairs from now on fails with this status.
-void fail_work(ibv_wc_status status, uint64_t nth = 1);
+// The n-th send, write, read or atomic of connected queue pairs from now on fails with this status, or the
+// n-th read or atomic.
+void fail_work(ibv_wc_status status, uint64_t nth = 1, bool only_reads = false);
 // Drops the next `count` datagrams, or only those to queue pair `to` if it is not 0.
 void lose_datagrams(uint32_t count, uint32_t to = 0);
 // Whether memory shows writes only when a completion or a read of their device forces it. Otherwise each poll
@@ -179,6 +182,8 @@ void lose_acknowledgement(ibv_qp* pair);
 // Sends that write again: it is acknowledged, and executed once more if its target's device does that. Later
 // writes are acknowledged, even if there was none yet.
 void resend(ibv_qp* pair);
+// A context of this device that is open.
+ibv_context* context_of(const char* name);
 // Queues an asynchronous event on this context.
 void raise_event(ibv_context* context, ibv_event_type type, int port, ibv_qp* qp);
 // All connected queue pairs, the oldest first.

@@ -4,6 +4,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace hydrant::fake_verbs {
@@ -52,6 +53,29 @@ void kill_device(const char* name, int modify_error) {
     device->is_dead = true;
     device->modify_error = modify_error;
   }
+}
+
+ibv_context* context_of(const char* name) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  const auto found = std::find_if(w.contexts.begin(), w.contexts.end(), [&](ibv_context* context) {
+    return std::strcmp(fake_of(context)->device->facts.name, name) == 0;
+  });
+  return found != w.contexts.end() ? *found : nullptr;
+}
+
+void raise_event(ibv_context* context, ibv_event_type type, int port, ibv_qp* qp) {
+  World& w = world();
+  const std::lock_guard<std::mutex> lock(w.mu);
+  ibv_async_event event{};
+  event.event_type = type;
+  if (qp != nullptr) {
+    event.element.qp = qp;
+  } else {
+    event.element.port_num = port;
+  }
+  fake_of(context)->events.push_back(event);
+  signal(context->async_fd);
 }
 
 void spare_queues(bool spares) {

@@ -9,14 +9,15 @@
 #include <unistd.h>
 
 namespace hydrant::fake_verbs {
-namespace {
-
-constexpr uint32_t kGrhBytes = 40;
 
 void signal(int fd) {
   const uint64_t one = 1;
   if (::write(fd, &one, sizeof one) != sizeof one) std::abort();
 }
+
+namespace {
+
+constexpr uint32_t kGrhBytes = 40;
 
 void complete(FakeCq& cq, const FakeCq::Entry& entry) {
   World& w = world();
@@ -273,8 +274,24 @@ void let_read_pass(FakeQp& qp, FakeQp& there) {
   }
 }
 
+// Behind a write that has to be sent again, those that follow are carried out. They complete in their turn.
+void let_writes_pass(FakeQp& qp) {
+  if (!qp.is_unacknowledged) return;
+  const auto found = world().qps.find(qp.destination);
+  if (found == world().qps.end() || !executes_again(*found->second)) return;
+  for (size_t i = 1; i < qp.work.size(); ++i) {
+    Work& work = qp.work[i];
+    ibv_wc_status status = IBV_WC_SUCCESS;
+    if (work.request.opcode != IBV_WR_RDMA_WRITE) return;
+    if (!work.is_done)
+      work.is_done = carry_out(qp, *found->second, work, &status) == Outcome::kDone;
+    if (!work.is_done) return;
+  }
+}
+
 void run_connected(FakeQp& qp) {
   World& w = world();
+  let_writes_pass(qp);
   while (!qp.work.empty() && qp.verbs.state == IBV_QPS_RTS && !qp.is_unacknowledged) {
     const auto found = w.qps.find(qp.destination);
     FakeQp* there = found != w.qps.end() ? found->second : nullptr;
@@ -288,7 +305,8 @@ void run_connected(FakeQp& qp) {
       fail_work_of(qp, IBV_WC_RETRY_EXC_ERR);
       return;
     }
-    if (w.work_fails_in != 0 && --w.work_fails_in == 0) {
+    const bool may_fail = w.work_fails_in != 0 && (!w.only_reads_fail || is_read(qp.work.front()));
+    if (may_fail && --w.work_fails_in == 0) {
       fail_work_of(qp, w.work_failure);
       return;
     }
@@ -302,7 +320,7 @@ void run_connected(FakeQp& qp) {
     const Outcome outcome =
         qp.work.front().is_done ? Outcome::kDone : carry_out(qp, *there, qp.work.front(), &status);
     if (outcome == Outcome::kBlocked) {
-      if (w.work_fails_in != 0) ++w.work_fails_in;
+      if (may_fail) ++w.work_fails_in;
       return;
     }
     if (outcome == Outcome::kFailed) {
@@ -388,6 +406,7 @@ void run() {
   if (w.is_held) return;
   show_some_writes();
   for (const auto& [number, qp] : w.qps) {
+    if (qp->work.empty()) continue;
     const FakeDevice& device = *fake_of(qp->verbs.context)->device;
     if (device.is_held || device.is_dead) continue;
     if (qp->verbs.qp_type == IBV_QPT_UD) {
@@ -418,11 +437,12 @@ void hold_device(const char* name, bool held) {
   }
 }
 
-void fail_work(ibv_wc_status status, uint64_t nth) {
+void fail_work(ibv_wc_status status, uint64_t nth, bool only_reads) {
   World& w = world();
   const std::lock_guard<std::mutex> lock(w.mu);
   w.work_failure = status;
   w.work_fails_in = nth;
+  w.only_reads_fail = only_reads;
 }
 
 void lose_datagrams(uint32_t count, uint32_t to) {
@@ -430,20 +450,6 @@ void lose_datagrams(uint32_t count, uint32_t to) {
   const std::lock_guard<std::mutex> lock(w.mu);
   w.datagrams_to_lose = count;
   w.losing_queue = to;
-}
-
-void raise_event(ibv_context* context, ibv_event_type type, int port, ibv_qp* qp) {
-  World& w = world();
-  const std::lock_guard<std::mutex> lock(w.mu);
-  ibv_async_event event{};
-  event.event_type = type;
-  if (qp != nullptr) {
-    event.element.qp = qp;
-  } else {
-    event.element.port_num = port;
-  }
-  fake_of(context)->events.push_back(event);
-  signal(context->async_fd);
 }
 
 void send_stray(uint32_t to, const void* data, uint32_t bytes) {
@@ -466,9 +472,9 @@ void elapse(uint64_t ms) {
   const std::lock_guard<std::mutex> lock(w.mu);
   w.now_ns += ms * 1'000'000;
   for (const auto& [number, qp] : w.qps) {
+    if (qp->work.empty()) continue;
     const bool is_held = w.is_held || fake_of(qp->verbs.context)->device->is_held;
-    if (!is_held || qp->verbs.state != IBV_QPS_RTS || qp->work.empty() || qp->timeout == 0)
-      continue;
+    if (!is_held || qp->verbs.state != IBV_QPS_RTS || qp->timeout == 0) continue;
     const uint64_t gives_up_ns = (qp->retries + uint64_t{1}) * (uint64_t{4096} << qp->timeout);
     if (w.now_ns - qp->work.front().posted_ns >= gives_up_ns)
       fail_work_of(*qp, IBV_WC_RETRY_EXC_ERR);

@@ -77,7 +77,8 @@ void show_some_writes() {
   World& w = world();
   if (w.holds_writes) return;
   for (const auto& device : w.devices) {
-    if (!device->posted_writes.empty()) show(*device, draw(device->posted_writes.size() + 1));
+    if (!device->posted_writes.empty() && draw(4) == 0)
+      show(*device, draw(device->posted_writes.size() + 1));
   }
 }
 

@@ -147,6 +147,7 @@ struct World {
   bool is_held = false;
   ibv_wc_status work_failure = IBV_WC_SUCCESS;
   uint64_t work_fails_in = 0;
+  bool only_reads_fail = false;
   uint32_t datagrams_to_lose = 0;
   uint32_t losing_queue = 0;
   Traffic traffic;
@@ -190,6 +191,8 @@ void flush_pair(ibv_qp* qp);
 void flush_sends(ibv_qp* qp);
 // Discards the work of a queue pair that is reset; completions in its queue stay there. Requires the lock.
 void empty_pair(FakeQp* qp);
+// Makes a descriptor of events readable.
+void signal(int fd);
 // Takes a write that has reached this queue pair, at once or for later, as its device does. These require the
 // lock, too.
 void take_write(FakeQp& there, uint64_t addr, std::vector<std::byte> data);

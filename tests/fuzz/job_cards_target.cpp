@@ -268,7 +268,7 @@ void check_boards(Input& input) {
     if (expected == Status::kOk) ++imported;
   }
   {
-    BarrierRdmaMemory rdma_memory;
+    BarrierRdmaMemory rdma_memory(*store, *transport, [](Rank, const char*) noexcept {});
     HYDRANT_FUZZ_CHECK(rdma_memory.make() == Status::kOk);
     const Status status = rdma_memory.connect();
     HYDRANT_FUZZ_CHECK(status == expected && transport->records.keys.size() == imported);

@@ -59,6 +59,13 @@ bool JobFaults::begin(const Action& action) {
       refuse(action, {Call::kRegMr, Call::kCreateQp, Call::kCreateAh, Call::kPostSrqRecv,
                       Call::kResizeCq, Call::kQueryPort});
       return true;
+    case Kind::kJump:
+      if (holds_ != 0) return false;
+      VirtualTime::elapse(action.amount);
+      // No adapter stands still until it has sent what was posted before.
+      ++holds_;
+      after(VirtualTime::kMillisecond, [this] { --holds_; });
+      return true;
     case Kind::kRefuse:
       world_.may_lack_resources = true;
       world_.pairs.disturb_all();
@@ -67,7 +74,7 @@ bool JobFaults::begin(const Action& action) {
     case Kind::kFailWork:
       world_.pairs.disturb_all();
       fake_verbs::fail_work(action.choice % 2 == 0 ? IBV_WC_RETRY_EXC_ERR : IBV_WC_REM_OP_ERR,
-                            action.amount);
+                            action.amount, action.choice % 4 < 2);
       return true;
     case Kind::kBreakPair: break_pair(action); return true;
     case Kind::kCut:
@@ -131,11 +138,10 @@ void JobFaults::break_pair(const Action& action) {
 void JobFaults::remove_adapter(const Action& action) {
   SimulatedRank& rank = world_.ranks[action.rank];
   world_.pairs.disturb(action.rank);
-  const uint32_t first = action.rank * world_.plan.rails;
-  fake_verbs::kill_device(world_.devices[first].c_str(), action.choice % 2 == 0 ? EIO : 0);
-  if (action.choice % 4 < 2)
-    fake_verbs::raise_event(rank.transport().port().device.context, IBV_EVENT_DEVICE_FATAL, 1,
-                            nullptr);
+  const char* const device = device_of(action);
+  fake_verbs::kill_device(device, action.choice / 4 % 2 == 0 ? EIO : 0);
+  if (action.choice / 8 % 2 == 0)
+    fake_verbs::raise_event(fake_verbs::context_of(device), IBV_EVENT_DEVICE_FATAL, 1, nullptr);
   rank.todo.clear();
   rank.replies.clear();
   rank.leaves_since_ns = std::max<uint64_t>(VirtualTime::elapsed_ns(), 1);
@@ -145,7 +151,7 @@ void JobFaults::end_leaving(Rank number) {
   SimulatedRank& rank = world_.ranks[number];
   if (!rank.is_alive() || !rank.is_leaving()) return;
   rank.replies.clear();
-  if (rank.waits == 0 && rank.requests.empty()) {
+  if (rank.waits == 0 && rank.requests.empty() && !operations_.collectives().is_waiting(number)) {
     die(number, VirtualTime::kMillisecond);
   } else if (VirtualTime::elapsed_ns() - rank.leaves_since_ns > kMostLeavingNs) {
     world_.recorder.fail("rank " + std::to_string(number) +
@@ -159,6 +165,7 @@ void JobFaults::die(Rank number, uint64_t notice_ns) {
   if (!rank.is_alive()) return;
   world_.pairs.disturb(number);
   world_.recorder.note("dead", number);
+  operations_.collectives().close(number);
   rank.memory.reset();
   rank.ibv.reset();
   after(notice_ns, [this, number] {

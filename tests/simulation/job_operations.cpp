@@ -15,10 +15,6 @@ std::string text_of(const std::byte* data, size_t bytes) {
   return {reinterpret_cast<const char*>(data), bytes};
 }
 
-bool is_relaxed(const SimulatedRank& rank) {
-  return rank.transport().pinned()->put_order() == PutOrder::kRelaxed;
-}
-
 }  // namespace
 
 JobOperations::JobOperations(JobWorld& world)
@@ -26,16 +22,23 @@ JobOperations::JobOperations(JobWorld& world)
       layout_(world.memory.layout()),
       sent_(size_t{world.plan.ranks} * world.plan.ranks * kLaneCount),
       is_busy_(size_t{world.plan.ranks} * world.plan.ranks * kSlots * 2),
-      sums_(world.plan.ranks) {}
+      sums_(world.plan.ranks),
+      collectives_(world, [this](Rank from, Rank to, std::function<void()> then) {
+        return send_for_collective(from, to, std::move(then));
+      }) {}
 
 void JobOperations::act(Rank rank) {
   send_replies(rank);
+  collectives_.advance(rank);
   std::deque<size_t>& todo = world_.ranks[rank].todo;
   if (todo.empty()) return;
-  const auto at = todo.begin() + world_.random.below(std::min<size_t>(todo.size(), kChoices));
+  const auto is_collective = [&](size_t i) { return is_of_all(world_.plan.actions[i].kind); };
+  auto at = todo.begin() + world_.random.below(std::min<size_t>(todo.size(), kChoices));
+  // All ranks begin those in the same order.
+  if (is_collective(*at)) at = std::find_if(todo.begin(), at, is_collective);
   const Action& action = world_.plan.actions[*at];
   if (action.at_ns > VirtualTime::elapsed_ns()) return;
-  const Status status = start(action, *at);
+  const Status status = is_collective(*at) ? collectives_.start(rank, action) : start(action, *at);
   if (!is_over(rank, action.peer, status)) return;
   world_.recorder.note(name_of(action.kind), *at, static_cast<uint64_t>(status));
   todo.erase(at);
@@ -75,6 +78,7 @@ void JobOperations::lose_peer(Rank rank, Rank peer, const char* why) {
                          ", and no fault explains it: " + why);
   if (std::strstr(why, ("rank " + std::to_string(peer)).c_str()) == nullptr)
     world_.recorder.fail(std::string("an error does not name its rank: ") + why);
+  collectives_.end_job();
   if (world_.pairs.is_lost(rank, peer)) return;
   world_.pairs.lose(rank, peer);
   std::erase_if(world_.ranks[rank].requests, [&](const auto& one) { return one.second == peer; });
@@ -96,6 +100,7 @@ Status JobOperations::send_message(const Action& action) {
 Status JobOperations::send(Rank from, Rank to, Lane lane, Sent message) {
   message.number = ++messages_;
   message.versions = world_.memory.begun(from, to);
+  const bool has_reply = message.has_reply;
   const std::string head = text_of(data_for(message.number), message.bytes);
   const auto tag = static_cast<uint32_t>(message.number);
   testing::IbvRank& rank = *world_.ranks[from].ibv;
@@ -109,11 +114,19 @@ Status JobOperations::send(Rank from, Rank to, Lane lane, Sent message) {
     status = rank.try_send(to, lane, tag, head);
   }
   if (status != Status::kOk) return status;
-  sent(from, to, lane).push_back(message);
+  sent(from, to, lane).push_back(std::move(message));
   // A transport that hears of a death accepts messages until its next poll, and drops them.
-  if (message.has_reply && !world_.pairs.is_lost(from, to))
-    world_.ranks[from].requests[message.number] = to;
+  if (has_reply && !world_.pairs.is_lost(from, to)) world_.ranks[from].requests[messages_] = to;
   return Status::kOk;
+}
+
+bool JobOperations::send_for_collective(Rank from, Rank to, std::function<void()> then) {
+  Sent message;
+  message.bytes = kHeadBytes;
+  message.then = std::move(then);
+  const Status status = send(from, to, Lane::kRequest, std::move(message));
+  (void)is_over(from, to, status);
+  return status == Status::kOk;
 }
 
 void JobOperations::deliver(Rank to, const Incoming& message) {
@@ -123,7 +136,7 @@ void JobOperations::deliver(Rank to, const Incoming& message) {
     world_.recorder.fail("a message that was not sent, or a second time");
     return;
   }
-  const Sent sent = expected.front();
+  const Sent sent = std::move(expected.front());
   expected.pop_front();
   check_message(from, to, sent, message);
   world_.recorder.note("delivered", sent.number, to);
@@ -132,6 +145,7 @@ void JobOperations::deliver(Rank to, const Incoming& message) {
   if (!world_.memory.allows_all(from, to, world_.ranks[to].memory->data.get()))
     world_.recorder.fail("message " + std::to_string(sent.number) +
                          " has come before the data of an earlier put");
+  if (sent.then) sent.then();
   if (sent.answers != 0 && !world_.pairs.is_lost(to, from) &&
       world_.ranks[to].requests.erase(sent.answers) != 1)
     world_.recorder.fail("a reply to no request");
@@ -192,7 +206,8 @@ Status JobOperations::start_put(const Action& action, size_t index) {
   SimulatedRank& rank = world_.ranks[action.rank];
   const MemoryOracle::Place place{action.rank, action.peer, action.slot};
   // Relaxed adapters may write two puts in any order unless a message comes between them.
-  if (is_relaxed(rank) && !world_.memory.is_shown(place)) return Status::kOk;
+  if (world_.plan.is_relaxed({action.rank, action.peer}) && !world_.memory.is_shown(place))
+    return Status::kOk;
   const size_t from = layout_.data(action.peer, action.slot);
   const size_t to = layout_.slot(action.rank, action.slot);
   const size_t bytes = layout_.bytes_of(action.slot);
@@ -214,7 +229,8 @@ Status JobOperations::start_get(const Action& action, size_t index) {
   const size_t from = layout_.slot(action.origin, action.slot);
   const size_t to = layout_.result(action.peer, action.slot);
   Operation& operation = add(action, index);
-  operation.version = world_.memory.least_for(action.rank, place, is_relaxed(rank));
+  operation.version = world_.memory.least_for(
+      action.rank, place, world_.plan.is_relaxed({action.rank, action.origin, action.peer}));
   const Status status = rank.transport().pinned()->get(
       action.peer, rank.memory_of(action.peer, from), rank.memory->local(to),
       layout_.bytes_of(action.slot), &operation);
@@ -290,7 +306,8 @@ bool JobOperations::is_done() const {
   for (Rank rank = 0; rank < world_.plan.ranks; ++rank) {
     const SimulatedRank& one = world_.ranks[rank];
     if (!one.is_alive()) continue;
-    if (!one.todo.empty() || !one.replies.empty() || !one.requests.empty() || one.waits != 0)
+    if (!one.todo.empty() || !one.replies.empty() || !one.requests.empty() || one.waits != 0 ||
+        collectives_.is_waiting(rank))
       return false;
     for (Rank to = 0; to < world_.plan.ranks; ++to) {
       if (has_undelivered(rank, to)) return false;
@@ -312,6 +329,7 @@ std::string JobOperations::describe_waits() const {
     add(rank, one.replies.size(), "replies not sent");
     add(rank, one.requests.size(), "requests without a reply");
     add(rank, one.waits, "operations under way");
+    add(rank, collectives_.is_waiting(rank), "wait for all ranks");
     for (Rank to = 0; to < world_.plan.ranks; ++to) {
       if (has_undelivered(rank, to)) add(rank, 1, "peer that has not got all messages");
     }

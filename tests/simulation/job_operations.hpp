@@ -2,10 +2,12 @@
 // memory has what puts have written; each wait ends with success, or with an error that a fault allows.
 #pragma once
 
+#include "tests/simulation/job_collectives.hpp"
 #include "tests/simulation/job_world.hpp"
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,7 +19,8 @@ class JobOperations {
   JobOperations(const JobOperations&) = delete;
   JobOperations& operator=(const JobOperations&) = delete;
 
-  // Tries one of the rank's next actions, and its replies.
+  JobCollectives& collectives() { return collectives_; }
+  // Tries one of the rank's next actions, and its replies, and goes on with its collectives.
   void act(Rank rank);
   void deliver(Rank to, const Incoming& message);
   // The rank learns that the peer is gone, by an error or from its transport.
@@ -44,6 +47,7 @@ class JobOperations {
     bool has_reply = false;
     uint64_t answers = 0;  // the request; 0: none
     MemoryOracle::Versions versions = {};
+    std::function<void()> then;  // null: nothing
   };
   struct Sum {
     uint64_t done = 0;
@@ -53,6 +57,7 @@ class JobOperations {
   Status start(const Action& action, size_t index);
   Status send_message(const Action& action);
   Status send(Rank from, Rank to, Lane lane, Sent message);
+  bool send_for_collective(Rank from, Rank to, std::function<void()> then);
   Status start_put(const Action& action, size_t index);
   Status start_get(const Action& action, size_t index);
   Status start_atomic(const Action& action, size_t index);
@@ -82,6 +87,7 @@ class JobOperations {
   std::vector<bool> is_busy_;
   std::vector<Sum> sums_;  // by target
   uint64_t messages_ = 0;
+  JobCollectives collectives_;
 };
 
 }  // namespace hydrant::simulation

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -22,14 +23,18 @@ enum class Kind : uint8_t {
   kGet,  // of what any rank has put there
   kAtomic,
   kCompute,  // the rank does not poll
+  // Of all ranks:
+  kBarrier,
+  kReduce,
   // Faults, without harm to any connection:
   kLoseDatagrams,
   kStall,  // an adapter sends nothing for less than the patience
   kLoseAcknowledgement,
   kRefuseResource,  // a call that is tried again fails once, or for some milliseconds
+  kJump,            // the clock goes forward at once
   // Faults that may disconnect peers:
   kRefuse,     // a call fails once
-  kFailWork,   // a request fails
+  kFailWork,   // a request fails, or a read, such as the fence of a put
   kBreakPair,  // a queue pair fails
   kCut,        // as kStall, for longer than the patience
   kRemove,     // an adapter is removed
@@ -38,6 +43,7 @@ enum class Kind : uint8_t {
 };
 const char* name_of(Kind kind);
 inline bool is_fault(Kind kind) { return kind >= Kind::kLoseDatagrams; }
+inline bool is_of_all(Kind kind) { return kind == Kind::kBarrier || kind == Kind::kReduce; }
 
 struct Action {
   Kind kind = Kind::kMessage;
@@ -46,13 +52,13 @@ struct Action {
   uint64_t at_ns = 0;  // not earlier
   Lane lane = Lane::kRequest;
   uint32_t slot = 0;
-  uint32_t bytes = 0;    // of a message's head
+  uint32_t bytes = 0;    // of a message's head; words of a reduction
   uint32_t payload = 0;  // of its cell
   bool has_cell = false;
   bool has_reply = false;
   Rank origin = 0;      // a get reads what this rank has put
   uint64_t amount = 0;  // of an atomic; how long or how many, of compute and faults
-  uint32_t choice = 0;  // which device, call or queue pair, modulo their number
+  uint32_t choice = 0;  // which device, call or queue pair, modulo their number; names of barriers
 };
 
 struct JobPlan {
@@ -60,17 +66,25 @@ struct JobPlan {
   Rank ranks = 2;
   uint32_t rails = 1;
   fake_verbs::Device device;
-  const char* order = nullptr;  // HYDRANT_IBV_ORDER
-  bool holds_writes = false;    // until something shows them
-  bool is_burst = false;        // messages, above all
-  bool is_calm = false;         // no fault may disconnect a peer
+  struct Order {
+    const char* setting = nullptr;  // HYDRANT_IBV_ORDER; null: of the vendor
+    fake_verbs::WriteOrder writes = fake_verbs::WriteOrder::kAtOnce;
+    bool is_relaxed() const { return writes == fake_verbs::WriteOrder::kRelaxed; }
+  };
+  std::vector<Order> orders;  // by rank
+  bool holds_writes = false;  // until something shows them
+  bool is_burst = false;      // messages, above all
+  bool is_calm = false;       // no fault may disconnect a peer
   ibv::Options options;
   std::array<uint32_t, kSlots> slot_bytes = {};
   std::vector<Action> actions;
   std::vector<bool> kept;  // by action; the others are left out
 
-  // `SEED`, or `SEED:1,4-7`: the actions that are kept.
+  // Leaves out the others.
+  void keep_ranks(Rank below);
+  // `SEED`, `SEED:1,4-7`: the actions that are kept, or `SEED/RANKS:1,4-7`.
   std::string text() const;
+  bool is_relaxed(std::initializer_list<Rank> any) const;
   uint32_t count() const;  // actions that are kept
   Rank taking_part() const;
 };

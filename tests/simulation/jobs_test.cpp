@@ -1,7 +1,7 @@
 // Whole jobs by seed: each has to end as its faults allow, and to repeat exactly.
 //
 // HYDRANT_TEST_JOB=JOB runs one job and prints its events; HYDRANT_TEST_JOBS=N runs N seeds.
-#include "rdma/ibv/settings/planted_defect.hpp"
+#include "firehose/base/planted_defect.hpp"
 #include "tests/simulation/shrinking.hpp"
 #include "tests/simulation/simulated_job.hpp"
 #include "tests/support/test_seed.hpp"
@@ -23,9 +23,9 @@ using simulation::Outcome;
 using simulation::run_job;
 
 constexpr uint64_t kJobs = 2000;
-constexpr uint64_t kLongJobs = 20'000;  // with HYDRANT_TEST_LONG
-constexpr uint64_t kRepeated =
-    10;  // one job in so many runs twice; all if the number of jobs is set
+constexpr uint64_t kParts = 8, kJobsOfPart = 12'500;  // ./test --full
+// One job in so many runs twice; all if the number of jobs is set.
+constexpr uint64_t kRepeated = 10;
 constexpr uint32_t kShrinkingRuns = 300;
 
 std::string replay_of(const JobPlan& plan) {
@@ -68,20 +68,12 @@ void report(const JobPlan& plan, const Outcome& outcome) {
                 << " actions: " << run_job(smaller).failure << "\n  " << replay_of(smaller);
 }
 
-TEST(SimulatedJobs, EachEndsAsItsFaultsAllow) {
-  if (const char* const text = std::getenv("HYDRANT_TEST_JOB")) {
-    EXPECT_EQ(run_job(simulation::read_plan(text), true).failure, "");
-    return;
-  }
-  const uint64_t first = testing::test_seed();
-  const char* const chosen = std::getenv("HYDRANT_TEST_JOBS");
-  const uint64_t usual = std::getenv("HYDRANT_TEST_LONG") != nullptr ? kLongJobs : kJobs;
-  const uint64_t jobs = chosen != nullptr ? std::strtoull(chosen, nullptr, 0) : usual;
-  const uint64_t repeated = chosen != nullptr ? 1 : kRepeated;
+// The jobs of as many seeds.
+Tally run_jobs(uint64_t first, uint64_t jobs, uint64_t repeated) {
   const uint64_t start_ns = now_ns();
   Tally tally;
   ::testing::internal::CaptureStderr();
-  for (uint64_t i = 0; i < jobs && !HasFailure(); ++i) {
+  for (uint64_t i = 0; i < jobs && !::testing::Test::HasFailure(); ++i) {
     const JobPlan plan = simulation::plan_job(first + i);
     const Outcome outcome = run_job(plan);
     tally.add(outcome);
@@ -93,23 +85,43 @@ TEST(SimulatedJobs, EachEndsAsItsFaultsAllow) {
   }
   (void)::testing::internal::GetCapturedStderr();
   tally.print(now_ns() - start_ns);
+  return tally;
+}
+
+TEST(SimulatedJobs, EachEndsAsItsFaultsAllow) {
+  if (const char* const text = std::getenv("HYDRANT_TEST_JOB")) {
+    EXPECT_EQ(run_job(simulation::read_plan(text), true).failure, "");
+    return;
+  }
+  const char* const chosen = std::getenv("HYDRANT_TEST_JOBS");
+  const uint64_t jobs = chosen != nullptr ? std::strtoull(chosen, nullptr, 0) : kJobs;
+  const Tally tally = run_jobs(testing::test_seed(), jobs, chosen != nullptr ? 1 : kRepeated);
   if (jobs < kJobs || HasFailure()) return;
   for (const char* const what :
        {"messages", "put", "get", "atomic", "striped operations", "control messages", "probes",
-        "stalled cells", "failed operations", "lost peers"})
+        "stalled cells", "failed operations", "lost peers", "barriers by words",
+        "barriers by messages", "reductions by lines", "reductions by messages", "ended waits"})
     EXPECT_GE(tally.of(what), 10U) << what;
   for (auto kind = simulation::Kind::kLoseDatagrams; kind != simulation::Kind::kEnd;
        kind = static_cast<simulation::Kind>(static_cast<uint32_t>(kind) + 1))
     EXPECT_GE(tally.of(simulation::name_of(kind)), 10U) << simulation::name_of(kind);
 }
 
+class ManyJobs : public ::testing::TestWithParam<uint64_t> {};
+
+TEST_P(ManyJobs, EndAsTheirFaultsAllow) {
+  (void)run_jobs(testing::test_seed() + kJobs + GetParam() * kJobsOfPart, kJobsOfPart, kRepeated);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ManyJobs, ::testing::Range(uint64_t{0}, kParts));
+
 #if HYDRANT_MUTANTS
 // Each defect that is planted in the transport fails a job: docs/testing.md has the seeds that it took.
 class PlantedDefects : public ::testing::TestWithParam<int> {
  protected:
   static constexpr uint64_t kMostSeeds = 10'000;
-  void SetUp() override { ibv::g_defect = static_cast<ibv::Defect>(GetParam()); }
-  void TearDown() override { ibv::g_defect = ibv::Defect::kNone; }
+  void SetUp() override { g_defect = static_cast<Defect>(GetParam()); }
+  void TearDown() override { g_defect = Defect::kNone; }
 };
 
 TEST_P(PlantedDefects, IsFound) {
@@ -124,7 +136,7 @@ TEST_P(PlantedDefects, IsFound) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PlantedDefects,
-                         ::testing::Range(1, static_cast<int>(ibv::Defect::kCount)));
+                         ::testing::Range(1, static_cast<int>(Defect::kCount)));
 #endif
 
 }  // namespace

@@ -55,7 +55,32 @@ void MemoryOracle::show(Rank origin, Rank target, const Versions& versions) {
 
 uint32_t MemoryOracle::least_for(Rank reader, const Place& place, bool is_relaxed) const {
   const Slot& slot = at(place);
-  return reader == place.origin && !is_relaxed ? std::max(slot.shown, slot.completed) : slot.shown;
+  if (is_relaxed) return slot.shown;
+  const uint32_t left = barriers_[reader];
+  return std::max({slot.shown, reader == place.origin ? slot.completed : 0,
+                   left != 0 ? entered_[left - 1][index_of(place)] : 0});
+}
+
+void MemoryOracle::enter_barrier(uint32_t barrier, Rank origin) {
+  if (entered_.size() <= barrier) entered_.resize(barrier + 1);
+  std::vector<uint32_t>& versions = entered_[barrier];
+  versions.resize(slots_.size());
+  for (Rank target = 0; target < ranks_; ++target) {
+    for (uint32_t slot = 0; slot < kSlots; ++slot) {
+      const Place place{origin, target, slot};
+      versions[index_of(place)] = at(place).completed;
+    }
+  }
+}
+
+void MemoryOracle::leave_barrier(uint32_t barrier, Rank reader) {
+  barriers_[reader] = barrier + 1;
+  for (Rank origin = 0; origin < ranks_; ++origin) {
+    Versions versions;
+    for (uint32_t slot = 0; slot < kSlots; ++slot)
+      versions[slot] = entered_[barrier][index_of({origin, reader, slot})];
+    show(origin, reader, versions);
+  }
 }
 
 bool MemoryOracle::allows(const Place& place, uint32_t least, const std::byte* data) const {

@@ -44,7 +44,10 @@ class MemoryOracle {
   };
 
   explicit MemoryOracle(const JobPlan& plan)
-      : ranks_(plan.ranks), layout_(plan), slots_(size_t{ranks_} * ranks_ * kSlots) {}
+      : ranks_(plan.ranks),
+        layout_(plan),
+        slots_(size_t{ranks_} * ranks_ * kSlots),
+        barriers_(ranks_) {}
   const MemoryLayout& layout() const { return layout_; }
 
   // ---- what is done ----
@@ -55,9 +58,12 @@ class MemoryOracle {
   Versions begun(Rank origin, Rank target) const;
   // The message has been delivered.
   void show(Rank origin, Rank target, const Versions& versions);
+  // `origin` enters a barrier; `reader` has left it.
+  void enter_barrier(uint32_t barrier, Rank origin);
+  void leave_barrier(uint32_t barrier, Rank reader);
   bool is_shown(const Place& place) const { return at(place).shown == at(place).begun; }
   // The oldest version that a get by `reader` may read if it starts now. `is_relaxed`: completed puts are
-  // shown by messages alone.
+  // shown to the target alone, by messages and barriers.
   uint32_t least_for(Rank reader, const Place& place, bool is_relaxed) const;
 
   // Whether each byte is of a version between `least` and the newest that was begun.
@@ -80,6 +86,9 @@ class MemoryOracle {
   Rank ranks_;
   MemoryLayout layout_;
   std::vector<Slot> slots_;
+  // By barrier, and index_of(): what was complete when the origin entered it.
+  std::vector<std::vector<uint32_t>> entered_;
+  std::vector<uint32_t> barriers_;  // by reader: how many it has left
 };
 
 // `bytes` bytes of data that `key` names, at most kMostBytes.

@@ -1,4 +1,5 @@
-// Leaves out the actions of a rank, then halves, quarters and so on of all actions, then single ones.
+// Leaves out the last ranks, the actions of a rank, then halves, quarters and so on of all actions, then
+// single ones.
 #include "tests/simulation/shrinking.hpp"
 
 #include "tests/simulation/simulated_job.hpp"
@@ -15,6 +16,11 @@ class Shrinker {
   Shrinker(JobPlan failing, uint32_t runs) : plan_(std::move(failing)), runs_left_(runs) {}
 
   void leave_out_ranks() {
+    for (Rank below = 2; below < plan_.ranks; ++below) {
+      JobPlan smaller = plan_;
+      smaller.keep_ranks(below);
+      if (try_instead(std::move(smaller))) break;
+    }
     for (Rank rank = 0; rank < plan_.ranks; ++rank) {
       (void)try_without([&](size_t i) {
         const Action& action = plan_.actions[i];
@@ -36,7 +42,10 @@ class Shrinker {
     for (size_t i = 0; i < smaller.kept.size(); ++i) {
       if (leaves_out(i)) smaller.kept[i] = false;
     }
-    if (smaller.count() == plan_.count() || runs_left_ == 0) return false;
+    return smaller.count() != plan_.count() && try_instead(std::move(smaller));
+  }
+  bool try_instead(JobPlan smaller) {
+    if (runs_left_ == 0) return false;
     --runs_left_;
     if (run_job(smaller).failure.empty()) return false;
     plan_ = std::move(smaller);

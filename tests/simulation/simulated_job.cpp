@@ -66,18 +66,22 @@ void SimulatedJob::open() {
   const JobPlan& plan = world_.plan;
   for (uint32_t i = 0; i < plan.ranks * plan.rails; ++i)
     world_.devices.push_back("fake" + std::to_string(i));
-  for (const std::string& name : world_.devices) {
+  for (size_t i = 0; i < world_.devices.size(); ++i) {
     fake_verbs::Device device = plan.device;
-    device.name = name.c_str();
+    device.name = world_.devices[i].c_str();
+    device.write_order = plan.orders[i / plan.rails].writes;
     fake_verbs::add_device(device);
   }
   fake_verbs::hold_writes(plan.holds_writes);
   for (Rank rank = 0; rank < plan.ranks; ++rank) open_rank(rank);
   if (!world_.recorder.has_failed()) exchange_keys();
+  if (!world_.recorder.has_failed()) operations_.collectives().open(hear_failure);
   for (size_t i = 0; i < plan.actions.size(); ++i) {
     if (!plan.kept[i]) continue;
     if (is_fault(plan.actions[i].kind)) {
       faults_.add(i);
+    } else if (is_of_all(plan.actions[i].kind)) {
+      for (SimulatedRank& rank : world_.ranks) rank.todo.push_back(i);
     } else {
       world_.ranks[plan.actions[i].rank].todo.push_back(i);
     }
@@ -92,6 +96,7 @@ void SimulatedJob::open_rank(Rank number) {
   for (uint32_t rail = 1; rail < plan.rails; ++rail)
     ports += "," + world_.devices[number * plan.rails + rail];
   options.ports = ports.c_str();
+  const ScopedEnv order("HYDRANT_IBV_ORDER", plan.orders[number].setting);
   rank.ibv = std::make_unique<testing::IbvRank>(world_.box, number, plan.ranks, options);
   if (rank.ibv->opened != Status::kOk) {
     world_.recorder.fail(std::string("no transport: ") + last_error_text());
@@ -182,6 +187,7 @@ void SimulatedJob::advance_clock(bool has_progress) {
 void SimulatedJob::settle() {
   for (uint32_t i = 0; i < kSettlingPolls * world_.plan.ranks; ++i) step();
   operations_.check_sums();
+  operations_.collectives().check_lines();
 }
 
 void SimulatedJob::add_counts(Rank number) {
@@ -204,6 +210,7 @@ void SimulatedJob::close() {
     world_.pairs.disturb(number);  // the others notice that it ends
     rank.transport().flush(now_ns() + 10 * VirtualTime::kMillisecond);
     add_counts(number);
+    operations_.collectives().close(number);
     rank.memory.reset();
     rank.ibv.reset();
   }
@@ -219,14 +226,19 @@ void SimulatedJob::close() {
 
 Outcome run_job(const JobPlan& plan, bool prints) {
   const VirtualTime time(plan.seed);
-  const ScopedEnv order("HYDRANT_IBV_ORDER", plan.order);
+  const ScopedEnv transport("HYDRANT_TRANSPORT", "ibv");  // each rank counts as a node
   const LogLevel level = log_level();
   if (!prints) set_log_level(LogLevel::kError);
   if (prints)
-    std::printf("%u ranks, %u rails, %s, order %s, writes %d%s, longest message %u\n", plan.ranks,
-                plan.rails, plan.device.name, plan.order != nullptr ? plan.order : "of the vendor",
-                static_cast<int>(plan.device.write_order), plan.holds_writes ? " held" : "",
+    std::printf("%u ranks, %u rails, %s%s, longest message %u\n", plan.ranks, plan.rails,
+                plan.device.name, plan.holds_writes ? ", writes held" : "",
                 plan.device.max_message);
+  for (Rank rank = 0; prints && rank < plan.ranks; ++rank) {
+    const JobPlan::Order& order = plan.orders[rank];
+    std::printf("rank %u: order %s, writes %d\n", rank,
+                order.setting != nullptr ? order.setting : "of the vendor",
+                static_cast<int>(order.writes));
+  }
   SimulatedJob job(plan, prints);
   Outcome outcome = job.run();
   fake_verbs::reset();

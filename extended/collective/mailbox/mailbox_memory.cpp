@@ -2,10 +2,8 @@
 // PinnedOperations::put(). mailbox_team.cpp uses it.
 #include "extended/collective/mailbox/mailbox_memory.hpp"
 
-#include "am/job/job.hpp"
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
-#include "rdma/config/job_knobs.hpp"
 #include "rdma/transport/guarded_memory.hpp"
 
 #include <bit>
@@ -36,37 +34,30 @@ MailboxMemory& mailbox_memory() noexcept {
   return *all;
 }
 
-bool can_write_mailboxes_of(Rank jobrank) noexcept {
-  return (job().transport->peer_capabilities(jobrank) & Transport::kPinned) != 0;
+MailboxMemory::~MailboxMemory() {
+  for (const MailboxPeer* peer = peers_.get(); peer != nullptr; peer = peer->next.get())
+    registrar_->drop_import(peer->key.get());
+  if (is_registered()) (void)registrar_->unpin({mine_.address, bytes_}, key_.get());
+  if (memory_ != nullptr && !release_guarded(memory_)) (void)munmap(memory_, bytes_);
 }
 
-bool wants_mailboxes() noexcept {
-  if (job().pinned == nullptr || knob_choice(JobKnob::kCollNet) != "mailboxes") return false;
-  // Any rank that shares no memory with this one stands for all.
-  Rank far = 0;
-  while (far < job().size() &&
-         (far == job().rank() || job().memory->collective_blocks(far) != nullptr))
-    ++far;
-  return far < job().size() && can_write_mailboxes_of(far);
-}
-
-Status MailboxMemory::make(size_t bytes) noexcept {
+Status MailboxMemory::make(Rank rank) noexcept {
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   std::byte* start = nullptr;
-  Status status = reserve_guarded(bytes, page, GuardSize::kMin,
-                                  {.what = "mailboxes", .rank = job().rank()}, &start);
+  Status status =
+      reserve_guarded(bytes_, page, GuardSize::kMin, {.what = "mailboxes", .rank = rank}, &start);
   if (status != Status::kOk) return status;
   memory_ = start;
   // Shared: a fork must not copy registered pages.
-  if (mmap(start, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_ANONYMOUS, -1, 0) ==
+  if (mmap(start, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_ANONYMOUS, -1, 0) ==
       MAP_FAILED)
     return fail(Status::kResource, "cannot map the memory: %s", errno_text(errno));
-  registrar_ = job().pinned->make_registrar();
+  registrar_ = pinned_->make_registrar();
   if (registrar_ == nullptr) return Status::kUnsupported;
   const RegistrarTraits& traits = registrar_->traits();
-  const MemoryRange range{reinterpret_cast<uintptr_t>(memory_), bytes};
+  const MemoryRange range{reinterpret_cast<uintptr_t>(memory_), bytes_};
   if (!traits.exports || traits.export_bytes > MailboxAddress::kMaxBlob ||
-      bytes % traits.granule_bytes != 0 || range.addr % traits.granule_bytes != 0)
+      bytes_ % traits.granule_bytes != 0 || range.addr % traits.granule_bytes != 0)
     return fail(Status::kUnsupported, "%s pins units of %zu bytes with key blobs of %u bytes",
                 traits.name, traits.granule_bytes, traits.export_bytes);
   key_.reset(new (std::nothrow) std::byte[traits.key_bytes]);
@@ -81,28 +72,29 @@ Status MailboxMemory::make(size_t bytes) noexcept {
   return Status::kOk;
 }
 
-void MailboxMemory::start() noexcept {
+void MailboxMemory::start(const JobTopology& topology, Transport& transport) noexcept {
+  pinned_ = transport.pinned();
   // Such a rank could read lines, but not write them: its edges have no mailboxes in either direction.
-  if (job().pinned->keyless_bytes() < sizeof(MailboxLine)) {
+  if (pinned_->keyless_bytes() < sizeof(MailboxLine)) {
     log_info("small reductions between nodes send messages: %s writes at most %u bytes at once",
-             job().transport->name(), job().pinned->keyless_bytes());
+             transport.name(), pinned_->keyless_bytes());
     return;
   }
   // A line that is sent again after its reader has cleared it would be taken for the next one. To clear it
   // later is no remedy while the memory passes from team to team.
-  if (job().pinned->put_order() != PutOrder::kOrdered) {
+  if (pinned_->put_order() != PutOrder::kOrdered) {
     log_info("small reductions between nodes send messages: %s does not keep the order of puts",
-             job().transport->name());
+             transport.name());
     return;
   }
-  block_bytes_ = TeamMailboxes::bytes_of(job().size());
+  block_bytes_ = TeamMailboxes::bytes_of(topology.size);
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  const size_t bytes = (kBlocks * block_bytes_ + page - 1) / page * page;
-  if (make(bytes) != Status::kOk)
+  bytes_ = (kBlocks * block_bytes_ + page - 1) / page * page;
+  if (make(topology.rank) != Status::kOk)
     log_warning(
         "small reductions between nodes send messages, as there are no mailboxes of %zu bytes: %s; "
         "%s",
-        bytes, last_error_text(), kInstead);
+        bytes_, last_error_text(), kInstead);
 }
 
 MailboxLine* MailboxMemory::block(uint32_t index) const noexcept {
@@ -154,10 +146,10 @@ Status MailboxMemory::find_peer(Rank jobrank, const MailboxAddress& address,
 
 Status MailboxMemory::write(const MailboxPeer& peer, uint32_t block, size_t offset,
                             const uint64_t* words, uint32_t count) const noexcept {
-  return job().pinned->put(
-      peer.rank, {.addr = peer.address + block * block_bytes_ + offset, .key = peer.key.get()},
-      {.addr = reinterpret_cast<uintptr_t>(words), .key = nullptr}, count * sizeof *words,
-      &completion);
+  return pinned_->put(peer.rank,
+                      {.addr = peer.address + block * block_bytes_ + offset, .key = peer.key.get()},
+                      {.addr = reinterpret_cast<uintptr_t>(words), .key = nullptr},
+                      count * sizeof *words, &completion);
 }
 
 }  // namespace hydrant

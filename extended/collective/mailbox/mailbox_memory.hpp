@@ -12,18 +12,13 @@
 #include "firehose/base/status.hpp"
 #include "firehose/base/thread.hpp"
 #include "rdma/bootstrap/bootstrap.hpp"
+#include "rdma/transport/transport.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 
 namespace hydrant {
-
-// True if teams that span nodes use mailboxes in this job, where their members have some. The same on all
-// ranks, whatever their adapters.
-bool wants_mailboxes() noexcept;
-// True if this rank writes into the memory of `jobrank`, and that rank into this one's.
-bool can_write_mailboxes_of(Rank jobrank) noexcept;
 
 // The address of this memory, for other ranks.
 struct MailboxAddress {
@@ -44,11 +39,17 @@ struct MailboxPeer {
 
 class MailboxMemory {
  public:
+  MailboxMemory() = default;
+  // Unpins and unmaps the memory; no rank may write to it any more.
+  ~MailboxMemory();
+  MailboxMemory(const MailboxMemory&) = delete;
+  MailboxMemory& operator=(const MailboxMemory&) = delete;
+
   static constexpr const char* kInstead = "HYDRANT_COLL_NET=messages needs no such memory";
 
-  // Allocates and registers the memory. A rank that cannot do so, or whose adapter cannot write lines, or
-  // not in order, sends messages, and logs why.
-  void start() noexcept;
+  // Allocates and registers the memory of the rank, for operations of `transport`. A rank that cannot do so,
+  // or whose adapter cannot write lines, or not in order, sends messages, and logs why.
+  void start(const JobTopology& topology, Transport& transport) noexcept;
 
   const MailboxAddress& mine() const noexcept { return mine_; }
   MailboxLine* block(uint32_t index) const noexcept;
@@ -69,9 +70,11 @@ class MailboxMemory {
   static constexpr uint32_t kBlocks = 32;
 
   bool is_registered() const noexcept { return mine_.blob_bytes != 0; }
-  Status make(size_t bytes) noexcept;
+  Status make(Rank rank) noexcept;
 
+  PinnedOperations* pinned_ = nullptr;
   std::byte* memory_ = nullptr;
+  size_t bytes_ = 0;
   size_t block_bytes_ = 0;
   std::unique_ptr<Registrar> registrar_;
   std::unique_ptr<std::byte[]> key_;

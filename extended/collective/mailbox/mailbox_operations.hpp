@@ -32,7 +32,7 @@ class MailboxMessages : public MailboxWriter {
   // As receive(), without taking it.
   virtual bool has(uint32_t edge, uint32_t operation, uint32_t signature) noexcept = 0;
   // Ends the job: the peer's operation of this number is another call.
-  [[noreturn]] virtual void refuse(uint32_t edge, uint32_t mine, uint32_t theirs) noexcept = 0;
+  virtual void refuse(uint32_t edge, uint32_t mine, uint32_t theirs) noexcept = 0;
 
  protected:
   ~MailboxMessages() = default;

@@ -2,7 +2,7 @@
 // and node teams that cannot use shared memory start what it builds.
 #include "extended/collective/operation/algorithms.hpp"
 
-#include "extended/collective/mailbox/mailbox_memory.hpp"
+#include "extended/collective/mailbox/mailbox_choice.hpp"
 #include "extended/collective/operation/operation.hpp"
 #include "extended/collective/steps/hypercube.hpp"
 #include "rdma/config/job_knobs.hpp"

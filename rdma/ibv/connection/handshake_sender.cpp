@@ -3,7 +3,7 @@
 #include "rdma/ibv/connection/handshake_sender.hpp"
 
 #include "firehose/base/log.hpp"
-#include "rdma/ibv/settings/planted_defect.hpp"
+#include "firehose/base/planted_defect.hpp"
 
 #include <algorithm>
 #include <cstdio>

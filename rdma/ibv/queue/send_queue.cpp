@@ -16,7 +16,7 @@ namespace hydrant::ibv {
 Status SendQueue::open(const Config& config) noexcept {
   peer_ = config.peer;
   port_ = config.port;
-  posts_by_call_ = config.port->posts_by_call;
+  posting_ = config.port->posts_by_call ? Posting::kByCall : Posting::kInline;
   depth_ = config.depth;
   const uint32_t records = std::bit_ceil(depth_);
   mask_ = records - 1;
@@ -45,6 +45,8 @@ Status SendQueue::open(const Config& config) noexcept {
 }
 
 bool SendQueue::shut(const char* peer_name) noexcept {
+  // The queue pair flushes requests that are posted from now on.
+  posting_.store(Posting::kByCall, std::memory_order_relaxed);
   (void)port_->descriptors.keep_ours(port_->device.context);
   ibv_qp_attr state{};
   state.qp_state = IBV_QPS_ERR;

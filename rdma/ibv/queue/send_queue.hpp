@@ -15,6 +15,7 @@
 #include "rdma/transport/transport.hpp"
 
 #include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -126,12 +127,19 @@ class SendQueue {
 
   // Posts the list of added requests. Returns 0, or the error with *bad, the first refused request.
   int post(ibv_send_wr* first, ibv_send_wr** bad) noexcept {
-    if (!posts_by_call_) [[likely]]
+    const Posting posting = posting_.load(std::memory_order_relaxed);
+    if (posting == Posting::kInline) [[likely]]
       return ibv_post_send(pair_.get(), first, bad);
+    if (posting == Posting::kRefused) {
+      *bad = first;
+      return EIO;
+    }
     return post_send(*port_, pair_.get(), first, bad);
   }
-  // Removes the request that was added last, because the adapter refused it.
+  // Removes the request that was added last, because the adapter refused it. All later ones are refused until
+  // shut(): they must not arrive without it.
   SendRecord& undo_unposted() noexcept {
+    posting_.store(Posting::kRefused, std::memory_order_relaxed);
     SendRecord& record = records_[--posted_ & mask_];
     if (signalled_ > posted_) signalled_ = posted_;
     return record;
@@ -171,6 +179,8 @@ class SendQueue {
   }
 
  private:
+  enum class Posting : uint8_t { kInline, kByCall, kRefused };
+
   Peer* peer_ = nullptr;
   std::unique_ptr<SendRecord[]> records_;
   uint32_t mask_ = 0;  // position & mask_: index of its record
@@ -179,7 +189,7 @@ class SendQueue {
   std::atomic<uint64_t> completed_{0};
   uint64_t signalled_ = 0;  // the position behind the last one that gets a completion
   const Port* port_ = nullptr;
-  bool posts_by_call_ = false;
+  std::atomic<Posting> posting_{Posting::kInline};
   bool has_failed_ = false;
   StallDetector stall_;
   char failure_[160] = "";

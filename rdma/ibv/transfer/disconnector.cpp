@@ -2,8 +2,8 @@
 // completion, a silent peer and a rank that the job has declared dead lead here.
 #include "rdma/ibv/transfer/disconnector.hpp"
 
+#include "firehose/base/planted_defect.hpp"
 #include "firehose/base/status.hpp"
-#include "rdma/ibv/settings/planted_defect.hpp"
 
 namespace hydrant::ibv {
 

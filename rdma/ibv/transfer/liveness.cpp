@@ -3,8 +3,8 @@
 #include "rdma/ibv/transfer/liveness.hpp"
 
 #include "firehose/base/log.hpp"
+#include "firehose/base/planted_defect.hpp"
 #include "firehose/base/thread.hpp"
-#include "rdma/ibv/settings/planted_defect.hpp"
 
 namespace hydrant::ibv {
 

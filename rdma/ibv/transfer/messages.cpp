@@ -2,7 +2,7 @@
 // Message", over verbs.
 #include "rdma/ibv/transfer/messages.hpp"
 
-#include "rdma/ibv/settings/planted_defect.hpp"
+#include "firehose/base/planted_defect.hpp"
 
 #include <cstring>
 #include <new>

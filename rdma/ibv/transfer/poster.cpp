@@ -9,13 +9,14 @@
 
 namespace hydrant::ibv {
 
-// The adapter refused the requests from `bad` on: a queue pair that refuses a request accepts no later ones.
+// The adapter refused the requests from `bad` on. Some adapters would accept later ones.
 [[gnu::noinline]] void Poster::undo_unposted(Peer& peer, const ibv_send_wr* bad, uint32_t count,
                                              int error) noexcept {
   uint32_t refused = 0;
   for (const ibv_send_wr* request = bad; request != nullptr; request = request->next) ++refused;
-  log_error("%s: requests to %s are refused: %s", peer.send.port().name, name_of(peer).text,
-            errno_text(error));
+  if (!peer.state.is_refused())
+    log_error("%s: requests to %s are refused: %s", peer.send.port().name, name_of(peer).text,
+              errno_text(error));
   for (uint32_t i = std::min(refused, count); i != 0; --i) {
     const SendRecord& record = peer.send.undo_unposted();
     if (record.holds == SendRecord::Holds::kMessage) release_message(peer, record);

@@ -1,7 +1,7 @@
 // Posts prepared requests, and undoes those that the adapter refuses.
 //
 // Invariant: a refused request leaves no trace in the send queue; PeerState::is_refused() is true from then
-// on, and the next poll disconnects the peer.
+// on, all later requests are refused, and the next poll disconnects the peer.
 //
 // Threads: everything under the lock of the peer. Copies are interchangeable: a Poster has no state.
 #pragma once

@@ -4,8 +4,8 @@
 
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
+#include "firehose/base/planted_defect.hpp"
 #include "firehose/registrars/ibv/ibv_registrar.hpp"
-#include "rdma/ibv/settings/planted_defect.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -27,7 +27,8 @@ class BarrierRdmaMemoryTest : public ::testing::Test {
     transport = network.get();
     job().bootstrap = std::move(bootstrap);
     ASSERT_EQ(job().use(std::move(network)), Status::kOk);
-    rdma_memory = std::make_unique<BarrierRdmaMemory>();
+    rdma_memory =
+        std::make_unique<BarrierRdmaMemory>(*store, *transport, [](Rank, const char*) noexcept {});
   }
   void TearDown() override {
     rdma_memory.reset();
@@ -110,7 +111,7 @@ TEST_F(BarrierRdmaMemoryTest, WordsAreWrittenToThePublishedAddresses) {
 TEST_F(BarrierRdmaMemoryTest, AdapterThatTakesNoWordReadsItInRegisteredMemory) {
   be_flat();
   transport->max_keyless_bytes = 0;
-  EXPECT_EQ(BarrierRdmaMemory::obstacle(), "");
+  EXPECT_EQ(BarrierRdmaMemory::obstacle(*store, transport), "");
   ASSERT_EQ(rdma_memory->make(), Status::kOk) << last_error_text();
   const Value blob = {std::byte{1}};
   set_entry(1, test::address_entry(0x10000, 0x20000, 1, blob));
@@ -180,9 +181,10 @@ TEST_F(BarrierRdmaMemoryTest, WordsAreNotCountedWhereAdaptersKeepTheOrder) {
 
 TEST_F(BarrierRdmaMemoryTest, RelaxedAdaptersSendMessages) {
   be_flat();
-  EXPECT_EQ(BarrierRdmaMemory::obstacle(), "");
+  EXPECT_EQ(BarrierRdmaMemory::obstacle(*store, transport), "");
   transport->order = PutOrder::kRelaxed;
-  EXPECT_NE(BarrierRdmaMemory::obstacle().find("HYDRANT_IBV_ORDER"), std::string::npos);
+  EXPECT_NE(BarrierRdmaMemory::obstacle(*store, transport).find("HYDRANT_IBV_ORDER"),
+            std::string::npos);
 }
 
 TEST_F(BarrierRdmaMemoryTest, MalformedAddressesAreRejected) {

@@ -269,5 +269,22 @@ TEST_F(IbvOrder, WriteThatIsSentAgainOverwritesLaterDataUnlessAdaptersKeepTheOrd
   }
 }
 
+// Some adapters refuse one request and take the next.
+TEST_F(IbvOrder, MessageBehindARefusedRequestDoesNotArriveAlone) {
+  fake_verbs::reset();
+  fake_verbs::add_device(fake_verbs::adapter());
+  IbvWorld world(2);
+  world.connect(0, 1);
+  fake_verbs::fail_call(fake_verbs::Call::kPostSend, ENOMEM);
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "first..."), Status::kOk);
+  EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 2, "second.."), Status::kOk);
+  EXPECT_TRUE(world.until([&] { return world[0].transport->counts().lost != 0; }));
+  world.poll_all();
+  EXPECT_EQ(world[1].inbox.count, 0u);
+  EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 3, "third..."), Status::kBroken);
+  (void)::testing::internal::GetCapturedStderr();
+}
+
 }  // namespace
 }  // namespace hydrant

@@ -2,6 +2,7 @@
 #include "extended/collective/mailbox/mailbox_memory.hpp"
 
 #include "am/job/job.hpp"
+#include "extended/collective/mailbox/mailbox_choice.hpp"
 #include "tests/unit/extended/barrier/barrier_memory_transport.hpp"
 
 #include <gtest/gtest.h>
@@ -36,7 +37,7 @@ TEST_F(MailboxMemoryTest, RankRegistersWhatPeersWrite) {
   transport->max_keyless_bytes = sizeof(MailboxLine);
   EXPECT_TRUE(wants_mailboxes());
   MailboxMemory memory;
-  memory.start();
+  memory.start(job().topology(), *transport);
   EXPECT_EQ(transport->records.pinned.size(), 1u);
   EXPECT_NE(memory.mine().blob_bytes, 0u);
   EXPECT_NE(memory.offer(), 0u);
@@ -47,7 +48,7 @@ TEST_F(MailboxMemoryTest, RankWhoseAdapterWritesNoLinesHasNone) {
   transport->max_keyless_bytes = sizeof(MailboxLine) - 1;
   EXPECT_TRUE(wants_mailboxes());
   MailboxMemory memory;
-  memory.start();
+  memory.start(job().topology(), *transport);
   EXPECT_TRUE(transport->records.pinned.empty());
   EXPECT_EQ(memory.mine().blob_bytes, 0u);
   EXPECT_EQ(memory.offer(), 0u);
@@ -63,7 +64,7 @@ TEST_F(MailboxMemoryTest, RankWhoseAdapterMayWriteALineTwiceHasNone) {
     transport->order = order;
     EXPECT_TRUE(wants_mailboxes());
     MailboxMemory memory;
-    memory.start();
+    memory.start(job().topology(), *transport);
     EXPECT_EQ(memory.mine().blob_bytes, 0u);
   }
 }

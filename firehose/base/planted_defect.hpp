@@ -2,7 +2,7 @@
 // Compiled only where HYDRANT_MUTANTS is 1 (the test presets); elsewhere has_defect() is a constant false.
 #pragma once
 
-namespace hydrant::ibv {
+namespace hydrant {
 
 enum class Defect {
   kNone,
@@ -30,4 +30,4 @@ inline bool has_defect(Defect defect) noexcept { return g_defect == defect; }
 constexpr bool has_defect(Defect) noexcept { return false; }
 #endif
 
-}  // namespace hydrant::ibv
+}  // namespace hydrant
