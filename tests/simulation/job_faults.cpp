@@ -151,7 +151,7 @@ void JobFaults::end_leaving(Rank number) {
   SimulatedRank& rank = world_.ranks[number];
   if (!rank.is_alive() || !rank.is_leaving()) return;
   rank.replies.clear();
-  if (rank.waits == 0 && rank.requests.empty() && !operations_.collectives().is_waiting(number)) {
+  if (rank.waits == 0 && rank.requests.empty()) {
     die(number, VirtualTime::kMillisecond);
   } else if (VirtualTime::elapsed_ns() - rank.leaves_since_ns > kMostLeavingNs) {
     world_.recorder.fail("rank " + std::to_string(number) +
