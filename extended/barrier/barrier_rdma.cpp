@@ -3,6 +3,7 @@
 #include "extended/barrier/barrier_rdma.hpp"
 
 #include "extended/barrier/barrier_shm.hpp"
+#include "firehose/base/planted_defect.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -157,7 +158,8 @@ bool RdmaBarrier::exchange_words(uint32_t epoch, uint32_t* steps, Wakes* wakes) 
         *wakes = std::max(*wakes, Wakes::kPoster);
         return false;
       }
-      if (post(epoch, step - 1, joined) != Status::kOk) [[unlikely]]
+      if (post(epoch, step - 1, joined) != Status::kOk && !has_defect(Defect::kRefusedWord))
+          [[unlikely]]
         return false;
       state.sent.store(1, std::memory_order_relaxed);
       ++*steps;

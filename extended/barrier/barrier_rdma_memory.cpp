@@ -6,6 +6,7 @@
 #include "firehose/base/errno_text.hpp"
 #include "firehose/base/log.hpp"
 #include "firehose/base/machine/memory_file.hpp"
+#include "firehose/base/planted_defect.hpp"
 #include "firehose/base/thread.hpp"
 #include "firehose/base/uncancelled.hpp"
 #include "rdma/bootstrap/fd_passing.hpp"
@@ -110,7 +111,7 @@ std::string BarrierRdmaMemory::obstacle(const Bootstrap& bootstrap, Transport* t
   }
   PinnedOperations* const pinned = transport->pinned();
   if (pinned == nullptr) return std::string(transport->name()) + " writes no pinned memory";
-  return pinned->put_order() != PutOrder::kRelaxed
+  return pinned->put_order() != PutOrder::kRelaxed || has_defect(Defect::kRelaxedWords)
              ? ""
              : "a word could be seen before puts that have completed (HYDRANT_IBV_ORDER)";
 }

@@ -6,6 +6,7 @@ namespace hydrant {
 
 enum class Defect {
   kNone,
+  // of the verbs transport
   kEarlyMessage,   // a message does not wait for an earlier put over rails
   kNoFence,        // a put over a rail ends without a fence
   kEarlyFence,     // a fence does not wait for the writes of an unordered adapter
@@ -20,6 +21,11 @@ enum class Defect {
   kOneHandshake,   // a handshake is not repeated
   kFailureIsDone,  // an operation that fails ends with success
   kLostReceive,    // a receive buffer that the adapter refused is not posted again
+  // of barriers and mailboxes
+  kRelaxedWords,    // barriers write words over relaxed adapters
+  kRefusedWord,     // a barrier's word that is refused counts as sent
+  kEarlyLine,       // a mailbox's line is written again before its reader has cleared it
+  kUnorderedLines,  // ranks whose adapters do not keep the order have mailboxes
   kCount
 };
 

@@ -29,6 +29,7 @@
 #pragma once
 
 #include "extended/collective/mailbox/mailbox_line.hpp"
+#include "firehose/base/planted_defect.hpp"
 #include "firehose/base/status.hpp"
 #include "rdma/bootstrap/bootstrap.hpp"
 
@@ -94,7 +95,9 @@ class TeamMailboxes {
     begun_.store(number + 1, std::memory_order_relaxed);
     return number;
   }
-  bool may_start(uint64_t number) const noexcept { return number < completed_ + kWindow; }
+  bool may_start(uint64_t number) const noexcept {
+    return number < completed_ + (has_defect(Defect::kEarlyLine) ? kLines : kWindow);
+  }
   void complete(uint64_t number) noexcept;
 
   bool has_mailboxes(uint32_t edge) const noexcept { return (config_.edges >> edge & 1) != 0; }
