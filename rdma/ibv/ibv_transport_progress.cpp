@@ -83,9 +83,10 @@ bool IbvTransport::is_quiet(Peer& peer) noexcept HYDRANT_NO_TSA {
   if (threaded && !peer.lock.try_lock()) return false;
   bool quiet = true;
   if (peer.state.is_open()) {
-    quiet = peer.send.used() == 0 && peer.pending.waiting() == nullptr &&
-            peer.unfenced == nullptr && !ibv::Striping::has_stripes(peer) &&
-            !peer.stalled[0].is_there && !peer.stalled[1].is_there;
+    quiet = !peer.state.is_refused() && peer.send.used() == 0 &&
+            peer.pending.waiting() == nullptr && peer.unfenced == nullptr &&
+            !ibv::Striping::has_stripes(peer) && !peer.stalled[0].is_there &&
+            !peer.stalled[1].is_there;
     if (!peer.send.is_last_signalled()) (void)parts_.poster.post_tail(peer);
   }
   if (threaded) peer.lock.unlock();

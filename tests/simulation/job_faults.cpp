@@ -140,7 +140,8 @@ void JobFaults::remove_adapter(const Action& action) {
   world_.pairs.disturb(action.rank);
   const char* const device = device_of(action);
   fake_verbs::kill_device(device, action.choice / 4 % 2 == 0 ? EIO : 0);
-  if (action.choice / 8 % 2 == 0)
+  rank.is_told_of_its_adapter = action.choice / 8 % 2 == 0;
+  if (rank.is_told_of_its_adapter)
     fake_verbs::raise_event(fake_verbs::context_of(device), IBV_EVENT_DEVICE_FATAL, 1, nullptr);
   rank.todo.clear();
   rank.replies.clear();
@@ -151,7 +152,9 @@ void JobFaults::end_leaving(Rank number) {
   SimulatedRank& rank = world_.ranks[number];
   if (!rank.is_alive() || !rank.is_leaving()) return;
   rank.replies.clear();
-  if (rank.waits == 0 && rank.requests.empty()) {
+  // A rank without a connection does not learn of a death that the driver does not report.
+  const bool may_wait = operations_.collectives().is_waiting(number) && rank.is_told_of_its_adapter;
+  if (rank.waits == 0 && rank.requests.empty() && !may_wait) {
     die(number, VirtualTime::kMillisecond);
   } else if (VirtualTime::elapsed_ns() - rank.leaves_since_ns > kMostLeavingNs) {
     world_.recorder.fail("rank " + std::to_string(number) +

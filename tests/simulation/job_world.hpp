@@ -64,7 +64,8 @@ struct SimulatedRank {
   std::deque<Reply> replies;
   std::map<uint64_t, Rank> requests;  // that have no reply yet
   uint64_t computes_until_ns = 0;
-  uint32_t waits = 0;            // operations under way
+  uint32_t waits = 0;                   // operations under way
+  bool is_told_of_its_adapter = false;  // by an event, that it has died
   uint64_t leaves_since_ns = 0;  // its adapter was removed: it ends once its waits have; 0: no
   PinnedOperations::Pinned memory_of(Rank peer, size_t offset) const {
     return {remote[peer].address + offset, remote[peer].key.data()};

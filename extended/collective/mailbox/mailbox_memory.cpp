@@ -38,7 +38,8 @@ MailboxMemory& mailbox_memory() noexcept {
 MailboxMemory::~MailboxMemory() {
   for (const MailboxPeer* peer = peers_.get(); peer != nullptr; peer = peer->next.get())
     registrar_->drop_import(peer->key.get());
-  if (is_registered()) (void)registrar_->unpin({mine_.address, bytes_}, key_.get());
+  if (key_ != nullptr)
+    (void)registrar_->unpin({reinterpret_cast<uintptr_t>(memory_), bytes_}, key_.get());
   if (memory_ != nullptr && !release_guarded(memory_)) (void)munmap(memory_, bytes_);
 }
 
@@ -64,7 +65,10 @@ Status MailboxMemory::make(Rank rank) noexcept {
   key_.reset(new (std::nothrow) std::byte[traits.key_bytes]);
   if (key_ == nullptr) return fail(Status::kResource, "no memory for a key");
   status = registrar_->pin(range, Access::kLocalWrite | Access::kRemoteWrite, key_.get());
-  if (status != Status::kOk) return status;
+  if (status != Status::kOk) {
+    key_.reset();
+    return status;
+  }
   size_t blob_bytes = sizeof mine_.blob;
   status = registrar_->export_key(range, key_.get(), mine_.blob, &blob_bytes);
   if (status != Status::kOk) return status;

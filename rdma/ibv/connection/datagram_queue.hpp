@@ -48,6 +48,8 @@ class DatagramQueue {
   }
   // True: for good. No handshake is sent or received any more.
   bool has_failed() const noexcept { return resets_ns_.load(std::memory_order_relaxed) == kNever; }
+  // The device has failed: so has the queue, for good. Any thread.
+  void give_up() noexcept { resets_ns_.store(kNever, std::memory_order_relaxed); }
   // When poll() resets the queue pair; UINT64_MAX: it runs, or has failed for good. A hint, read without the
   // lock.
   uint64_t next_reset_ns() const noexcept {

@@ -55,6 +55,7 @@ void DeviceEvents::handle(const Port& port, const ibv_async_event& event) noexce
     case IBV_EVENT_CQ_ERR:
     case IBV_EVENT_SRQ_ERR:
       log_error("verbs device %s has failed: %s", port.name, text);
+      if (port.device.context == ports_.all[0].device.context) handshakes_.give_up();
       disconnector_.disconnect_all("the verbs device has failed");
       break;
     case IBV_EVENT_QP_FATAL:

@@ -25,10 +25,12 @@ void NodeAdapters::note(const Ports& ports, const JobTopology& topology,
   const bool is_alone = topology.node_ranks.size() == 1 && !may_meet_others;
   is_one_ = is_one && (is_alone || ports.adapters == 1);
   if (is_one) own_ = number_of(ports.all[0]);
-  if (options.node.adapter == nullptr || may_meet_others) return;
-  shared_ = options.node.adapter;
+  if (options.node.adapter == nullptr) return;
+  // A rank that may meet others goes by the machine, but notes its device for the ranks that do not.
+  std::atomic<uint64_t>& noted = *options.node.adapter;
   uint64_t others = 0;
-  if (!shared_->compare_exchange_strong(others, own_) && others != own_) shared_->store(kSeveral);
+  if (!noted.compare_exchange_strong(others, own_) && others != own_) noted.store(kSeveral);
+  if (!may_meet_others) shared_ = &noted;
 }
 
 bool NodeAdapters::is_one() const noexcept {

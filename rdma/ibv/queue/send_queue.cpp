@@ -45,13 +45,15 @@ Status SendQueue::open(const Config& config) noexcept {
 }
 
 bool SendQueue::shut(const char* peer_name) noexcept {
-  // The queue pair flushes requests that are posted from now on.
-  posting_.store(Posting::kByCall, std::memory_order_relaxed);
   (void)port_->descriptors.keep_ours(port_->device.context);
   ibv_qp_attr state{};
   state.qp_state = IBV_QPS_ERR;
   const int error = uncancelled::call(ibv_modify_qp, pair_.get(), &state, IBV_QP_STATE);
-  if (error == 0) return true;
+  if (error == 0) {
+    // The queue pair flushes requests that are posted from now on.
+    posting_.store(Posting::kByCall, std::memory_order_relaxed);
+    return true;
+  }
   static RateLimit limit(RateLimit::kSecond);
   log_warning(limit, "%s port %u: cannot shut the queue pair to %s: %s", port_->name, port_->number,
               peer_name, errno_text(error));

@@ -137,7 +137,7 @@ class SendQueue {
     return post_send(*port_, pair_.get(), first, bad);
   }
   // Removes the request that was added last, because the adapter refused it. All later ones are refused until
-  // shut(): they must not arrive without it.
+  // shut() has succeeded: they must not arrive without it.
   SendRecord& undo_unposted() noexcept {
     posting_.store(Posting::kRefused, std::memory_order_relaxed);
     SendRecord& record = records_[--posted_ & mask_];

@@ -28,13 +28,13 @@ Status VerbsMemory::open(ibv_pd* pd, size_t bytes, int access, const char* what)
   (void)madvise(mapped, bytes_, MADV_DONTFORK);
   errno = 0;
   registration_.reset(uncancelled::call([&] { return ibv_reg_mr(pd, mapped, bytes_, access); }));
-  if (registration_ == nullptr) {
-    return fail(Status::kResource,
-                "%zu bytes for %s cannot be registered: %s (memlock: raise it with ulimit -l; or "
-                "the device's table of registrations is full)",
-                bytes_, what, errno_text(errno));
-  }
-  return Status::kOk;
+  if (registration_ != nullptr) return Status::kOk;
+  const int error = errno;
+  close();
+  return fail(Status::kResource,
+              "%zu bytes for %s cannot be registered: %s (memlock: raise it with ulimit -l; or "
+              "the device's table of registrations is full)",
+              bytes_, what, errno_text(error));
 }
 
 void VerbsMemory::close() noexcept {

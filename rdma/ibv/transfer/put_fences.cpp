@@ -39,7 +39,8 @@ Status PutFences::make_room() noexcept {
 }
 
 Status PutFences::set_up(Peer& peer, bool is_one, PutOrder order) noexcept {
-  const bool has_fences = !is_one && order != PutOrder::kRelaxed;
+  // Puts of a rank to itself do not go through the adapter.
+  const bool has_fences = !is_one && !peer.is_self && order != PutOrder::kRelaxed;
   if (has_fences && puts_ == nullptr) {
     if (const Status status = make_room(); status != Status::kOk) return status;
     log_info("verbs: puts to %s, and to other ranks whose node uses several adapters, have fences",

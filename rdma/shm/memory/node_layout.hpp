@@ -18,7 +18,7 @@
 namespace hydrant::shm {
 
 inline constexpr uint64_t kNodeMagic = 0x31'45'44'4f'4e'44'59'48;  // "HYDNODE1"
-inline constexpr uint32_t kLayoutVersion = 5;
+inline constexpr uint32_t kLayoutVersion = 6;
 inline constexpr uint32_t kMaxNodeRanks = 1024;
 inline constexpr uint32_t kPageBytes = 4096;
 inline constexpr uint32_t kLineBytes = 64;

@@ -218,6 +218,23 @@ TEST_F(IbvFences, ProcessesOfOtherJobsMayUseFurtherAdapters) {
   EXPECT_EQ(fences_of_a_put(world, 0, 1), 1U);
 }
 
+// Rank 0 may meet others, and rank 1 may not.
+TEST_F(IbvFences, RankThatMayMeetOthersIsCountedByItsNeighbours) {
+  add_devices(2);
+  std::atomic<uint64_t> shared{0};
+  IbvTransport::Options options = on_a_node(shared);
+  IbvWorld world(0);
+  world.box.node_ranks = {0, 1};
+  options.ports = "fake0";
+  options.max_joined = 1;
+  add_rank(world, 0, options, 2);
+  options.ports = "fake1";
+  options.max_joined = 0;
+  add_rank(world, 1, options, 2);
+  EXPECT_EQ(fences_of_a_put(world, 0, 1), 1U);
+  EXPECT_EQ(fences_of_a_put(world, 1, 0), 1U);
+}
+
 // Rank 0 is alone on a node with one device, and so is rank 3, on one with two; ranks 1 and 2 use two.
 TEST_F(IbvFences, FollowPutsToThoseNodesThatUseSeveralAdapters) {
   IbvWorld world(0);

@@ -279,7 +279,8 @@ TEST_F(IbvOrder, MessageBehindARefusedRequestDoesNotArriveAlone) {
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "first..."), Status::kOk);
   EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 2, "second.."), Status::kOk);
-  EXPECT_TRUE(world.until([&] { return world[0].transport->counts().lost != 0; }));
+  world[0].transport->flush(now_ns() + 1'000'000'000);
+  EXPECT_EQ(world[0].transport->counts().lost, 1u) << "flush() ends once the peer is disconnected";
   world.poll_all();
   EXPECT_EQ(world[1].inbox.count, 0u);
   EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 3, "third..."), Status::kBroken);
