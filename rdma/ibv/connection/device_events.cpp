@@ -55,7 +55,7 @@ void DeviceEvents::handle(const Port& port, const ibv_async_event& event) noexce
     case IBV_EVENT_CQ_ERR:
     case IBV_EVENT_SRQ_ERR:
       log_error("verbs device %s has failed: %s", port.name, text);
-      if (port.device.context == ports_.all[0].device.context) handshakes_.give_up();
+      if (port.device.context == ports_.all[0].device.context) handshakes_.note_event(true);
       disconnector_.disconnect_all("the verbs device has failed");
       break;
     case IBV_EVENT_QP_FATAL:
@@ -65,7 +65,7 @@ void DeviceEvents::handle(const Port& port, const ibv_async_event& event) noexce
       auto* const peer = static_cast<Peer*>(event.element.qp->qp_context);
       if (peer == nullptr) {
         log_warning("%s: the handshake queue pair has failed: %s", port.name, text);
-        handshakes_.note_event();
+        handshakes_.note_event(false);
         break;
       }
       log_warning("the queue pair to %s has failed: %s", name_of(*peer).text, text);
