@@ -8,9 +8,11 @@
 #include "rdma/ibv/make_verbs_transport.hpp"
 #include "rdma/shm/make_node_transport.hpp"
 
+#include <climits>
 #include <new>
 #include <string>
 #include <string_view>
+#include <unistd.h>
 #include <utility>
 
 namespace hydrant {
@@ -28,14 +30,20 @@ Status make_far_transport(Bootstrap& bootstrap, Mutex& bootstrap_mu, bool single
   std::byte* const board =
       near != nullptr ? near->memory().start_block(topology.node_ranks[0]) : nullptr;
   const Status status = make_verbs_transport(guarded, single_threaded, board, far);
-  if (status != Status::kUnsupported) return status;
+  if (status == Status::kOk) return status;
+  char host[HOST_NAME_MAX + 1] = "?";
+  (void)gethostname(host, sizeof host - 1);
+  if (status != Status::kUnsupported)
+    return add_context(status, "rank %u on %s", topology.rank, host);
   const std::string why = last_error_text();
   if (topology.node_count == 1)
     return fail(status,
-                "HYDRANT_TRANSPORT=ibv asks for verbs between the %u ranks of this node: %s",
-                topology.size, why.c_str());
-  return fail(status, "rank %u reaches ranks on other nodes (%u ranks, %u nodes) by verbs: %s",
-              topology.rank, topology.size, topology.node_count, why.c_str());
+                "rank %u on %s is to use verbs within the node (HYDRANT_TRANSPORT=ibv; left out, "
+                "the %u ranks share memory): %s",
+                topology.rank, host, topology.size, why.c_str());
+  return fail(status,
+              "rank %u on %s reaches ranks on other nodes (%u ranks, %u nodes) by verbs: %s",
+              topology.rank, host, topology.size, topology.node_count, why.c_str());
 }
 
 }  // namespace
@@ -66,7 +74,9 @@ Status make_transport(Bootstrap& bootstrap, Mutex& bootstrap_mu, bool single_thr
   if (choice != "ibv" && topology.node_ranks.size() > 1) {
     // The injected network has a thread of its own, so it needs the multi-threaded mode.
     status = make_node_transport(bootstrap, single_threaded && !injection.has_network, &near);
-  } else if (!is_one_node) {
+  } else if (topology.node_ranks.size() > 1) {
+    status = share_no_memory(bootstrap);
+  } else {
     // The fence by which the ranks of another node share memory is collective over the job: this rank joins
     // it. The networks that were published can be read after it.
     status = bootstrap.fence(now_ns() + kWaitNs);

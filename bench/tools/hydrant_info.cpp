@@ -84,6 +84,12 @@ void print_registrars(const Json& rows) {
   }
 }
 
+std::string rate_text(uint32_t mbps) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g Gbit/s", mbps / 1000.0);
+  return text;
+}
+
 std::string describe_usable_port(const Json& row) {
   const std::string at = row.at("link") == "ethernet"
                              ? "RoCE, GID " + std::to_string(row.at("gid_index").get<uint32_t>()) +
@@ -91,6 +97,7 @@ std::string describe_usable_port(const Json& row) {
                              : "InfiniBand, LID " + std::to_string(row.at("lid").get<uint32_t>());
   const auto peers = row.at("most_peers").get<uint64_t>();
   const auto peers_by_memlock = row.at("most_peers_by_memlock").get<uint64_t>();
+  const uint64_t most = std::min(peers, peers_by_memlock);
   const bool is_further = row.at("chosen").get<bool>() && row.at("place").get<uint32_t>() != 0;
   std::string text = is_further ? "chosen, for long puts and gets beside the first"
                      : row.at("chosen").get<bool>() ? "chosen"
@@ -101,19 +108,17 @@ std::string describe_usable_port(const Json& row) {
                                ? "not known"
                                : std::to_string(row.at("distance").get<uint32_t>()));
   if (peers_by_memlock == 0)
-    text += "; memlock is too small to connect to a peer through it: " +
-            size_text(row.at("bytes_at_start")) + " are registered at the start and " +
-            size_text(row.at("bytes_per_peer")) +
-            " for each peer, in seven eighths of the limit (ulimit -l)";
+    text +=
+        "; memlock is too small, and jobs that use it fail: seven eighths of the limit (ulimit "
+        "-l) have to hold what is registered for a peer and at the start";
   text += "; " + at;
-  if (!row.at("rate_mbps").is_null())
-    text += "; " + std::to_string(row.at("rate_mbps").get<uint32_t>() / 1000) + " Gbit/s";
+  if (!row.at("rate_mbps").is_null()) text += "; " + rate_text(row.at("rate_mbps").get<uint32_t>());
   text +=
       "; MTU " + std::to_string(row.at("mtu_bytes").get<uint32_t>()) + "; " +
       (row.at("atomics").is_null() ? "no atomics" : "atomics (" + text_of(row, "atomics") + ")") +
-      "; a process can connect to " + std::to_string(std::min(peers, peers_by_memlock)) +
-      " peers through it, and registers " + size_text(row.at("bytes_at_start")) +
-      " at the start and " + size_text(row.at("bytes_per_peer")) + " for each";
+      "; a process can connect to " + std::to_string(most) + (most == 1 ? " peer" : " peers") +
+      " through it, and registers " + size_text(row.at("bytes_at_start")) + " at the start and " +
+      size_text(row.at("bytes_per_peer")) + " for each";
   if (row.at("on_demand_paging").get<bool>())
     text += "; uses on-demand paging for memory that cannot be pinned (HYDRANT_IBV_ODP)";
   if (peers_by_memlock != 0 && peers_by_memlock < peers)

@@ -254,14 +254,18 @@ Status agree_with_first() noexcept {
         Status::kBadArg,
         "the launcher reports %u hosts to rank 0 and %u to rank %u: check its list of hosts",
         theirs.hosts, my_choice.hosts, the_job.rank());
+  const char* const settings = theirs.strict != my_choice.strict ? "HYDRANT_BARRIER_STRICT has"
+                               : theirs.kind != my_choice.kind
+                                   ? "GASNET_BARRIER, HYDRANT_TRANSPORT and HYDRANT_IBV_ORDER have"
+                               : theirs.radix != my_choice.radix ? "HYDRANT_BARRIER_RADIX has"
+                                                                 : "HYDRANT_TRANSPORT has";
   return fail(Status::kBadArg,
               "the barrier of rank 0 is %s (radix %u, strict %u, %u nodes), and that of rank %u is "
-              "%s (%u, %u, %u): GASNET_BARRIER, HYDRANT_BARRIER_RADIX, HYDRANT_BARRIER_STRICT "
-              "HYDRANT_TRANSPORT and HYDRANT_IBV_ORDER have to be the same on all ranks",
+              "%s (%u, %u, %u): %s to be the same on all ranks",
               theirs.kind <= Kind::kRdma ? kKindNames[static_cast<uint32_t>(theirs.kind)] : "?",
               theirs.radix, theirs.strict, theirs.nodes, the_job.rank(),
               kKindNames[static_cast<uint32_t>(my_choice.kind)], my_choice.radix, my_choice.strict,
-              my_choice.nodes);
+              my_choice.nodes, settings);
 }
 
 }  // namespace

@@ -114,12 +114,17 @@ Status no_descriptor() noexcept {
               errno_text(errno));
 }
 
+RefusalRecord make_refusal(Status status, const char* text) noexcept {
+  RefusalRecord record{.status = to_c(status)};
+  std::snprintf(record.text, sizeof record.text, "%s", text);
+  return record;
+}
+
 // Publishes this rank's error, whose text is last_error_text(), and joins the fence: the other ranks would
 // wait there for it until the deadline.
 Status refuse(Bootstrap& bootstrap, uint32_t sequence, Status status,
               uint64_t deadline_ns) noexcept {
-  RefusalRecord record{.status = to_c(status)};
-  std::snprintf(record.text, sizeof record.text, "%s", last_error_text());
+  const RefusalRecord record = make_refusal(status, last_error_text());
   // The launcher reports a failure of put() or fence() to the other ranks.
   (void)bootstrap.put(record_key(sequence), launch::bytes_of(record));
   (void)bootstrap.fence(deadline_ns);
@@ -353,6 +358,23 @@ Status share_fd(Bootstrap& bootstrap, uint32_t sequence, Status ready, int fd_of
   if (bootstrap.topology().node_rank == 0)
     return lead(bootstrap, sequence, ready, fd_of_leader, received, deadline_ns);
   return follow(bootstrap, sequence, ready, received, deadline_ns);
+}
+
+Status share_no_fd(Bootstrap& bootstrap, uint32_t sequence, const char* why,
+                   uint64_t deadline_ns) noexcept {
+  const JobTopology& topology = bootstrap.topology();
+  const RefusalRecord record = make_refusal(Status::kBadArg, why);
+  Status status = bootstrap.put(record_key(sequence), launch::bytes_of(record));
+  if (status == Status::kOk) status = bootstrap.fence(deadline_ns);
+  if (status != Status::kOk || topology.node_rank == 0) return status;
+  const Rank leader = topology.node_ranks.front();
+  std::byte room[Bootstrap::kMaxValueBytes];
+  size_t bytes = 0;
+  status = bootstrap.get(leader, record_key(sequence), room, &bytes, deadline_ns);
+  if (status != Status::kOk || read_refusal(std::span(room, bytes), leader) != Status::kOk)
+    return status;
+  return fail(Status::kBadArg, "rank %u shares memory, and rank %u does not", leader,
+              topology.rank);
 }
 
 }  // namespace hydrant

@@ -25,4 +25,10 @@ namespace hydrant {
 Status share_fd(Bootstrap& bootstrap, uint32_t sequence, Status ready, int fd_of_leader,
                 int* received, uint64_t deadline_ns) noexcept;
 
+// Called in place of share_fd() by a rank whose settings have it share nothing with its node: it holds the
+// fence. If the first rank of a node calls this one, the others that call share_fd() fail with kBadArg and
+// `why`. Errors: kBadArg: the first rank calls share_fd(); those of the bootstrap.
+Status share_no_fd(Bootstrap& bootstrap, uint32_t sequence, const char* why,
+                   uint64_t deadline_ns) noexcept;
+
 }  // namespace hydrant

@@ -410,8 +410,9 @@ constexpr std::array<KnobInfo, at(JobKnob::kIbvOdp)> kFirstRows = {{
      .effect =
          "Verbs devices, ports and addresses (GID indices) that a process uses, at most four; "
          "* is any device. Messages use the first, long puts and gets all of them. A malformed "
-         "item makes init fail. Default: one port on a network that all nodes have, InfiniBand "
-         "before RoCE, then the fastest, then the nearest to the process.",
+         "item makes init fail where verbs are used, as does a list of which no port can be used. "
+         "Default: one port on a network that all nodes have, InfiniBand before RoCE, then the "
+         "fastest, then one on the lower network, then the nearest to the process.",
      .choices = "DEVICE[:PORT[:GID]],..."},
     {.index = at(JobKnob::kIbvStripeMin),
      .name = "HYDRANT_IBV_STRIPE_MIN",

@@ -124,10 +124,16 @@ Status IbvTransport::open_ports(const ibv::PortList& failed) noexcept {
   if (parts_.options.stall_timeout_ns == 0)
     parts_.options.stall_timeout_ns = std::max(kMinStallNs, 6 * parts_.options.patience_ns);
   const ibv::PortSettings settings = port_settings(parts_.options, failed);
+  std::vector<ibv::PassedBy> passed_by;
   if (const Status status =
-          ibv::open_ports(wanted_ports(), ibv::kMaxRails, &parts_.ports, settings);
+          ibv::open_ports(wanted_ports(), ibv::kMaxRails, &parts_.ports, settings, &passed_by);
       status != Status::kOk)
     return status;
+  for (const auto& [item, reason] : passed_by) {
+    // "*" at the end of the list stands for whatever there may be.
+    if (item != "*")
+      log_warning("'%s' of HYDRANT_IBV_PORTS adds no port: %s", item.c_str(), reason.c_str());
+  }
   // A vector has one processor for its interrupts: ranks of a node use different ones.
   for (uint32_t i = 0; i < parts_.ports.count; ++i) {
     ibv::Port& port = parts_.ports.all[i];

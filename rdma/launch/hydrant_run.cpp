@@ -46,8 +46,8 @@ exit with 0 does so in jobs of GASNet. The others are notified at once, get SIGQ
 after half of GASNET_EXITTIMEOUT if that exit was one with 0, and are killed after GASNET_EXITTIMEOUT.
 The exit code is that of the first event other than an exit with 0: 128 + the signal, or the code; else 0.
 HYDRANT_JOB_RANK and HYDRANT_JOB_SIZE are set for each process. Standard input goes to rank 0. Ctrl-C and
-SIGTERM are forwarded to every process; the second one kills them. Other exit codes: 2: wrong options;
-126, 127: the program cannot be run; 124: --timeout.)";
+SIGTERM are forwarded to every process; the second one kills them. Other exit codes: 1: a process cannot
+be started; 2: wrong options; 126, 127: the program cannot be run; 124: --timeout.)";
 
 std::string check_variable(const std::string& text) {
   const size_t equals = text.find('=');
@@ -149,7 +149,7 @@ std::string find_program(const std::string& program) {
     struct stat info {};
     if (access(path.c_str(), X_OK) != 0 || stat(path.c_str(), &info) != 0) return false;
     if (S_ISREG(info.st_mode)) return true;
-    errno = EACCES;
+    errno = S_ISDIR(info.st_mode) ? EISDIR : EACCES;
     return false;
   };
   if (program.find('/') != program.npos) return runs(program) ? program : "";
@@ -161,7 +161,7 @@ std::string find_program(const std::string& program) {
     std::string found = end > at ? rest.substr(at, end - at) : ".";
     found.append("/").append(program);
     if (runs(found)) return found;
-    if (errno == EACCES) error = EACCES;
+    if (errno == EACCES || errno == EISDIR) error = EACCES;
     at = end + 1;
   }
   errno = error;

@@ -31,6 +31,19 @@ Status share_memory(Bootstrap& bootstrap, int* fd) noexcept {
 
 }  // namespace
 
+Status share_no_memory(Bootstrap& bootstrap) noexcept {
+  const Status status =
+      share_no_fd(bootstrap, kNodeMemoryFd,
+                  "HYDRANT_TRANSPORT has to be the same on all ranks, and it is ibv there, auto or "
+                  "shm here",
+                  now_ns() + kWaitNs);
+  return status != Status::kBadArg
+             ? status
+             : add_context(status,
+                           "HYDRANT_TRANSPORT has to be the same on all ranks, and it is auto or "
+                           "shm there, ibv here");
+}
+
 Status make_node_transport(Bootstrap& bootstrap, bool single_threaded,
                            std::unique_ptr<Transport>* transport) noexcept {
   const JobTopology& topology = bootstrap.topology();

@@ -14,4 +14,8 @@ namespace hydrant {
 Status make_node_transport(Bootstrap& bootstrap, bool single_threaded,
                            std::unique_ptr<Transport>* transport) noexcept;
 
+// Called in place of it by a rank with neighbours that HYDRANT_TRANSPORT keeps from sharing memory. Errors:
+// kBadArg: the first rank of the node has another setting; those of the bootstrap.
+Status share_no_memory(Bootstrap& bootstrap) noexcept;
+
 }  // namespace hydrant

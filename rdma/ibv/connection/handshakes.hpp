@@ -54,8 +54,8 @@ class Handshakes final : public FirstContact {
   uint64_t next_handshake_ns() const noexcept HYDRANT_NO_TSA { return sender_.next_ns(); }
   // When poll() resets the queue for handshakes after a failure; UINT64_MAX: not.
   uint64_t next_reset_ns() const noexcept HYDRANT_NO_TSA { return datagrams_.next_reset_ns(); }
-  // An event of the device concerns the queue for handshakes: a later poll() looks whether it has failed. If the
-  // device has, ranks without a connection are not reached any more.
+  // An event of the device concerns the queue for handshakes: a later poll() looks whether it has failed. If
+  // the device has, ranks without a connection are not reached any more.
   void note_event(bool has_device_failed) noexcept HYDRANT_NO_TSA {
     has_device_failed ? datagrams_.give_up() : datagrams_.note_event();
   }

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <memory>
 #include <new>
+#include <string>
 #include <utility>
 
 namespace hydrant::ibv {
@@ -16,14 +17,22 @@ Status PeerFactory::check_settings(const PeerName& name,
                                    const EndpointAddress& endpoint) const noexcept {
   const ConnectionParameters theirs = endpoint.connection_parameters;
   const ConnectionParameters ours = own_.connection_parameters();
-  if (theirs != ours)
+  if (theirs != ours) {
+    std::string text;
+    const auto compare = [&text](const char* what, uint32_t theirs_one, uint32_t ours_one) {
+      if (theirs_one != ours_one)
+        text += std::string(text.empty() ? ": " : "; ") + std::to_string(theirs_one) + what +
+                ", not " + std::to_string(ours_one);
+    };
+    compare(" bytes of a message", theirs.message_bytes, ours.message_bytes);
+    compare(" bytes of a cell", theirs.cell_bytes, ours.cell_bytes);
+    compare(" credits", theirs.credits, ours.credits);
+    compare(" receive slots", theirs.receive_slots, ours.receive_slots);
     return fail(Status::kBroken,
-                "%s has other settings than this one: messages of %u bytes, not %u; cells of "
-                "%u, not %u; %u credits, not %u; %u receive slots, not %u (HYDRANT_AM_EAGER and "
-                "HYDRANT_IBV_CREDITS have to be the same on all ranks)",
-                name.text, theirs.message_bytes, ours.message_bytes, theirs.cell_bytes,
-                ours.cell_bytes, theirs.credits, ours.credits, theirs.receive_slots,
-                ours.receive_slots);
+                "%s has other settings than this one%s (HYDRANT_AM_EAGER and HYDRANT_IBV_CREDITS "
+                "have to be the same on all ranks)",
+                name.text, text.c_str());
+  }
   const PortAddress& there = endpoint.address;
   const char* const reason = why_unreachable(port(), there);
   if (reason == nullptr) return Status::kOk;

@@ -32,7 +32,7 @@ struct WantedPorts {
 bool read_number(std::string_view text, uint32_t* number) noexcept {
   const char* const end = text.data() + text.size();
   const auto [stopped, error] = std::from_chars(text.data(), end, *number);
-  return error == std::errc() && stopped == end && *number <= UINT8_MAX;
+  return error == std::errc() && stopped == end && *number != kAny;
 }
 
 std::string_view take_until(std::string_view* text, char separator) noexcept {
@@ -55,7 +55,14 @@ Status read_wanted(std::string_view item, WantedPorts* wanted) noexcept {
   const std::string_view port = take_until(&rest, ':');
   const bool right = !wanted->device.empty() && (colons == 0 || read_number(port, &wanted->port)) &&
                      (colons <= 1 || read_number(rest, &wanted->gid_index));
-  if (right && wanted->port != 0) return Status::kOk;
+  if (right && wanted->gid_index != kAny && wanted->gid_index > UINT8_MAX)
+    return fail(
+        Status::kBadArg,
+        "HYDRANT_IBV_PORTS: '%.*s': connections use no GID index above %d, however long the "
+        "port's table is",
+        static_cast<int>(item.size()), item.data(), UINT8_MAX);
+  if (right && wanted->port != 0 && (wanted->port == kAny || wanted->port <= UINT8_MAX))
+    return Status::kOk;
   return fail(
       Status::kBadArg,
       "HYDRANT_IBV_PORTS: '%.*s' is not DEVICE[:PORT[:GID]] (ports count from 1, '*' is any "
@@ -94,11 +101,36 @@ const Port* find(const Ports& ports, const char* device, uint32_t number) noexce
   return nullptr;
 }
 
-// Adds to *ports those ports of the device that `wanted` names, that can be used, and that `fits` accepts. A
-// device that is open already is not opened again. Returns kOk if a port was added now or earlier.
-template <typename Fits>
+std::string named(const Port& port) {
+  return std::string(port.name) + ":" + std::to_string(port.number);
+}
+
+// Reports the first of several failures, with the number of the others.
+class Failures {
+ public:
+  // The text is last_error_text().
+  void add(Status status) {
+    if (status == Status::kOk) return;
+    if (count_++ != 0) return;
+    status_ = status;
+    text_ = last_error_text();
+  }
+  Status report() const {
+    if (count_ < 2) return fail(status_, "%s", text_.c_str());
+    return fail(status_, "%s; %u more cannot be used either: see hydrant-info", text_.c_str(),
+                count_ - 1);
+  }
+
+ private:
+  Status status_ = Status::kUnsupported;
+  std::string text_ = "no port is left to try";
+  uint32_t count_ = 0;
+};
+
+// Adds to *ports those ports of the device that `wanted` names, that can be used, and whose link is that of
+// the first. A device that is open already is not opened again. Returns kOk if a port was added.
 Status take_of_device(const WantedPorts& wanted, const char* name, uint32_t most,
-                      const PortSettings& settings, Ports* ports, const Fits& fits) noexcept {
+                      const PortSettings& settings, Ports* ports) noexcept {
   Port tried;
   uint32_t count = UINT8_MAX;
   const Port* const open = find(*ports, name, kAny);
@@ -112,42 +144,53 @@ Status take_of_device(const WantedPorts& wanted, const char* name, uint32_t most
     return status;
   }
   const uint32_t before = ports->count;
-  status = fail(Status::kUnsupported, "%s has no port %u but %u", name, wanted.port, count);
+  Failures failures;
   for (uint32_t number = 1; number <= count && ports->count < most; ++number) {
-    if (!wanted.names(number) || find(*ports, name, number) != nullptr) continue;
-    const Status read = read_port(number, wanted.gid_index, settings, &tried);
-    if (read != Status::kOk) {
-      status = read;
-    } else if (fits(tried)) {
+    if (!wanted.names(number)) continue;
+    if (find(*ports, name, number) != nullptr) {
+      failures.add(fail(Status::kUnsupported, "an item before it names %s:%u", name, number));
+    } else if (status = read_port(number, wanted.gid_index, settings, &tried);
+               status != Status::kOk) {
+      failures.add(status);
+    } else if (ports->count != 0 && tried.is_ethernet != ports->all[0].is_ethernet) {
+      failures.add(fail(Status::kUnsupported, "the link of %s is of another kind than that of %s",
+                        named(tried).c_str(), named(ports->all[0]).c_str()));
+    } else {
       ports->all[ports->count++] = tried;
     }
   }
-  if (ports->count != before || open != nullptr) return Status::kOk;
-  close_ibv_device(tried.device);
-  return status;
+  if (ports->count != before) return Status::kOk;
+  if (open == nullptr) close_ibv_device(tried.device);
+  if (wanted.port != kAny && wanted.port > count)
+    return fail(Status::kUnsupported, "%s has no port %u: it has %u, counted from 1", name,
+                wanted.port, count);
+  return failures.report();
 }
 
-Status no_device(std::string_view wanted, int count) noexcept {
+Status no_device(std::string_view wanted, const Devices& devices) noexcept {
+  constexpr int kNamed = 8;
+  std::string names;
+  for (int i = 0; i < std::min(devices.count, kNamed); ++i)
+    names += (i == 0 ? ": " : ", ") + std::string(devices.name(i));
+  if (devices.count > kNamed) names += ", ...";
   return fail(Status::kUnsupported,
-              "no verbs device '%.*s' among the %d of /sys/class/infiniband (load the adapter's "
+              "no verbs device '%.*s' among the %d of /sys/class/infiniband%s (load the adapter's "
               "driver, install ibverbs-providers, or change HYDRANT_IBV_PORTS)",
-              static_cast<int>(wanted.size()), wanted.data(), count);
+              static_cast<int>(wanted.size()), wanted.data(), devices.count, names.c_str());
 }
 
 Status take_item(const WantedPorts& wanted, const Devices& devices, uint32_t most,
                  const PortSettings& settings, Ports* ports) noexcept {
+  const uint32_t before = ports->count;
   bool any = false;
-  Status status = Status::kUnsupported;
+  Failures failures;
   for (int i = 0; i < devices.count && ports->count < most; ++i) {
     if (!wanted.names(devices.name(i))) continue;
     any = true;
-    status =
-        take_of_device(wanted, devices.name(i), most, settings, ports, [ports](const Port& port) {
-          return ports->count == 0 || port.is_ethernet == ports->all[0].is_ethernet;
-        });
+    failures.add(take_of_device(wanted, devices.name(i), most, settings, ports));
   }
-  if (any || ports->count == most) return status;
-  return no_device(wanted.device, devices.count);
+  if (ports->count != before) return Status::kOk;
+  return any ? failures.report() : no_device(wanted.device, devices);
 }
 
 bool is_failed(const PortSettings& settings, const Port& port) noexcept {
@@ -160,14 +203,14 @@ bool is_elsewhere(const PortSettings& settings, const Port& port) noexcept {
 
 // Puts the best port of all devices into *ports, which is empty.
 Status take_best(const Devices& devices, const PortSettings& settings, Ports* ports) noexcept {
-  Status status = no_device("*", devices.count);
+  Failures failures;
   PortRank best;
   for (int i = 0; i < devices.count; ++i) {
     Port tried;
     uint32_t count = 0;
     if (const Status opened = open_port_device(devices.name(i), &tried, &count);
         opened != Status::kOk) {
-      status = opened;
+      failures.add(opened);
       continue;
     }
     const uint32_t distance = distance_to(devices.name(i), settings.root);
@@ -175,12 +218,12 @@ Status take_best(const Devices& devices, const PortSettings& settings, Ports* po
     Port& taken = ports->all[0];
     for (uint32_t number = 1; number <= count; ++number) {
       const Status read = read_port(number, kAny, settings, &tried);
-      if (read != Status::kOk) status = read;
+      failures.add(read);
       if (read != Status::kOk || is_failed(settings, tried)) continue;
       if (is_elsewhere(settings, tried)) {
-        status = fail(Status::kUnsupported,
-                      "%s port %u is not on the network that all nodes of the job have, %s",
-                      tried.name, number, text_of(*settings.network).c_str());
+        failures.add(fail(Status::kUnsupported,
+                          "%s port %u is not on the network that all nodes of the job have, %s",
+                          tried.name, number, text_of(*settings.network).c_str()));
         continue;
       }
       const PortRank rank = rank_of(tried, distance);
@@ -201,14 +244,11 @@ Status take_best(const Devices& devices, const PortSettings& settings, Ports* po
     if (ports->count == 0 || taken.device.context != tried.device.context)
       close_ibv_device(tried.device);
   }
-  return ports->count != 0 ? Status::kOk : status;
+  if (ports->count != 0) return Status::kOk;
+  return devices.count != 0 ? failures.report() : no_device("*", devices);
 }
 
 // ---- reports for hydrant-info ----
-
-std::string named(const Port& port) {
-  return std::string(port.name) + ":" + std::to_string(port.number);
-}
 
 std::string distance_text(uint32_t distance) {
   return distance == kUnknownDistance ? "not known" : std::to_string(distance);
@@ -235,32 +275,17 @@ const char* name_of(PortKind kind) {
   }
 }
 
-// Returns the items that, alone, would find no port.
-std::vector<PortReports::PassedBy> find_passed_by(std::string_view wanted,
-                                                  const PortSettings& settings) {
-  std::vector<PortReports::PassedBy> passed_by;
-  while (!wanted.empty()) {
-    const std::string item(take_until(&wanted, ','));
-    Ports ports;
-    if (open_ports(item.c_str(), 1, &ports, settings) == Status::kOk) {
-      close_ports(ports);
-    } else {
-      passed_by.push_back({item, last_error_text()});
-    }
-  }
-  return passed_by;
-}
-
 // Says why a port is not chosen although HYDRANT_IBV_PORTS is set.
 std::string why_not_named(const Port& port, const char* wanted, uint32_t most,
                           const PortReports& reports, const Ports& chosen) {
   const Port& first = chosen.all[0];
   if (!is_named(wanted, port)) return "HYDRANT_IBV_PORTS does not name it";
-  if (port.is_ethernet != first.is_ethernet)
+  if (chosen.count != 0 && port.is_ethernet != first.is_ethernet)
     return "its link is of another kind than that of " + named(first);
-  for (const PortReports::PassedBy& skipped : reports.passed_by) {
+  for (const PassedBy& skipped : reports.passed_by) {
     if (names(skipped.item, port)) return "not as '" + skipped.item + "': " + skipped.reason;
   }
+  if (chosen.count == 0) return reports.why;
   if (chosen.count < most) return "it could not be opened when it was to be chosen";
   return "HYDRANT_IBV_PORTS names " + std::to_string(most) +
          " before it, and more are not used at once";
@@ -340,23 +365,28 @@ bool PortList::has(const Port& port) const noexcept {
   });
 }
 
-Status open_ports(const char* wanted, uint32_t most, Ports* ports,
-                  const PortSettings& settings) noexcept {
+Status open_ports(const char* wanted, uint32_t most, Ports* ports, const PortSettings& settings,
+                  std::vector<PassedBy>* passed_by) noexcept {
   std::string_view rest = wanted;
   Devices devices;
   if (const Status status = devices.read(); status != Status::kOk) return status;
   Ports taken;
-  Status status = rest.empty() ? take_best(devices, settings, &taken) : Status::kUnsupported;
+  Failures failures;
+  if (rest.empty()) failures.add(take_best(devices, settings, &taken));
   while (!rest.empty()) {
+    const std::string_view text = take_until(&rest, ',');
     WantedPorts item;
-    status = read_wanted(take_until(&rest, ','), &item);
-    if (status != Status::kOk) {
+    if (const Status status = read_wanted(text, &item); status != Status::kOk) {
       close_ports(taken);
       return status;
     }
-    if (taken.count < most) status = take_item(item, devices, most, settings, &taken);
+    if (taken.count == most) continue;
+    const Status status = take_item(item, devices, most, settings, &taken);
+    failures.add(status);
+    if (status != Status::kOk && passed_by != nullptr)
+      passed_by->push_back({std::string(without_blanks(text)), last_error_text()});
   }
-  if (taken.count == 0) return status;
+  if (taken.count == 0) return failures.report();
   // Each process may have a setting of its own.
   if (wanted[0] != '\0') taken.adapters = static_cast<uint32_t>(devices.count);
   *ports = taken;
@@ -381,12 +411,14 @@ void close_ports(const Ports& ports) noexcept {
 
 PortReports report_ports(const char* wanted, uint32_t most, const PortSettings& settings) {
   PortReports reports = list_ports(settings);
-  if (!reports.all.empty()) reports.passed_by = find_passed_by(wanted, settings);
   Ports chosen;
-  if (open_ports(wanted, most, &chosen, settings) != Status::kOk) {
+  if (open_ports(wanted, most, &chosen, settings, &reports.passed_by) != Status::kOk) {
     if (!reports.all.empty() || wanted[0] != '\0') reports.why = last_error_text();
     for (PortReport& report : reports.all) {
-      if (report.is_usable) report.left_out = reports.why;
+      if (report.is_usable)
+        report.left_out = wanted[0] != '\0'
+                              ? why_not_named(report.port, wanted, most, reports, chosen)
+                              : reports.why;
     }
     return reports;
   }

@@ -53,11 +53,19 @@ struct Ports {
   }
 };
 
+// An item of HYDRANT_IBV_PORTS that adds no port.
+struct PassedBy {
+  std::string item;
+  std::string reason;
+};
+
 // Opens the ports that `wanted` names, at most `most`, all with the link layer of the first; "" means the
-// best one. Errors: kUnsupported: none of them can be used, with the reason for the last one tried; kBadArg:
-// `wanted` has the wrong syntax. *ports is unchanged on failure.
+// best one. *passed_by: the items that add no port, if it is not null. Errors: kUnsupported: none of them can
+// be used, with the reason for the first one tried; kBadArg: `wanted` has the wrong syntax. *ports is
+// unchanged on failure.
 Status open_ports(const char* wanted, uint32_t most, Ports* ports,
-                  const PortSettings& settings = {}) noexcept;
+                  const PortSettings& settings = {},
+                  std::vector<PassedBy>* passed_by = nullptr) noexcept;
 // Opens the first port that open_ports() would open.
 Status open_port(const char* wanted, Port* port, const PortSettings& settings = {}) noexcept;
 // Closes the device of each port, once per device.
@@ -76,11 +84,6 @@ struct PortReport {
   std::string left_out;  // why it is not chosen although it can be used
 };
 struct PortReports {
-  // An item of the knob that finds no port.
-  struct PassedBy {
-    std::string item;
-    std::string reason;
-  };
   std::vector<PortReport> all;
   std::vector<PassedBy> passed_by;
   std::string why;  // why none is chosen

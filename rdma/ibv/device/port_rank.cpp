@@ -49,7 +49,10 @@ PortOrder compare(const PortRank& first, const PortRank& second) noexcept {
 }
 
 std::string rate_text(uint32_t mbps) {
-  return mbps == 0 ? "not known" : std::to_string(mbps / 1000) + " Gbit/s";
+  if (mbps == 0) return "not known";
+  char text[32];
+  std::snprintf(text, sizeof text, "%g Gbit/s", mbps / 1000.0);
+  return text;
 }
 
 }  // namespace hydrant::ibv

@@ -2,7 +2,9 @@
 // keep such memory for their life.
 #include "rdma/ibv/registrar/verbs_memory.hpp"
 
+#include "firehose/base/config/config_grammar.hpp"
 #include "firehose/base/errno_text.hpp"
+#include "firehose/base/machine/machine_limits.hpp"
 #include "firehose/base/uncancelled.hpp"
 
 #include <cerrno>
@@ -31,10 +33,15 @@ Status VerbsMemory::open(ibv_pd* pd, size_t bytes, int access, const char* what)
   if (registration_ != nullptr) return Status::kOk;
   const int error = errno;
   close();
+  const MachineLimits limits = read_machine_limits();
+  char memlock[32];
   return fail(Status::kResource,
-              "%zu bytes for %s cannot be registered: %s (memlock: raise it with ulimit -l; or "
-              "the device's table of registrations is full)",
-              bytes_, what, errno_text(error));
+              "%s: %zu bytes for %s cannot be registered: %s (memlock is %s%s: raise it with "
+              "ulimit -l, hydrant-info says how much is needed; or the device's table of "
+              "registrations is full)",
+              pd->context->device->name, bytes_, what, errno_text(error),
+              format_size_rounded(limits.memlock_bytes, memlock, sizeof memlock),
+              limits.memlock_lifted ? ", but lifted by CAP_IPC_LOCK" : "");
 }
 
 void VerbsMemory::close() noexcept {

@@ -125,13 +125,28 @@ class BarrierJobs(unittest.TestCase):
                                        r" settings than this one"
                                        r".* \(HYDRANT_AM_EAGER and HYDRANT_IBV_CREDITS have to be")
 
-    @unittest.skipUnless(over.OVER == "ibv", "about ranks that talk by different transports")
+    @unittest.skipIf(over.OVER, "about ranks that share memory")
+    def test_the_barrier_setting_that_differs_is_named(self):
+        for setting, named in (("GASNET_BARRIER=AMDISSEM",
+                                "GASNET_BARRIER, HYDRANT_TRANSPORT and HYDRANT_IBV_ORDER have"),
+                               ("HYDRANT_BARRIER_RADIX=2", "HYDRANT_BARRIER_RADIX has"),
+                               ("HYDRANT_BARRIER_STRICT=0", "HYDRANT_BARRIER_STRICT has")):
+            with self.subTest(setting):
+                status, text = run(3, "agreed", by_rank=f"[ $HYDRANT_JOB_RANK = 2 ] && export {setting};")
+                self.assertNotEqual(status, 0, text)
+                self.assertRegex(text, rf"that of rank 2 is \w+ \([0-9, ]+\): {named} to be the same")
+
+    @unittest.skipIf(over.OVER == "mixed", "about ranks of one node")
     def test_ranks_with_another_transport_end_the_job_with_a_text(self):
-        status, text = run(2, "agreed",
-                           by_rank="[ $HYDRANT_JOB_RANK = 1 ] || export HYDRANT_TRANSPORT=shm;")
-        self.assertNotIn("did not end", text)
-        self.assertNotEqual(status, 0, text)
-        self.assertIn("HYDRANT_TRANSPORT has to be the same on all ranks", text)
+        other = "shm" if over.OVER else "ibv"
+        for rank in (0, 1):
+            with self.subTest(rank=rank):
+                status, text = run(2, "agreed", by_rank=f"[ $HYDRANT_JOB_RANK = {rank} ] && "
+                                                        f"export HYDRANT_TRANSPORT={other};")
+                self.assertNotIn("did not end", text)
+                self.assertNotEqual(status, 0, text)
+                self.assertRegex(text, "HYDRANT_TRANSPORT has to be the same on all ranks, and it is "
+                                       "(ibv there, auto or shm here|auto or shm there, ibv here)")
 
     def test_misuse_ends_the_job_with_a_text(self):
         texts = {

@@ -41,6 +41,8 @@ class HydrantRun(unittest.TestCase):
         for line in (r"--bind none\|core(=none| \[none\]) ", r"--timeout SECONDS(=0| \[0\]) "):
             self.assertRegex(output, line)
         self.assertIn("that of the first event other than an exit with 0", output)
+        for code in (1, 2, 124, 126, 127):
+            self.assertRegex(output, rf"Other exit codes:[^)]*\b{code}\b")
 
     def test_wrong_options(self):
         self.refused(2, "1 to 4096", "-n", "0", "true")
@@ -77,7 +79,7 @@ class HydrantRun(unittest.TestCase):
         self.refused(127, "cannot run /no/such: No such file", "-n", "3", "/no/such")
         self.refused(127, 'cannot run "": No such file', "-n", "3", "")
         self.refused(126, "cannot run /etc/passwd: Permission denied", "-n", "3", "/etc/passwd")
-        self.refused(126, "cannot run /tmp: Permission denied", "-n", "3", "/tmp")
+        self.refused(126, "cannot run /tmp: Is a directory", "-n", "3", "/tmp")
 
     def test_a_program_that_the_kernel_refuses(self):
         with tempfile.TemporaryDirectory() as folder:

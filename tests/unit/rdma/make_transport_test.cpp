@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <string>
+#include <unistd.h>
 
 namespace hydrant {
 namespace {
@@ -33,6 +35,12 @@ class CountingBootstrap final : public Bootstrap {
  private:
   const JobTopology place_;
 };
+
+std::string host_name() {
+  char name[256] = "";
+  EXPECT_EQ(gethostname(name, sizeof name), 0);
+  return name;
+}
 
 class MakeTransport : public ::testing::Test {
  protected:
@@ -94,7 +102,8 @@ TEST_F(MakeTransport, SingleRankNodesTakePartInTheSetupFence) {
   CountingBootstrap bootstrap(place(3, {0}, 2));
   EXPECT_EQ(make(bootstrap), Status::kUnsupported);
   EXPECT_THAT(last_error_text(),
-              HasSubstr("rank 0 reaches ranks on other nodes (3 ranks, 2 nodes) by verbs: "));
+              HasSubstr("rank 0 on " + host_name() +
+                        " reaches ranks on other nodes (3 ranks, 2 nodes) by verbs: "));
   EXPECT_EQ(bootstrap.fences, 1U);
   bootstrap.fence_answers = Status::kBroken;
   EXPECT_EQ(make(bootstrap), Status::kBroken);
@@ -105,8 +114,10 @@ TEST_F(MakeTransport, VerbsOnlyTransportsShareNoMemory) {
   CountingBootstrap bootstrap(place(2, {0, 1}, 1));
   EXPECT_EQ(make(bootstrap), Status::kUnsupported);
   EXPECT_THAT(last_error_text(),
-              HasSubstr("HYDRANT_TRANSPORT=ibv asks for verbs between the 2 ranks of this node: "));
-  EXPECT_EQ(bootstrap.fences, 0U);
+              HasSubstr("rank 0 on " + host_name() +
+                        " is to use verbs within the node (HYDRANT_TRANSPORT=ibv; left out, the 2 "
+                        "ranks share memory): "));
+  EXPECT_EQ(bootstrap.fences, 1U) << "neighbours without the setting are in this fence";
 }
 
 // The networks of the nodes are compared behind it.

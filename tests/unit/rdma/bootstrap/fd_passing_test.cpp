@@ -293,5 +293,36 @@ TEST(FdPassing, RefusingRankIsNotAwaited) {
   close(received);
 }
 
+// ---- ranks that share nothing ----
+
+std::vector<std::byte> record_without_sharing(Rank self) {
+  NodeBootstrap node(self);
+  node.store.set(0, kKey, {});
+  EXPECT_EQ(share_no_fd(node, kSequence, "another setting", soon()),
+            self == 0 ? Status::kOk : Status::kBadArg);
+  EXPECT_EQ(node.fences, 1U) << "the others are in the fence";
+  return node.store.entries[{self, kKey}];
+}
+
+TEST(FdPassing, RanksDisagreeingAboutSharingFailAtOnce) {
+  EXPECT_EQ(status_at_rank_2(record_without_sharing(0)), Status::kBadArg);
+  EXPECT_STREQ(last_error_text(), "rank 0 refuses: another setting");
+
+  NodeBootstrap leader(0);
+  leader.store.set(2, kKey, record_without_sharing(2));
+  EXPECT_STREQ(last_error_text(), "rank 0 shares memory, and rank 2 does not");
+  leader.store.set(4, kKey, record_without_sharing(4));
+  int received = -1;
+  EXPECT_EQ(share_fd(leader, kSequence, Status::kOk, STDERR_FILENO, &received, soon()),
+            Status::kOk);
+  close(received);
+}
+
+TEST(FdPassing, RanksThatAllShareNothingAgree) {
+  NodeBootstrap node(2);
+  node.store.set(0, kKey, record_without_sharing(0));
+  EXPECT_EQ(share_no_fd(node, kSequence, "another setting", soon()), Status::kOk);
+}
+
 }  // namespace
 }  // namespace hydrant

@@ -260,7 +260,7 @@ TEST_F(IbvConnection, OtherSettingsAreRefusedWithAText) {
       world, 1, [](ibv::EndpointAddress& endpoint) { endpoint.connection_parameters.credits = 7; });
   EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kBroken);
   EXPECT_THAT(last_error_text(),
-              AllOf(HasSubstr("other settings"), HasSubstr("7 credits, not 32")));
+              HasSubstr("has other settings than this one: 7 credits, not 32 (HYDRANT_AM_EAGER"));
   EXPECT_EQ(fake_verbs::connected_pairs().size(), 0U);
 }
 

@@ -4,6 +4,7 @@
 
 #include "rdma/ibv/device/networks.hpp"
 #include "rdma/ibv/device/port_distance.hpp"
+#include "rdma/ibv/device/port_rank.hpp"
 #include "tests/fakes/fake_ibverbs.hpp"
 
 #include <gmock/gmock.h>
@@ -15,13 +16,16 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 namespace hydrant::ibv {
 namespace {
 
 using fake_verbs::Call;
 using fake_verbs::ipv4_gid;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // Two memory nodes. All possible processors are on the first one, whatever this machine has.
 class FakeSys {
@@ -164,6 +168,7 @@ TEST_F(IbvPortChoice, PortsOfADeviceMayDiffer) {
   fake_verbs::add_device({.name = "roce0"});
   EXPECT_EQ(open(""), "two0:2");
   EXPECT_EQ(fake_verbs::live().contexts, 1U);
+  EXPECT_EQ(open("two0"), "two0:1");
 }
 
 TEST_F(IbvPortChoice, OrderOfTheDevicesDecidesNothing) {
@@ -355,7 +360,60 @@ TEST_F(IbvPortChoice, ReportExplainsSkippedPorts) {
 
   reports = report("none");
   EXPECT_THAT(reports.why, HasSubstr("'none'"));
-  EXPECT_EQ(reports.all[0].left_out, reports.why);
+  EXPECT_EQ(reports.all[0].left_out, "HYDRANT_IBV_PORTS does not name it");
+  reports = report("far0:1:77");
+  EXPECT_THAT(reports.all[0].left_out, HasSubstr("not as 'far0:1:77': far0 port 1 has no GID 77"));
+}
+
+TEST_F(IbvPortChoice, ItemsThatAddNoPortAreToldWithTheReason) {
+  fake_verbs::add_device({.name = "a"});
+  fake_verbs::add_device({.name = "two0", .ports = 2});
+  fake_verbs::add_device({.name = "ib0", .ethernet = false, .lid = 3});
+  constexpr const char* kNoDevice =
+      "no verbs device 'b' among the 3 of /sys/class/infiniband: a, two0, ib0 (";
+  const struct {
+    const char* wanted;
+    const char* item;
+    const char* reason;
+  } cases[] = {{"a,b", "b", kNoDevice},
+               {"b,a", "b", kNoDevice},
+               {"a, a:1", "a:1", "an item before it names a:1"},
+               {"a,a:7", "a:7", "a has no port 7: it has 1, counted from 1"},
+               {"a,two0:3", "two0:3", "two0 has no port 3: it has 2, counted from 1"},
+               {"a,ib0", "ib0", "the link of ib0:1 is of another kind than that of a:1"}};
+  for (const auto& one : cases) {
+    SCOPED_TRACE(one.wanted);
+    Ports ports;
+    std::vector<PassedBy> passed_by;
+    ASSERT_EQ(open_ports(one.wanted, kMaxRails, &ports, settings(), &passed_by), Status::kOk);
+    EXPECT_EQ(ports.count, 1U);
+    close_ports(ports);
+    ASSERT_EQ(passed_by.size(), 1U);
+    EXPECT_EQ(passed_by[0].item, one.item);
+    EXPECT_THAT(passed_by[0].reason, HasSubstr(one.reason));
+  }
+}
+
+TEST_F(IbvPortChoice, FirstFailureIsReportedWithTheNumberOfOthers) {
+  for (const char* name : {"down0", "down1", "down2"})
+    fake_verbs::add_device({.name = name, .state = IBV_PORT_DOWN});
+  for (const char* wanted : {"", "*", "down0,down1,down2"}) {
+    EXPECT_THAT(open(wanted), AllOf(HasSubstr("down0 port 1 is down"),
+                                    HasSubstr("; 2 more cannot be used either: see hydrant-info")));
+  }
+  EXPECT_THAT(open("down1"), AllOf(HasSubstr("down1"), Not(HasSubstr("more"))));
+}
+
+TEST_F(IbvPortChoice, ListOfDevicesInATextIsBounded) {
+  static const char* const kNames[] = {"d0", "d1", "d2", "d3", "d4", "d5", "d6", "d7", "d8"};
+  for (const char* name : kNames) fake_verbs::add_device({.name = name});
+  EXPECT_THAT(open("x"), HasSubstr(": d0, d1, d2, d3, d4, d5, d6, d7, ... ("));
+}
+
+TEST_F(IbvPortChoice, RatesMayBeFractions) {
+  EXPECT_EQ(rate_text(2500), "2.5 Gbit/s");
+  EXPECT_EQ(rate_text(400'000), "400 Gbit/s");
+  EXPECT_EQ(rate_text(0), "not known");
 }
 
 }  // namespace

@@ -158,6 +158,9 @@ TEST_F(IbvPort, MalformedNameIsABadArgument) {
     EXPECT_EQ(open_port(text, &port_), Status::kBadArg) << text;
   }
   EXPECT_THAT(last_error_text(), HasSubstr("DEVICE[:PORT[:GID]]"));
+  EXPECT_EQ(open_port("a:4294967295", &port_), Status::kBadArg);
+  EXPECT_EQ(open_port("a:1:1023", &port_), Status::kBadArg);
+  EXPECT_THAT(last_error_text(), HasSubstr("'a:1:1023': connections use no GID index above 255"));
 }
 
 TEST_F(IbvPort, MissingFeaturesAreReported) {

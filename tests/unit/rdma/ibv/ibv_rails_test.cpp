@@ -309,6 +309,18 @@ TEST_F(IbvRails, PortThatIsDownIsSkipped) {
   ASSERT_TRUE(settle(world, 2));
 }
 
+TEST_F(IbvRails, ItemThatAddsNoPortIsWarnedAbout) {
+  add_devices(1);
+  IbvTransport::Options options = rail_options();
+  options.ports = "fake7,fake0,*";
+  ::testing::internal::CaptureStderr();
+  const IbvWorld world(1, options);
+  const std::string text = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(text,
+              HasSubstr("'fake7' of HYDRANT_IBV_PORTS adds no port: no verbs device 'fake7'"));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("'*'")));
+}
+
 TEST_F(IbvRails, RailsOfDifferentSubnetsAreNotJoined) {
   for (const uint8_t subnet : {uint8_t{1}, uint8_t{2}, uint8_t{3}}) {
     fake_verbs::Gid gid;
