@@ -259,5 +259,16 @@ TEST_F(IbvDeadRail, StripesUnderWayEnd) {
   }
 }
 
+TEST_F(IbvDeadDevice, RankThatWasToldOfItReachesNobodyAnyMore) {
+  IbvWorld world(2);
+  ::testing::internal::CaptureStderr();
+  fake_verbs::raise_event(world[0].transport->port().device.context, IBV_EVENT_DEVICE_FATAL, 0,
+                          nullptr);
+  world[0].transport->sleeping().sleep(testing::in_seconds(10));
+  EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kBroken);
+  EXPECT_THAT(last_error_text(), ::testing::HasSubstr("rank 1 cannot be reached"));
+  (void)::testing::internal::GetCapturedStderr();
+}
+
 }  // namespace
 }  // namespace hydrant

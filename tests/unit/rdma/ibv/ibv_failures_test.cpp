@@ -435,17 +435,6 @@ TEST_F(IbvFailures, DeviceEventsAreHandled) {
   EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kBroken);
 }
 
-TEST_F(IbvFailures, RankWhoseDeviceHasFailedReachesNobodyAnyMore) {
-  IbvWorld world(2);
-  ::testing::internal::CaptureStderr();
-  fake_verbs::raise_event(world[0].transport->port().device.context, IBV_EVENT_DEVICE_FATAL, 0,
-                          nullptr);
-  world[0].transport->sleeping().sleep(testing::in_seconds(10));
-  EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kBroken);
-  EXPECT_THAT(last_error_text(), HasSubstr("rank 1 cannot be reached"));
-  (void)::testing::internal::GetCapturedStderr();
-}
-
 TEST_F(IbvFailures, FlushEndsAtItsDeadline) {
   IbvWorld world(2);
   world.connect(0, 1);
