@@ -4,6 +4,7 @@
 #include "tests/unit/firehose/base/scoped_env.hpp"
 #include "tests/unit/rdma/ibv/ibv_order_world.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -233,6 +234,16 @@ TEST_F(IbvFences, RankThatMayMeetOthersIsCountedByItsNeighbours) {
   add_rank(world, 1, options, 2);
   EXPECT_EQ(fences_of_a_put(world, 0, 1), 1U);
   EXPECT_EQ(fences_of_a_put(world, 1, 0), 1U);
+}
+
+TEST_F(IbvFences, PeerIsConnectedOnceTheMemoryOfFencesCanBeRegistered) {
+  add_devices(2);
+  OwnAdapters world({"fake0", "fake1"}, IbvWorld::single(), {0, 1});
+  ::testing::internal::CaptureStderr();
+  fake_verbs::fail_call(fake_verbs::Call::kRegMr, ENOMEM);
+  world.connect(0, 1);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), ::testing::HasSubstr("fences of puts"));
+  EXPECT_EQ(fences_of_a_put(world, 0, 1), 1U);
 }
 
 // Rank 0 is alone on a node with one device, and so is rank 3, on one with two; ranks 1 and 2 use two.
