@@ -86,8 +86,8 @@ void HandshakeServer::connect(const Handshake& handshake, Rank from, uint64_t no
   if (PeerConnector::is_handshake_done(*peer)) sender_.stop(*peer);
 }
 
-// False: it has failed, or waits for a later handshake because the peer's node is silent, or no memory was left
-// for what the connection needs. The peer is connecting, so it has a destination.
+// False: it has failed, or waits for a later handshake because the peer's node is silent, or no memory was
+// left for what the connection needs. The peer is connecting, so it has a destination.
 bool HandshakeServer::connect_pairs(Peer& peer, const Handshake& handshake) noexcept {
   Destination& destination = *peer.connection.destination;
   if (parts_.addresses.is_silent(destination)) return false;
