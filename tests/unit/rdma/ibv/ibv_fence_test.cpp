@@ -240,7 +240,7 @@ TEST_F(IbvFences, PeerIsConnectedOnceTheMemoryOfFencesCanBeRegistered) {
   add_devices(2);
   OwnAdapters world({"fake0", "fake1"}, IbvWorld::single(), {0, 1});
   ::testing::internal::CaptureStderr();
-  fake_verbs::fail_call(fake_verbs::Call::kRegMr, ENOMEM);
+  fake_verbs::fail_call(fake_verbs::Call::kRegMr, ENOMEM, 5);  // after the memory of both peers
   world.connect(0, 1);
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), ::testing::HasSubstr("fences of puts"));
   EXPECT_EQ(fences_of_a_put(world, 0, 1), 1U);
