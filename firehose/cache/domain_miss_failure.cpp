@@ -1,5 +1,5 @@
 // Handles a failed registration: prepares another attempt of the miss with less memory, with fewer rights or
-// after evictions, or ends the miss. register_now() in domain_miss.cpp calls it.
+// after evictions, or ends the miss. register_now() in domain_miss.cpp calls it. abandon() undoes a claim.
 #include "firehose/base/log.hpp"
 #include "firehose/cache/domain_miss.hpp"
 #include "firehose/watch/rule_clock.hpp"

@@ -64,8 +64,8 @@ Gid ipv4_gid(uint8_t last);
 enum class WriteOrder : uint32_t {
   kAtOnce,
   kOrdered,  // later, in their order; before a completion of the device, and before a read by it
-  // The same, but a read may pass earlier writes of its queue pair; a resent write is repeated, perhaps after
-  // writes that follow it.
+  // Writes are shown later, in their order, and before a completion of the device. A read may pass earlier
+  // writes of its queue pair; a resent write is repeated, perhaps after writes that follow it.
   kUnordered,
   kRelaxed,  // later, in any order; before a completion of the device; resent writes likewise
 };

@@ -1,5 +1,5 @@
-// When RDMA writes become visible: each device keeps those that it has taken and memory does not show yet.
-// And the gap between the read and the write of an atomic.
+// Decides when RDMA writes become visible: each device keeps those that it has taken and memory does not show
+// yet. Keeps atomics between their read and their write, too.
 #include "tests/fakes/fake_ibverbs.hpp"
 #include "tests/fakes/fake_ibverbs_world.hpp"
 

@@ -131,7 +131,7 @@ TEST_F(IbvFences, RanksNoteTheirAdaptersWhileTheyStart) {
   EXPECT_NE(words[2], words[0]);
 }
 
-// As many posts as with one adapter, whether one at a time, in a list or prepared.
+// The device gets as many posts as with one adapter, whether puts come one at a time, in a list or prepared.
 TEST_F(IbvFences, PutsToANodeThatUsesOneOfTwoAdaptersCostNothingMore) {
   const auto posts = [](uint32_t devices, const char* second) {
     fake_verbs::reset();

@@ -175,7 +175,7 @@ TEST_F(IbvOrder, MessageShowsEarlierPutsBetweenAdaptersOfAnyTwoClasses) {
   }
 }
 
-// As barriers write them. Relaxed adapters show why barriers send messages there.
+// Barriers write such words. Over relaxed adapters, where this fails, barriers send messages.
 TEST_F(IbvOrder, WordBehindACompletedPutIsSeenAfterItUnlessItsTargetIsRelaxed) {
   for (const WriteOrder first : kOrders) {
     for (const WriteOrder second : kOrders) {

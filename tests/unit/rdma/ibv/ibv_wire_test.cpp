@@ -69,7 +69,7 @@ TEST(IbvWire, OrderOfALaterVersionCountsAsRelaxed) {
   EXPECT_EQ(endpoint.address.put_order(), PutOrder::kRelaxed);
 }
 
-// As those of earlier versions: there are fences then.
+// Earlier versions send no flag; puts to their nodes have fences.
 TEST(IbvWire, HandshakeWithoutTheFlagDoesNotSayThatItsNodeUsesOneAdapter) {
   std::byte bytes[kHandshakeBytes];
   Handshake handshake = sample_handshake();
