@@ -75,6 +75,7 @@ struct TransportParts {
                          .rails = rails,
                          .node_adapters = node_adapters,
                          .fences = fences,
+                         .receiving = receiving,
                          .disconnector = disconnector,
                          .counters = counters}};
   ConnectionThread connection_thread{handshakes, sleeper};

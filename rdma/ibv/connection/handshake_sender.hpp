@@ -25,6 +25,7 @@
 #include "rdma/ibv/transfer/disconnector.hpp"
 #include "rdma/ibv/transfer/peer_table.hpp"
 #include "rdma/ibv/transfer/put_fences.hpp"
+#include "rdma/ibv/transfer/receiving.hpp"
 
 #include <atomic>
 #include <cstdint>
@@ -43,6 +44,7 @@ struct HandshakeParts {
   const Rails& rails;
   const NodeAdapters& node_adapters;
   PutFences& fences;
+  Receiving& receiving;
   Disconnector& disconnector;
   Counters& counters;
 

@@ -91,6 +91,10 @@ void HandshakeServer::connect(const Handshake& handshake, Rank from, uint64_t no
 bool HandshakeServer::connect_pairs(Peer& peer, const Handshake& handshake) noexcept {
   Destination& destination = *peer.connection.destination;
   if (parts_.addresses.is_silent(destination)) return false;
+  // The peer may send as many messages as it has buffers here. One that found none would wait for this
+  // process to poll, and look like an adapter that does nothing.
+  if (parts_.receiving.has_unposted()) parts_.receiving.post_unposted();
+  if (parts_.receiving.has_unposted()) return false;
   const uint64_t since_ns = parts_.now_ns();
   const Status status = connector_.connect(peer, handshake);
   parts_.addresses.note_asked(destination, status == Status::kNotReady ? ETIMEDOUT : 0, since_ns);

@@ -3,6 +3,7 @@
 #include "rdma/ibv/transfer/receiving.hpp"
 
 #include "firehose/base/log.hpp"
+#include "firehose/base/planted_defect.hpp"
 
 #include <algorithm>
 
@@ -31,6 +32,7 @@ Status Receiving::open(const Options& options, const Port& port, uint32_t receiv
 }
 
 void Receiving::post_unposted() noexcept {
+  if (has_defect(Defect::kLostReceive)) return;
   pool_.retry_unposted([this](ReceiveBuffer& buffer) {
     // A failed queue pair may refuse its own buffers for ever, and needs none.
     if (pool_.queue() == nullptr &&
