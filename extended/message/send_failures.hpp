@@ -16,23 +16,28 @@ class SendFailures {
 
   // Notes that the transport refused a message to `peer` at `now` (now_ns()); last_error_text() is the
   // reason. kNotReady does not count. The first refusal logs a warning. A permanent one (kBroken), or
-  // one after kMaxNs without a success, calls `callback`. Any thread.
+  // one after kMaxNs without a success, calls `callback`. A rank that computes or is stopped tries nothing
+  // meanwhile, so of the time between two refusals kMostBetweenNs count at most. Any thread.
   void note(Rank peer, Status status, uint64_t now) noexcept;
   // Notes a failure of `message`, which other ranks may send as well: kMaxNs begin anew if it differs from
   // the one that was refused last, because that has been sent then. One thread at a time.
   void note(Rank peer, Status status, uint64_t now, uint64_t message) noexcept;
   // Notes a successful send. Cost: one load, except after a failure.
   void note_success() noexcept {
-    if (since_ns_.load(std::memory_order_relaxed) != 0) [[unlikely]]
-      since_ns_.store(0, std::memory_order_relaxed);
+    if (last_ns_.load(std::memory_order_relaxed) == 0) [[likely]]
+      return;
+    last_ns_.store(0, std::memory_order_relaxed);
+    tried_ns_.store(0, std::memory_order_relaxed);
   }
 
   // Retry limit: by then other puts and gets may have released memory and queue entries.
   static constexpr uint64_t kMaxNs = 30'000'000'000;
+  static constexpr uint64_t kMostBetweenNs = kMaxNs / 3;
 
  private:
   const Transport::PeerFailedFn callback_;
-  std::atomic<uint64_t> since_ns_{0};  // 0: no refusal since the last success
+  std::atomic<uint64_t> last_ns_{0};   // the last refusal; 0: none since the last success
+  std::atomic<uint64_t> tried_ns_{0};  // how much has counted since the first
   uint64_t refused_ = 0;               // the message of the last refusal that names one
 };
 

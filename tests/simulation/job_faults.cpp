@@ -62,6 +62,9 @@ bool JobFaults::begin(const Action& action) {
     case Kind::kJump:
       if (holds_ != 0) return false;
       VirtualTime::elapse(action.amount);
+      for (SimulatedRank& rank : world_.ranks) {
+        if (rank.is_leaving()) rank.leaves_since_ns += action.amount;
+      }
       // No adapter stands still until it has sent what was posted before.
       ++holds_;
       after(VirtualTime::kMillisecond, [this] { --holds_; });

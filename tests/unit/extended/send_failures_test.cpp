@@ -33,6 +33,7 @@ class SendFailuresTest : public ::testing::Test {
   }
 
   static constexpr uint64_t kStart = 1000;
+  static constexpr uint64_t kThirdNs = SendFailures::kMaxNs / 3;
   SendFailures failures{note_lost};
 };
 
@@ -52,11 +53,20 @@ TEST_F(SendFailuresTest, PermanentRefusalIsReportedAtOnce) {
 TEST_F(SendFailuresTest, TemporaryRefusalIsAWarningAndReportedIfItLasts) {
   EXPECT_THAT(refuse(Status::kResource, kStart),
               HasSubstr("a message to rank 3 cannot be sent: no room; trying again for 30 s"));
+  for (int third = 1; third <= 2; ++third)
+    EXPECT_EQ(refuse(Status::kResource, kStart + third * kThirdNs), "");
   EXPECT_EQ(refuse(Status::kResource, kStart + SendFailures::kMaxNs - 1), "");
   EXPECT_THAT(lost, IsEmpty());
   EXPECT_EQ(refuse(Status::kResource, kStart + SendFailures::kMaxNs), "");
   ASSERT_EQ(lost.size(), 1U);
   EXPECT_EQ(lost[0].why, "no room");
+}
+
+TEST_F(SendFailuresTest, RankThatWasStoppedTriesAgain) {
+  EXPECT_NE(refuse(Status::kResource, kStart), "");
+  EXPECT_EQ(refuse(Status::kResource, kStart + 2 * SendFailures::kMaxNs), "");
+  EXPECT_EQ(refuse(Status::kResource, kStart + 4 * SendFailures::kMaxNs), "");
+  EXPECT_THAT(lost, IsEmpty());
 }
 
 TEST_F(SendFailuresTest, SuccessRestartsTheTimeLimit) {
@@ -75,7 +85,8 @@ TEST_F(SendFailuresTest, RefusalOfAnotherMessageRestartsTheTimeLimit) {
   uint64_t now = kStart;
   for (uint64_t message = 0; message < 5; ++message) {
     refuse_message(message, now);
-    refuse_message(message, now += SendFailures::kMaxNs - 1);
+    for (int third = 0; third < 2; ++third) refuse_message(message, now += kThirdNs);
+    refuse_message(message, now += kThirdNs - 1);
   }
   EXPECT_THAT(lost, IsEmpty());
   refuse_message(4, now + 1);
