@@ -6,9 +6,10 @@
 #include "rdma/ibv/connection/ibv_queue_pair.hpp"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstring>
 #include <memory>
 #include <new>
-#include <string>
 #include <utility>
 
 namespace hydrant::ibv {
@@ -18,20 +19,21 @@ Status PeerFactory::check_settings(const PeerName& name,
   const ConnectionParameters theirs = endpoint.connection_parameters;
   const ConnectionParameters ours = own_.connection_parameters();
   if (theirs != ours) {
-    std::string text;
+    char text[256] = "";
     const auto compare = [&text](const char* what, uint32_t theirs_one, uint32_t ours_one) {
+      const size_t used = strlen(text);
       if (theirs_one != ours_one)
-        text += std::string(text.empty() ? ": " : "; ") + std::to_string(theirs_one) + what +
-                ", not " + std::to_string(ours_one);
+        snprintf(text + used, sizeof text - used, "%s %u %s, not %u", used == 0 ? ":" : ";",
+                 theirs_one, what, ours_one);
     };
-    compare(" bytes of a message", theirs.message_bytes, ours.message_bytes);
-    compare(" bytes of a cell", theirs.cell_bytes, ours.cell_bytes);
-    compare(" credits", theirs.credits, ours.credits);
-    compare(" receive slots", theirs.receive_slots, ours.receive_slots);
+    compare("bytes of a message", theirs.message_bytes, ours.message_bytes);
+    compare("bytes of a cell", theirs.cell_bytes, ours.cell_bytes);
+    compare("credits", theirs.credits, ours.credits);
+    compare("receive slots", theirs.receive_slots, ours.receive_slots);
     return fail(Status::kBroken,
                 "%s has other settings than this one%s (HYDRANT_AM_EAGER and HYDRANT_IBV_CREDITS "
                 "have to be the same on all ranks)",
-                name.text, text.c_str());
+                name.text, text);
   }
   const PortAddress& there = endpoint.address;
   const char* const reason = why_unreachable(port(), there);
