@@ -28,12 +28,10 @@ void Disconnector::disconnect(Peer& peer, const char* reason) noexcept {
   (void)batch.notify();
   (void)fail_stripes(peer);
   if (peer.state.is_abandoned()) deferred_.add(peer);
-  // The job itself has declared a dead rank dead, so it needs no callback. A rank that cannot reach itself
-  // through the adapter has not failed.
-  if (peer_failed_ != nullptr && !peers_.is_dead(peer.rank) && !peer.is_self) {
-    (void)disconnect_error(peer);
-    peer_failed_(peer.rank, last_error_text());
-  }
+  // A rank that cannot reach itself through the adapter has not failed.
+  if (peer.is_self) return;
+  (void)disconnect_error(peer);
+  report_failed(peer.rank);
 }
 
 void Disconnector::disconnect_later(Peer& peer, const char* reason) noexcept {
@@ -72,12 +70,15 @@ uint32_t Disconnector::fail_stripes(Peer& peer) noexcept {
   return ended;
 }
 
-void Disconnector::disconnect_all(const char* reason) noexcept {
+bool Disconnector::disconnect_all(const char* reason) noexcept {
+  bool has_peers = false;
   peers_.for_each([&](Peer& peer) {
+    has_peers |= !peer.is_self;
     peer.state.abandon();
     disconnect(peer, reason);
     deferred_.add(peer);  // also if it was disconnected before
   });
+  return has_peers;
 }
 
 void Disconnector::disconnect_dead() noexcept {

@@ -44,8 +44,12 @@ class Disconnector {
   // Leaves that to the next poll: completions and callbacks belong to threads that poll. Any thread, without
   // the lock of the peer.
   void disconnect_later(Peer& peer, const char* reason) noexcept;
-  // Disconnects all peers because a device may report nothing more.
-  void disconnect_all(const char* reason) noexcept;
+  // Disconnects all peers because a device may report nothing more. False: there are none.
+  bool disconnect_all(const char* reason) noexcept;
+  // Calls the callback, with last_error_text(), unless the job has declared the rank dead.
+  void report_failed(Rank rank) noexcept {
+    if (peer_failed_ != nullptr && !peers_.is_dead(rank)) peer_failed_(rank, last_error_text());
+  }
   // Disconnects the peers that the job has declared dead since the last call.
   [[gnu::cold]] void disconnect_dead() noexcept;
   // Posts the last request of a disconnected peer, unless that was done or nothing is under way. False: the

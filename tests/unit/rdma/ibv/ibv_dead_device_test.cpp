@@ -259,12 +259,18 @@ TEST_F(IbvDeadRail, StripesUnderWayEnd) {
   }
 }
 
+Rank reported = kNoRank;
+
 TEST_F(IbvDeadDevice, RankThatWasToldOfItReachesNobodyAnyMore) {
   IbvWorld world(2);
+  world[0].transport->set_peer_failed_callback(
+      [](Rank rank, const char*) noexcept { reported = rank; });
   ::testing::internal::CaptureStderr();
   fake_verbs::raise_event(world[0].transport->port().device.context, IBV_EVENT_DEVICE_FATAL, 0,
                           nullptr);
   world[0].transport->sleeping().sleep(testing::in_seconds(10));
+  (void)world.until([] { return reported != kNoRank; });
+  EXPECT_EQ(reported, 1U) << "a rank that only waits would learn nothing";
   EXPECT_EQ(world[0].try_send(1, Lane::kRequest, 1, "abcd"), Status::kBroken);
   EXPECT_THAT(last_error_text(), ::testing::HasSubstr("rank 1 cannot be reached"));
   (void)::testing::internal::GetCapturedStderr();
