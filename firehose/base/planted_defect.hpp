@@ -26,6 +26,10 @@ enum class Defect {
   kRefusedWord,     // a barrier's word that is refused counts as sent
   kEarlyLine,       // a mailbox's line is written again before its reader has cleared it
   kUnorderedLines,  // ranks whose adapters do not keep the order have mailboxes
+  // of remote pins, beside some of firehose/watch/mutant.hpp
+  kKeptExports,  // memory that a lost peer held stays pinned
+  kLostRecall,   // recalls that found no room are not sent again
+  kLostRelease,  // released pins that found no room are not sent again
   kCount
 };
 

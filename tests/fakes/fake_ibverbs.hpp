@@ -203,6 +203,7 @@ struct Traffic {
   uint64_t not_ready = 0;      // a send found no receive buffer
   uint64_t overruns = 0;       // a completion found no room
   uint64_t bad_keys = 0;       // invalid local keys: an error of the sender
+  uint64_t bad_rkeys = 0;      // invalid keys of writes and reads: an error of the sender, too
   uint64_t too_early = 0;      // messages for a queue pair that was not ready to receive
   uint64_t unreachable = 0;    // datagrams whose fabric, address or partition is not the receiver's
   uint64_t receives_left = 0;  // buffers for messages in receive queues now

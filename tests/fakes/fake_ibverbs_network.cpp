@@ -224,6 +224,7 @@ Outcome carry_out(FakeQp& qp, FakeQp& there, Work& work, ibv_wc_status* status) 
     }
     default: std::abort();
   }
+  ++w.traffic.bad_rkeys;
   flush(there);
   *status = IBV_WC_REM_ACCESS_ERR;
   return Outcome::kFailed;

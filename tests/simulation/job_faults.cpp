@@ -172,6 +172,7 @@ void JobFaults::die(Rank number, uint64_t notice_ns) {
   world_.pairs.disturb(number);
   world_.recorder.note("dead", number);
   operations_.collectives().close(number);
+  operations_.pins().close(number);
   rank.memory.reset();
   rank.ibv.reset();
   after(notice_ns, [this, number] {

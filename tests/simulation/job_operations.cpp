@@ -23,13 +23,18 @@ JobOperations::JobOperations(JobWorld& world)
       sent_(size_t{world.plan.ranks} * world.plan.ranks * kLaneCount),
       is_busy_(size_t{world.plan.ranks} * world.plan.ranks * kSlots * 2),
       sums_(world.plan.ranks),
-      collectives_(world, [this](Rank from, Rank to, std::function<void()> then) {
-        return send_for_collective(from, to, std::move(then));
+      collectives_(world,
+                   [this](Rank from, Rank to, std::function<void()> then) {
+                     return carry(from, to, Lane::kRequest, std::move(then));
+                   }),
+      pins_(world, [this](Rank from, Rank to, Lane lane, std::function<void()> then) {
+        return carry(from, to, lane, std::move(then));
       }) {}
 
 void JobOperations::act(Rank rank) {
   send_replies(rank);
   collectives_.advance(rank);
+  pins_.advance(rank);
   std::deque<size_t>& todo = world_.ranks[rank].todo;
   if (todo.empty()) return;
   const auto is_collective = [&](size_t i) { return is_of_all(world_.plan.actions[i].kind); };
@@ -50,6 +55,11 @@ Status JobOperations::start(const Action& action, size_t index) {
     case Kind::kPut: return start_put(action, index);
     case Kind::kGet: return start_get(action, index);
     case Kind::kAtomic: return start_atomic(action, index);
+    case Kind::kForget:
+      pins_.forget(action.rank, {world_.ranks[action.rank].memory->address() +
+                                     layout_.slot(action.peer, action.slot),
+                                 layout_.bytes_of(action.slot)});
+      return Status::kOk;
     default:
       world_.ranks[action.rank].computes_until_ns = VirtualTime::elapsed_ns() + action.amount;
       return Status::kOk;
@@ -60,6 +70,7 @@ bool JobOperations::is_over(Rank rank, Rank peer, Status status) {
   switch (status) {
     case Status::kOk: return true;
     case Status::kNotReady: return false;
+    case Status::kRefused: return true;  // no remote pin: programs use messages then
     case Status::kResource:
       if (world_.may_lack_resources) return false;  // it is tried again
       break;
@@ -120,11 +131,11 @@ Status JobOperations::send(Rank from, Rank to, Lane lane, Sent message) {
   return Status::kOk;
 }
 
-bool JobOperations::send_for_collective(Rank from, Rank to, std::function<void()> then) {
+bool JobOperations::carry(Rank from, Rank to, Lane lane, std::function<void()> then) {
   Sent message;
   message.bytes = kHeadBytes;
   message.then = std::move(then);
-  const Status status = send(from, to, Lane::kRequest, std::move(message));
+  const Status status = send(from, to, lane, std::move(message));
   (void)is_over(from, to, status);
   return status == Status::kOk;
 }
@@ -193,6 +204,7 @@ JobOperations::Operation& JobOperations::add(const Action& action, size_t index)
 
 Status JobOperations::note_start(Operation& operation, Status status) {
   if (status != Status::kOk) {
+    if (status == Status::kBroken) pins_.release(operation.index);
     operations_.pop_back();
     return status;
   }
@@ -201,22 +213,33 @@ Status JobOperations::note_start(Operation& operation, Status status) {
   return status;
 }
 
+Status JobOperations::pin_remote(const Action& action, size_t index, PinnedOperations::Pinned* at) {
+  hydrant_pin_t pin = {};
+  if (!action.is_pinned) return Status::kOk;
+  const Status status = pins_.take(index, {at->addr, layout_.bytes_of(action.slot)}, &pin);
+  if (status == Status::kOk) at->key = static_cast<const std::byte*>(pin.region->key);
+  return status;
+}
+
 Status JobOperations::start_put(const Action& action, size_t index) {
   if (is_busy(action)) return Status::kNotReady;
   SimulatedRank& rank = world_.ranks[action.rank];
+  PinnedOperations::Pinned to = rank.memory_of(action.peer, layout_.slot(action.rank, action.slot));
+  if (const Status pinned = pin_remote(action, index, &to); pinned != Status::kOk) return pinned;
   const MemoryOracle::Place place{action.rank, action.peer, action.slot};
   // Relaxed adapters may write two puts in any order unless a message comes between them.
-  if (world_.plan.is_relaxed({action.rank, action.peer}) && !world_.memory.is_shown(place))
+  if (world_.plan.is_relaxed({action.rank, action.peer}) && !world_.memory.is_shown(place)) {
+    pins_.release(index);
     return Status::kOk;
+  }
   const size_t from = layout_.data(action.peer, action.slot);
-  const size_t to = layout_.slot(action.rank, action.slot);
   const size_t bytes = layout_.bytes_of(action.slot);
   const uint32_t version = world_.memory.begun(action.rank, action.peer)[action.slot] + 1;
   std::memcpy(rank.memory->data.get() + from, world_.memory.data_of(place, version), bytes);
   Operation& operation = add(action, index);
   operation.version = version;
-  const Status status = rank.transport().pinned()->put(action.peer, rank.memory_of(action.peer, to),
-                                                       rank.memory->local(from), bytes, &operation);
+  const Status status =
+      rank.transport().pinned()->put(action.peer, to, rank.memory->local(from), bytes, &operation);
   // The stand-in carries out work in the next poll, so the put may count as begun only now.
   if (note_start(operation, status) == Status::kOk) (void)world_.memory.begin_put(place);
   return status;
@@ -226,14 +249,15 @@ Status JobOperations::start_get(const Action& action, size_t index) {
   if (is_busy(action)) return Status::kNotReady;
   SimulatedRank& rank = world_.ranks[action.rank];
   const MemoryOracle::Place place{action.origin, action.peer, action.slot};
-  const size_t from = layout_.slot(action.origin, action.slot);
+  PinnedOperations::Pinned from =
+      rank.memory_of(action.peer, layout_.slot(action.origin, action.slot));
+  if (const Status pinned = pin_remote(action, index, &from); pinned != Status::kOk) return pinned;
   const size_t to = layout_.result(action.peer, action.slot);
   Operation& operation = add(action, index);
   operation.version = world_.memory.least_for(
       action.rank, place, world_.plan.is_relaxed({action.rank, action.origin, action.peer}));
-  const Status status = rank.transport().pinned()->get(
-      action.peer, rank.memory_of(action.peer, from), rank.memory->local(to),
-      layout_.bytes_of(action.slot), &operation);
+  const Status status = rank.transport().pinned()->get(action.peer, from, rank.memory->local(to),
+                                                       layout_.bytes_of(action.slot), &operation);
   return note_start(operation, status);
 }
 
@@ -262,6 +286,7 @@ void JobOperations::check_result(Operation& operation, Status status) {
     return;
   }
   --rank.waits;
+  pins_.release(operation.index);
   if (action.kind != Kind::kAtomic) is_busy(action) = false;
   if (status != Status::kOk) {
     if (!world_.pairs.may_fail(action.rank, action.peer))
@@ -307,7 +332,7 @@ bool JobOperations::is_done() const {
     const SimulatedRank& one = world_.ranks[rank];
     if (!one.is_alive()) continue;
     if (!one.todo.empty() || !one.replies.empty() || !one.requests.empty() || one.waits != 0 ||
-        collectives_.is_waiting(rank))
+        collectives_.is_waiting(rank) || pins_.is_waiting(rank))
       return false;
     for (Rank to = 0; to < world_.plan.ranks; ++to) {
       if (has_undelivered(rank, to)) return false;
@@ -330,6 +355,7 @@ std::string JobOperations::describe_waits() const {
     add(rank, one.requests.size(), "requests without a reply");
     add(rank, one.waits, "operations under way");
     add(rank, collectives_.is_waiting(rank), "wait for all ranks");
+    add(rank, pins_.is_waiting(rank), "wait for pins that peers have");
     for (Rank to = 0; to < world_.plan.ranks; ++to) {
       if (has_undelivered(rank, to)) add(rank, 1, "peer that has not got all messages");
     }

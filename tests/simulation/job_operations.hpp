@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tests/simulation/job_collectives.hpp"
+#include "tests/simulation/job_pins.hpp"
 #include "tests/simulation/job_world.hpp"
 
 #include <cstdint>
@@ -20,6 +21,7 @@ class JobOperations {
   JobOperations& operator=(const JobOperations&) = delete;
 
   JobCollectives& collectives() { return collectives_; }
+  JobPins& pins() { return pins_; }
   // Tries one of the rank's next actions, and its replies, and goes on with its collectives.
   void act(Rank rank);
   void deliver(Rank to, const Incoming& message);
@@ -57,7 +59,10 @@ class JobOperations {
   Status start(const Action& action, size_t index);
   Status send_message(const Action& action);
   Status send(Rank from, Rank to, Lane lane, Sent message);
-  bool send_for_collective(Rank from, Rank to, std::function<void()> then);
+  // Sends a message whose delivery calls `then`. False: retry later, unless the peer is lost.
+  bool carry(Rank from, Rank to, Lane lane, std::function<void()> then);
+  // Sets the key to the peer's memory.
+  Status pin_remote(const Action& action, size_t index, PinnedOperations::Pinned* at);
   Status start_put(const Action& action, size_t index);
   Status start_get(const Action& action, size_t index);
   Status start_atomic(const Action& action, size_t index);
@@ -88,6 +93,7 @@ class JobOperations {
   std::vector<Sum> sums_;  // by target
   uint64_t messages_ = 0;
   JobCollectives collectives_;
+  JobPins pins_;
 };
 
 }  // namespace hydrant::simulation

@@ -1,6 +1,8 @@
 // Draws jobs from seeds.
 #include "tests/simulation/job_plan.hpp"
 
+#include <hydrant/remote_pin.h>
+
 #include "tests/fakes/adapter_profiles.hpp"
 #include "tests/simulation/virtual_time.hpp"
 
@@ -129,6 +131,28 @@ void add_actions(Random& random, uint32_t operations, JobPlan* plan) {
   }
 }
 
+// Puts and gets by remote pins, and recalls, between the other operations of some jobs; more than half of them
+// concern one rank's memory. Each rank has room for two of the longest slots, at least.
+void add_pins(Random random, JobPlan* plan) {
+  if (plan->ranks > kFewRanks || !random.one_in(3)) return;
+  constexpr uint64_t kPage = 4096;
+  const uint64_t longest =
+      (*std::max_element(plan->slot_bytes.begin(), plan->slot_bytes.end()) / kPage + 2) * kPage;
+  plan->pins.budget_bytes = 2 * longest + kPage * random.below(2 * longest / kPage);
+  plan->pins.base_percent = random.one_in(2) ? 50 : 1;
+  plan->pins.flags = random.one_in(2) ? HYDRANT_REMOTE_INLINE_DONE : 0;
+  plan->pins.merge_bytes = random.one_in(2) ? 1 : 0;
+  for (uint32_t left = random.between(8, 40); left != 0; --left) {
+    Action drawn = draw_operation(random, *plan);
+    const bool forgets = random.one_in(6);
+    drawn.kind = forgets ? Kind::kForget : random.one_in(3) ? Kind::kGet : Kind::kPut;
+    drawn.is_pinned = true;
+    Rank& owner = forgets ? drawn.rank : drawn.peer;
+    if (random.one_in(2) && (forgets ? drawn.peer : drawn.rank) != 0) owner = 0;
+    plan->actions.insert(plan->actions.begin() + random.below(plan->actions.size() + 1), drawn);
+  }
+}
+
 Action draw_fault(Random& random, const JobPlan& plan) {
   Action drawn;
   const auto first = static_cast<uint32_t>(Kind::kLoseDatagrams);
@@ -160,6 +184,7 @@ const char* name_of(Kind kind) {
                                        "get",
                                        "atomic",
                                        "compute",
+                                       "forget",
                                        "barrier",
                                        "reduce",
                                        "lose",
@@ -198,6 +223,7 @@ JobPlan plan_job(uint64_t seed) {
     operations *= 3;
   }
   add_actions(random, operations, &plan);
+  add_pins(Random(seed ^ 0x9125), &plan);
   plan.is_calm = random.one_in(2);
   const uint32_t faults = random.between(0, 3);
   for (uint32_t i = 0; i < faults; ++i) plan.actions.push_back(draw_fault(random, plan));

@@ -23,6 +23,7 @@ enum class Kind : uint8_t {
   kGet,  // of what any rank has put there
   kAtomic,
   kCompute,  // the rank does not poll
+  kForget,   // the rank gives memory up that a peer puts to: remote pins of it are recalled
   // Of all ranks:
   kBarrier,
   kReduce,
@@ -56,8 +57,9 @@ struct Action {
   uint32_t payload = 0;  // of its cell
   bool has_cell = false;
   bool has_reply = false;
-  Rank origin = 0;      // a get reads what this rank has put
-  uint64_t amount = 0;  // of an atomic; how long or how many, of compute and faults
+  bool is_pinned = false;  // needs remote pins: a put or get by the key of one, or kForget
+  Rank origin = 0;         // a get reads what this rank has put
+  uint64_t amount = 0;     // of an atomic; how long or how many, of compute and faults
   uint32_t choice = 0;  // which device, call or queue pair, modulo their number; names of barriers
 };
 
@@ -77,6 +79,12 @@ struct JobPlan {
   bool is_calm = false;       // no fault may disconnect a peer
   ibv::Options options;
   std::array<uint32_t, kSlots> slot_bytes = {};
+  struct Pins {
+    uint64_t budget_bytes = 0;  // the most that a rank pins for peers
+    uint32_t base_percent = 0;
+    uint32_t flags = 0;
+    size_t merge_bytes = 0;
+  } pins;
   std::vector<Action> actions;
   std::vector<bool> kept;  // by action; the others are left out
 

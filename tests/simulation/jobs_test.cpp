@@ -2,6 +2,7 @@
 //
 // HYDRANT_TEST_JOB=JOB runs one job and prints its events; HYDRANT_TEST_JOBS=N runs N seeds.
 #include "firehose/base/planted_defect.hpp"
+#include "firehose/watch/mutant.hpp"
 #include "tests/simulation/shrinking.hpp"
 #include "tests/simulation/simulated_job.hpp"
 #include "tests/support/test_seed.hpp"
@@ -102,6 +103,9 @@ TEST(SimulatedJobs, EachEndsAsItsFaultsAllow) {
         "stalled cells", "failed operations", "lost peers", "barriers by words",
         "barriers by messages", "reductions by lines", "reductions by messages", "ended waits"})
     EXPECT_GE(tally.of(what), 10U) << what;
+  for (const char* const what :
+       {"remote pins", "remote hits", "declined pins", "evicted pins", "recalls"})
+    EXPECT_GE(tally.of(what), 10U) << what;
   for (auto kind = simulation::Kind::kLoseDatagrams; kind != simulation::Kind::kEnd;
        kind = static_cast<simulation::Kind>(static_cast<uint32_t>(kind) + 1))
     EXPECT_GE(tally.of(simulation::name_of(kind)), 10U) << simulation::name_of(kind);
@@ -116,27 +120,45 @@ TEST_P(ManyJobs, EndAsTheirFaultsAllow) {
 INSTANTIATE_TEST_SUITE_P(All, ManyJobs, ::testing::Range(uint64_t{0}, kParts));
 
 #if HYDRANT_MUTANTS
-// Each defect that is planted in the transport fails a job: docs/testing.md has the seeds that it took.
+// Each planted defect fails a job: docs/testing.md has the seeds that it took.
 class PlantedDefects : public ::testing::TestWithParam<int> {
  protected:
   static constexpr uint64_t kMostSeeds = 10'000;
-  void SetUp() override { g_defect = static_cast<Defect>(GetParam()); }
-  void TearDown() override { g_defect = Defect::kNone; }
+  static void expect_found() {
+    ::testing::internal::CaptureStderr();
+    std::string failure;
+    uint64_t seed = 0;
+    while (failure.empty() && seed < kMostSeeds)
+      failure = run_job(simulation::plan_job(++seed)).failure;
+    (void)::testing::internal::GetCapturedStderr();
+    EXPECT_FALSE(failure.empty()) << "no job shows it";
+    std::printf("seed %" PRIu64 ": %s\n", seed, failure.c_str());
+  }
+  void TearDown() override {
+    g_defect = Defect::kNone;
+    set_mutant(Mutant::kNone, 0);
+  }
 };
 
 TEST_P(PlantedDefects, IsFound) {
-  ::testing::internal::CaptureStderr();
-  std::string failure;
-  uint64_t seed = 0;
-  while (failure.empty() && seed < kMostSeeds)
-    failure = run_job(simulation::plan_job(++seed)).failure;
-  (void)::testing::internal::GetCapturedStderr();
-  EXPECT_FALSE(failure.empty()) << "no job shows it";
-  std::printf("seed %" PRIu64 ": %s\n", seed, failure.c_str());
+  g_defect = static_cast<Defect>(GetParam());
+  expect_found();
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PlantedDefects,
                          ::testing::Range(1, static_cast<int>(Defect::kCount)));
+
+using PlantedDefectsOfRemotePins = PlantedDefects;
+
+TEST_P(PlantedDefectsOfRemotePins, IsFound) {
+  set_mutant(static_cast<Mutant>(GetParam()), 0);
+  expect_found();
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PlantedDefectsOfRemotePins,
+                         ::testing::Values(static_cast<int>(Mutant::kDropRecall),
+                                           static_cast<int>(Mutant::kEarlyAcknowledgement),
+                                           static_cast<int>(Mutant::kNoQuarantine)));
 #endif
 
 }  // namespace

@@ -76,6 +76,7 @@ void SimulatedJob::open() {
   for (Rank rank = 0; rank < plan.ranks; ++rank) open_rank(rank);
   if (!world_.recorder.has_failed()) exchange_keys();
   if (!world_.recorder.has_failed()) operations_.collectives().open(hear_failure);
+  if (!world_.recorder.has_failed()) operations_.pins().open();
   for (size_t i = 0; i < plan.actions.size(); ++i) {
     if (!plan.kept[i]) continue;
     if (is_fault(plan.actions[i].kind)) {
@@ -139,15 +140,22 @@ Outcome SimulatedJob::run() {
   g_operations = &operations_;
   open();
   Recorder& recorder = world_.recorder;
+  run_until_done();
+  operations_.pins().give_back();
+  run_until_done();
+  if (!recorder.has_failed()) settle();
+  close();
+  recorder.outcome().virtual_ns = VirtualTime::elapsed_ns();
+  return recorder.outcome();
+}
+
+void SimulatedJob::run_until_done() {
+  Recorder& recorder = world_.recorder;
   while (!recorder.has_failed() && !(operations_.is_done() && faults_.is_done())) {
     step();
     if (VirtualTime::elapsed_ns() - recorder.last_ns() > kDeadlineNs)
       recorder.fail("waits have not ended:" + operations_.describe_waits());
   }
-  if (!recorder.has_failed()) settle();
-  close();
-  recorder.outcome().virtual_ns = VirtualTime::elapsed_ns();
-  return recorder.outcome();
 }
 
 void SimulatedJob::step() {
@@ -211,6 +219,7 @@ void SimulatedJob::close() {
     rank.transport().flush(now_ns() + 10 * VirtualTime::kMillisecond);
     add_counts(number);
     operations_.collectives().close(number);
+    operations_.pins().close(number);
     rank.memory.reset();
     rank.ibv.reset();
   }
@@ -219,6 +228,7 @@ void SimulatedJob::close() {
   if (traffic.not_ready != 0) recorder.fail("a message found no receive buffer");
   if (traffic.overruns != 0) recorder.fail("a completion found no room");
   if (traffic.bad_keys != 0) recorder.fail("a local key does not permit an access");
+  if (traffic.bad_rkeys != 0) recorder.fail("a peer's key does not permit an access");
   if (traffic.too_early != 0) recorder.fail("a request was sent before the peer could receive");
 }
 

@@ -28,6 +28,7 @@ class SimulatedJob {
   void open();
   void open_rank(Rank rank);
   void exchange_keys();
+  void run_until_done();
   void step();
   uint32_t poll(Rank rank);
   void advance_clock(bool has_progress);

@@ -1,5 +1,6 @@
 // Collects the ids of firehoses that were evicted, recalled or used once, and returns them to the target,
 // with a move if there is one.
+#include "firehose/base/planted_defect.hpp"
 #include "firehose/remote/initiator/peer_cache.hpp"
 #include "firehose/watch/mutant.hpp"
 
@@ -28,7 +29,7 @@ void PeerCache::add_release(uint64_t id) noexcept {
 void PeerCache::requeue_releases(const uint64_t* ids, size_t n) noexcept {
   {
     MutexLock lock(mu_);
-    if (is_gone_) return;
+    if (is_gone_ || has_defect(Defect::kLostRelease)) return;
     released_.put_back(ids, n);
   }
   channel_.mark_pending(peer_);

@@ -1,6 +1,7 @@
 // Recalls firehoses from peers when their memory was released or the budget is short. poll() calls it;
 // quiet() reports whether a peer may still use released memory.
 #include "firehose/base/cancellation.hpp"
+#include "firehose/base/planted_defect.hpp"
 #include "firehose/remote/target/remote_target.hpp"
 #include "firehose/watch/mutant.hpp"
 
@@ -83,7 +84,7 @@ int RemoteTarget::send_to(uint32_t peer) noexcept {
       continue;
     }
     MutexLock lock(exports_mu_);
-    if (status == Status::kNotReady) {
+    if (status == Status::kNotReady && !has_defect(Defect::kLostRecall)) {
       exports_.list_again(ids, n);
       channel_.mark_pending(peer);
     }
@@ -131,6 +132,7 @@ int RemoteTarget::send_to(uint32_t peer) noexcept {
 }
 
 void RemoteTarget::drop_exports_of(uint32_t peer) noexcept {
+  if (has_defect(Defect::kKeptExports)) return;
   uint32_t from = 0;
   for (;;) {
     ExportTable::Export ended{};
