@@ -24,7 +24,6 @@ using simulation::Outcome;
 using simulation::run_job;
 
 constexpr uint64_t kJobs = 2000;
-constexpr uint64_t kParts = 8, kJobsOfPart = 12'500;  // ./test --full
 // One job in so many runs twice; all if the number of jobs is set.
 constexpr uint64_t kRepeated = 10;
 constexpr uint32_t kShrinkingRuns = 300;
@@ -113,6 +112,8 @@ TEST(SimulatedJobs, EachEndsAsItsFaultsAllow) {
 
 // Under a sanitizer the jobs of the gate show what it can find in their one thread.
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+constexpr uint64_t kParts = 8, kJobsOfPart = 12'500;  // ./test --full
+
 class ManyJobs : public ::testing::TestWithParam<uint64_t> {};
 
 TEST_P(ManyJobs, EndAsTheirFaultsAllow) {
