@@ -1,6 +1,7 @@
 // FIREHOSE_ADMISSION=reuse: what a program sees of it, in both modes, beside "every".
 #include <hydrant/pin_cache.h>
 
+#include "tests/support/test_seed.hpp"
 #include "tests/unit/firehose/base/scoped_env.hpp"
 #include "tests/unit/firehose/pin_cache_test_util.hpp"
 
@@ -8,6 +9,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <random>
 
 namespace hydrant::testing {
 namespace {
@@ -95,6 +98,30 @@ TEST_P(PinCacheReuse, PinsOfSeveralRangesAreKept) {
       EXPECT_EQ(stats_of(domain_).pins, before);
     }
   }
+}
+
+TEST_P(PinCacheReuse, RandomUsesAreServedWithinTheBudget) {
+  open("reuse");
+  registrar_.watch_limits(kBudgetPages * kPage, kBudgetPages);
+  std::mt19937_64 random(test_seed());
+  std::deque<hydrant_pin_t> held;
+  for (int step = 0; step < 20000; ++step) {
+    const size_t page = random() % (random() % 2 == 0 ? 8 : 100);
+    const size_t pages = 1 + random() % 3;
+    held.push_back(pin(page, pages));
+    ASSERT_NE(held.back().region, nullptr) << "step " << step << ": " << hydrant_error_text();
+    ASSERT_EQ(
+        check_hold(registrar_, held.back(), arena_.addr(page), pages * kPage, HYDRANT_LOCAL_WRITE),
+        "");
+    if (random() % 32 == 0) {
+      EXPECT_EQ(hydrant_invalidate(domain_, arena_.page(random() % 100), kPage), GASNET_OK);
+    }
+    for (; held.size() > random() % 4; held.pop_front())
+      EXPECT_EQ(hydrant_release(held.front()), GASNET_OK);
+  }
+  for (const hydrant_pin_t one : held) EXPECT_EQ(hydrant_release(one), GASNET_OK);
+  EXPECT_GT(stats_of(domain_).hits, 1000u);
+  EXPECT_EQ(registrar_.problems(), "");
 }
 
 // Each registration of a long stream serves many uses, although each use alone would be used once.
