@@ -361,7 +361,8 @@ bool MissPath::admit(const CacheLock& lock, PinRequest& request, uint64_t kernel
     answer = parts_.policies.admission->decide(
         {plan->range, request.pages, plan->charge, lack.bytes, lack.regions, room.bytes,
          room.regions, parts_.budget.in_force(lock), is_beyond_need,
-         Planner::is_earned(request, *plan), parts_.policies.cost.get()});
+         Planner::is_earned(request, *plan), parts_.policies.cost.get(),
+         request.thread != nullptr ? request.thread->take_new_hits() : 0});
     if (!is_beyond_need) request.admission = answer;
   }
   const bool is_kept = answer == Admission::kKeep || (answer == Admission::kKeepInFreeRoom &&

@@ -41,6 +41,7 @@ class AdmissionPolicy {
     bool is_beyond_need = false;
     bool is_stream = false;  // longer than the request for a stream that has earned it
     const RegistrationCost* cost = nullptr;
+    uint64_t hits = 0;  // of the calling thread since it was last asked for
   };
 
   virtual ~AdmissionPolicy() = default;

@@ -6,10 +6,11 @@
 //
 // * Free room keeps. Under pressure, which is from a miss without room until a budget's worth of missed bytes
 //   has fitted, as much as the largest use-once of late stays free: else each would evict what is kept.
-// * Memory that was missed before under pressure is known: one miss of 32 keeps it, so that what is kept
-//   follows the program, slowly.
-// * New memory is kept with the learnt share. One request in 16 is a sample, which is used once: missed again
+// * New memory is kept with a learnt share. One request in 16 is a sample, which is used once: missed again
 //   within a budget's worth of missed bytes, it is kept and raises the share; else it lowers it.
+// * Memory that was missed before under pressure is known: one miss of 32 keeps it. Its samples have to come
+//   again within a budget's worth of used bytes, hits included. Where half of them do, what is kept is hardly
+//   used, a phase of the program is over, and the share counts as for new memory.
 //
 // Missed bytes are charges of misses under pressure. Memory is told apart by where a request starts. The
 // draws are those of a generator with a constant seed. Cost: a comparison of three words until the budget is
@@ -41,8 +42,9 @@ class AdmissionDraws {
 
 class ReuseAdmission final : public AdmissionPolicy {
  public:
-  static constexpr uint32_t kKnownKept = 32;  // misses of known memory per one that keeps it
-  static constexpr uint32_t kNewPerSample = 16;
+  static constexpr double kKnownKept = 1.0 / 32;  // of the misses of known memory, at least
+  static constexpr double kNewPhase = 0.5;  // of known memory's samples: what is kept is stale
+  static constexpr uint32_t kPerSample = 16;
   static constexpr size_t kSamples = 64;  // at once; no more are taken until one ends
   static constexpr double kStep = 1.0 / 8;
   static constexpr uint64_t kReservedPart = 16;  // no larger part of the budget stays free
@@ -60,16 +62,19 @@ class ReuseAdmission final : public AdmissionPolicy {
  private:
   static constexpr int kPlaceBits = 14;
   struct Sample {
-    uintptr_t start;  // 0: missed again, or none
-    uint64_t at;      // missed bytes before it
+    uintptr_t start;              // 0: missed again, or none
+    uint64_t missed_at, used_at;  // missed_bytes and used_bytes then
+    bool is_known;
   };
   struct State {
     uint64_t pressed_bytes = 0;  // pressure lasts for so many missed bytes
     uint64_t missed_bytes = 0;   // ever
-    uint64_t budgets = 0;        // of missed_bytes
-    std::array<uint64_t, 2>
-        largest{};     // use-once charges of this budget's worth, and of the one before
-    double share = 1;  // of new memory, that is kept
+    uint64_t used_bytes = 0;     // ever: these, and the mean charge of late for each hit
+    uint64_t mean_charge = 0;
+    uint64_t budgets = 0;  // of missed_bytes
+    // The largest charge used once in this budget's worth, and in the one before.
+    std::array<uint64_t, 2> largest{};
+    std::array<double, 2> shares{1, 0};  // of samples of new and of known memory that came again
     AdmissionDraws draws;
     std::array<Sample, kSamples> samples{};  // a ring, the oldest at `first`
     size_t first = 0, count = 0;
@@ -77,9 +82,13 @@ class ReuseAdmission final : public AdmissionPolicy {
 
   static uint64_t hash(uintptr_t start) noexcept { return (start >> 12) * 0x9e3779b97f4a7c15U; }
   Admission decide_under_pressure(const Candidate& candidate, bool is_full) noexcept;
+  void note_sample(const Sample& sample, bool came_again) noexcept {
+    double& share = state_.shares[sample.is_known];
+    share += ((came_again ? 1 : 0) - share) * kStep;
+  }
   void note_missed(const Candidate& candidate, bool is_full) noexcept;
   bool note_known(uintptr_t start) noexcept;
-  bool is_sample_again(uintptr_t start) noexcept;
+  bool is_sample_again(uintptr_t start, uint64_t budget_bytes) noexcept;
   void end_samples(uint64_t budget_bytes) noexcept;
   bool is_kept(uintptr_t start, bool is_known) noexcept;
 

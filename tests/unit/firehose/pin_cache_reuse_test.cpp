@@ -84,6 +84,17 @@ TEST_P(PinCacheReuse, NewPhaseIsKeptAfterFewMisses) {
   EXPECT_EQ(loop(30, kSet, 10).pins, 0u);
 }
 
+TEST_P(PinCacheReuse, PhaseThatComesBackIsKeptAfterFewRounds) {
+  open("reuse");
+  constexpr size_t kSet = kBudgetPages * 3 / 4;
+  for (int phase = 0; phase < 12; ++phase) {
+    loop(100 * (phase % 3), kSet, 30);
+    if (phase >= 3) {
+      EXPECT_LT(loop(100 * (phase % 3), kSet, 10).pins, kSet) << "phase " << phase;
+    }
+  }
+}
+
 TEST_P(PinCacheReuse, PinsOfSeveralRangesAreKept) {
   open("reuse");
   loop(0, 4 * kBudgetPages, 4);

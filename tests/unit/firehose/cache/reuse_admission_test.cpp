@@ -56,29 +56,36 @@ class Model {
     const bool has_room =
         miss.is_stream || (miss.room_bytes >= miss.charge + reserve() && miss.room_regions >= 2);
     if (miss.is_beyond_need && !has_room) return Admission::kUseOnce;
-    while (!samples_.empty() && missed_ - samples_.front().at > kBudget) {
-      if (!samples_.front().was_again) share -= share / 8;
+    while (!samples_.empty() && missed_ - samples_.front().missed_at > kBudget) {
+      if (!samples_.front().was_again) end(samples_.front(), 0);
       samples_.pop_front();
     }
+    mean_ = mean_ - mean_ / 32 + miss.charge / 32;
+    used_ += miss.hits * mean_;
     const bool keeps = judge(miss.request.addr, has_room);
     missed_ += miss.charge;
+    used_ += miss.charge;
     if (is_full) full_at_ = missed_;
     if (!keeps && miss.charge <= kBudget / 16) used_once_.push_back({missed_, miss.charge});
     return keeps ? Admission::kKeep : Admission::kUseOnce;
   }
 
-  double share = 1;
+  double shares[2] = {1, 0};  // of new and of known memory
 
  private:
   struct Sample {
     uintptr_t start;
-    uint64_t at;
-    bool was_again;
+    uint64_t missed_at, used_at;
+    bool is_known, was_again;
   };
   struct UsedOnce {
     uint64_t at, charge;
   };
 
+  void end(const Sample& sample, double outcome) {
+    double& share = shares[sample.is_known ? 1 : 0];
+    share += (outcome - share) / 8;
+  }
   // The largest charge that was used once within this budget's worth of missed bytes and the one before.
   uint64_t reserve() {
     while (!used_once_.empty() && used_once_.front().at / kBudget + 1 < missed_ / kBudget)
@@ -92,17 +99,20 @@ class Model {
     for (Sample& sample : samples_) {
       if (sample.start != start || sample.was_again) continue;
       sample.was_again = true;
-      share += (1 - share) / 8;
-      return true;
+      const bool is_soon = !sample.is_known || used_ - sample.used_at <= kBudget;
+      end(sample, is_soon ? 1 : 0);
+      if (is_soon) return true;
     }
     if (has_room) return true;
-    if (is_known) return draws_.one_in(32);
-    if (!draws_.one_in(16) || samples_.size() == 64) return draws_.in_share(share);
-    samples_.push_back({start, missed_, false});
-    return false;
+    if (draws_.one_in(16) && samples_.size() < 64) {
+      samples_.push_back({start, missed_, used_, is_known, false});
+      return false;
+    }
+    if (!is_known) return draws_.in_share(shares[0]);
+    return draws_.in_share(shares[1] < 0.5 ? 1.0 / 32 : shares[1]);
   }
 
-  uint64_t missed_ = 0;
+  uint64_t missed_ = 0, used_ = 0, mean_ = 0;
   std::optional<uint64_t> full_at_;
   std::set<uintptr_t> known_;
   std::deque<Sample> samples_;
@@ -117,7 +127,7 @@ TEST(ReuseAdmission, AnswersAsItsRule) {
   Model model;
   const std::vector<uintptr_t> starts = starts_apart(2000);
   size_t answers[3] = {};
-  double lowest = 1;
+  double lowest = 1, highest = 0;
   for (int phase = 0; phase < 300; ++phase) {
     // Phases with room end the pressure; in the others memory comes again early, late or never.
     const uint64_t most_room = chance(4) ? kBudget : kPage * (random() % 8 + 1);
@@ -128,17 +138,20 @@ TEST(ReuseAdmission, AnswersAsItsRule) {
       Candidate one =
           miss(starts[(first + random() % span) % starts.size()], random() % (most_room + 1),
                charge, chance(16) ? static_cast<uint32_t>(random() % 3) : kManyRegions);
+      one.hits = chance(2) ? random() % 4 : 0;
       one.is_beyond_need = chance(8);
       one.is_stream = !one.is_beyond_need && chance(16);
       const Admission answer = policy.decide(one);
       ASSERT_EQ(answer, model.decide(one)) << "phase " << phase << ", step " << step;
       ++answers[static_cast<size_t>(answer)];
     }
-    lowest = std::min(lowest, model.share);
+    lowest = std::min(lowest, model.shares[0]);
+    highest = std::max(highest, model.shares[1]);
   }
   EXPECT_GT(answers[static_cast<size_t>(Admission::kKeep)], 1000u);
   EXPECT_GT(answers[static_cast<size_t>(Admission::kUseOnce)], 1000u);
   EXPECT_LT(lowest, 0.5);
+  EXPECT_GT(highest, 0.5);
 }
 
 // Misses of `count` pages without room, from a page on; the number that is kept.
@@ -179,6 +192,23 @@ TEST(ReuseAdmission, KeepsOneOf32MissesOfKnownMemory) {
   for (int round = 0; round < 32; ++round) kept += kept_of(policy, 1, 1000);
   EXPECT_GT(kept, 800u);
   EXPECT_LT(kept, 1200u);
+}
+
+TEST(ReuseAdmission, KeepsKnownMemoryOnceWhatIsKeptIsNotHit) {
+  for (const uint64_t hits : {uint64_t{0}, uint64_t{9}}) {
+    ReuseAdmission policy;
+    kept_of(policy, 1, 1000);
+    size_t kept = 0;
+    for (int round = 0; round < 100; ++round) {
+      for (uintptr_t page = 1; page <= 32; ++page) {
+        Candidate one = miss(page * kPage, 0);
+        one.hits = hits;
+        if (policy.decide(one) == Admission::kKeep) ++kept;
+      }
+    }
+    EXPECT_EQ(kept > 1600, hits == 0) << kept;
+    EXPECT_EQ(kept < 320, hits != 0) << kept;
+  }
 }
 
 TEST(ReuseAdmission, KeepsNothingInTheRoomOfUsesUnderPressure) {
