@@ -22,7 +22,7 @@ DEADLINE_SECONDS = 900  # limit for one program; the longest takes a minute in t
 
 QUICK_HITS = "^(hydrant/(region|page)|ucx|floor/(empty|locked))/regions"
 QUICK_MISSES = "bytes:(4096|1048576)/pages:small/others:0|^stall/.*pause_us:1000"
-QUICK_SWEEP = "set:(25|100|200)/"
+QUICK_SWEEP = "^sweep/.*set:(25|100|200)/"
 
 # size -> [(program, repetitions, seconds per sample, filter)]
 PLANS = {

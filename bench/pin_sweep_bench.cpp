@@ -6,8 +6,17 @@
 // uniform on a log scale, uniform place) of a working set of `set` percent of the budget, makes it usable,
 // and releases it.
 //
-// Rows  sweep/STRATEGY/set:PERCENT
+// Rows  PATTERN/STRATEGY/set:PERCENT
+//       sweep           the random ranges
+//       The others use pieces of such sizes, into which the working set is cut:
+//       loop            one after the other, again and again
+//       zipf            by Zipf's law, the k-th most used with a weight of k^-0.99
+//       one_shot        every second use is one of the rest in turn, the others are random ones of the first
+//                       half budget
+//       phases          1024 random ones of 75 % of the budget, then of another such part of the set, of four
+//
 //       firehose        hydrant_pin + hydrant_release within the budget; copies on "not now"
+//       firehose_reuse  the same with FIREHOSE_ADMISSION=reuse (else: every)
 //       firehose_page   the same in page mode with buckets of 64 KiB, as in the paper
 //       register        register and unregister for every use
 //       copy            copy into a buffer that is pinned once
@@ -28,6 +37,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -41,9 +51,7 @@ constexpr size_t kLargestUse = 1 * kMiB;
 constexpr size_t kBucketBytes = 64 * kKiB;
 constexpr int kSetPercents[] = {10, 25, 50, 75, 90, 100, 125, 150, 200, 300, 400};
 constexpr size_t kUsesPerMove = 32;
-constexpr int kTimedUses = 2048;
-// Random uses that replace the large regions of the first walk by the regions that random uses need.
-constexpr int kWarmUpUses = 2048;
+constexpr int kPatternPercents[] = {100, 150, 200, 400};
 
 // 64 MiB, or as much as an ordinary user's limit allows.
 size_t budget_bytes() {
@@ -103,20 +111,89 @@ struct Use {
   size_t len;
 };
 
+size_t random_length(std::mt19937_64& random, size_t largest) {
+  const size_t page = page_bytes();
+  std::uniform_real_distribution<double> exponent(0.0,
+                                                  std::log2(static_cast<double>(largest / page)));
+  const auto pages = static_cast<size_t>(std::exp2(exponent(random)) + 0.5);
+  return std::clamp(pages * page, page, largest);
+}
+
 std::vector<Use> random_uses(size_t set_bytes, size_t count) {
   std::mt19937_64 random(11);
-  const size_t page = page_bytes();
-  const size_t largest = std::min(kLargestUse, set_bytes);
-  const double spread = std::log2(static_cast<double>(largest / page));
-  std::uniform_real_distribution<double> exponent(0.0, spread);
   std::vector<Use> uses;
   for (size_t i = 0; i < count; ++i) {
-    const auto pages = static_cast<size_t>(std::exp2(exponent(random)) + 0.5);
-    const size_t len = std::clamp(pages * page, page, largest);
-    uses.push_back({random() % ((set_bytes - len) / page + 1) * page, len});
+    const size_t len = random_length(random, std::min(kLargestUse, set_bytes));
+    uses.push_back({random() % ((set_bytes - len) / page_bytes() + 1) * page_bytes(), len});
   }
   return uses;
 }
+
+// Uses of pieces of the set: choose(pieces, i, random) is the index of the i-th one's.
+template <typename Choose>
+std::vector<Use> uses_of_pieces(size_t set_bytes, size_t count, Choose choose) {
+  std::mt19937_64 random(11);
+  std::vector<Use> pieces;
+  for (size_t offset = 0; offset < set_bytes; offset += pieces.back().len)
+    pieces.push_back({offset, std::min(random_length(random, kLargestUse), set_bytes - offset)});
+  std::vector<Use> uses;
+  for (size_t i = 0; i < count; ++i) uses.push_back(pieces[choose(pieces, i, random)]);
+  return uses;
+}
+
+// The number of pieces that begin before this offset.
+size_t pieces_before(const std::vector<Use>& pieces, size_t offset) {
+  const auto begins_before = [](const Use& piece, size_t end) { return piece.offset < end; };
+  return static_cast<size_t>(std::lower_bound(pieces.begin(), pieces.end(), offset, begins_before) -
+                             pieces.begin());
+}
+
+std::vector<Use> loop_uses(size_t set_bytes, size_t count) {
+  return uses_of_pieces(set_bytes, count,
+                        [](const auto& pieces, size_t i, auto&) { return i % pieces.size(); });
+}
+
+std::vector<Use> zipf_uses(size_t set_bytes, size_t count) {
+  std::vector<double> sums;
+  std::vector<size_t> order;
+  return uses_of_pieces(set_bytes, count, [&](const auto& pieces, size_t, auto& random) {
+    for (size_t k = sums.size(); k < pieces.size(); ++k) {
+      sums.push_back((k == 0 ? 0.0 : sums.back()) + std::pow(static_cast<double>(k + 1), -0.99));
+      order.push_back(k);
+      std::swap(order.back(), order[random() % order.size()]);
+    }
+    const double at = std::uniform_real_distribution<double>(0.0, sums.back())(random);
+    return order[static_cast<size_t>(std::upper_bound(sums.begin(), sums.end() - 1, at) -
+                                     sums.begin())];
+  });
+}
+
+std::vector<Use> one_shot_uses(size_t set_bytes, size_t count) {
+  return uses_of_pieces(set_bytes, count, [](const auto& pieces, size_t i, auto& random) {
+    const size_t hot = pieces_before(pieces, budget_bytes() / 2);
+    return i % 2 == 0 ? random() % hot : hot + i / 2 % (pieces.size() - hot);
+  });
+}
+
+std::vector<Use> phase_uses(size_t set_bytes, size_t count) {
+  return uses_of_pieces(set_bytes, count, [=](const auto& pieces, size_t i, auto& random) {
+    const size_t part = budget_bytes() / 4 * 3;
+    const size_t offset = (set_bytes - part) / 3 * (i / 1024 % 4);
+    const size_t first = pieces_before(pieces, offset);
+    return first + random() % (pieces_before(pieces, offset + part) - first);
+  });
+}
+
+struct Pattern {
+  const char* name;
+  std::vector<Use> (*uses)(size_t set_bytes, size_t count);
+  int timed;  // uses; as many before the clock starts replace the regions of the first walk
+};
+constexpr Pattern kRandom{"sweep", random_uses, 2048};
+constexpr Pattern kPatterns[] = {{"loop", loop_uses, 4096},
+                                 {"zipf", zipf_uses, 4096},
+                                 {"one_shot", one_shot_uses, 4096},
+                                 {"phases", phase_uses, 4096}};
 
 // A way to make a range usable. with_range() does so, moves the range to `sink` if given, and releases it.
 // False if any step failed; failure() then has the cause.
@@ -195,7 +272,7 @@ class PinEverything : public Strategy {
   BareRing ring_;
 };
 
-template <uint32_t mode>
+template <uint32_t mode, bool by_reuse = false>
 class Firehose : public Strategy {
  public:
   explicit Firehose(size_t set_bytes) : domain_(options()), fallback_(set_bytes) {
@@ -244,6 +321,7 @@ class Firehose : public Strategy {
     options.budget_bytes = budget_bytes();
     options.mode = mode;
     options.bucket_bytes = mode == HYDRANT_MODE_PAGE ? kBucketBytes : 0;
+    setenv("FIREHOSE_ADMISSION", by_reuse ? "reuse" : "every", 1);
     return options;
   }
   Domain domain_;
@@ -251,18 +329,19 @@ class Firehose : public Strategy {
 };
 
 template <typename Kind>
-void sweep(benchmark::State& state, int percent) {
+void sweep(benchmark::State& state, const Pattern& pattern, int percent) {
   const OnCore here(0);
   const size_t set_bytes =
       (budget_bytes() / 100 * static_cast<size_t>(percent)) & ~(page_bytes() - 1);
   working_set();  // filled before the clock starts
-  const std::vector<Use> uses = random_uses(set_bytes, 4096);
+  const std::vector<Use> uses =
+      pattern.uses(set_bytes, 2 * static_cast<size_t>(pattern.timed) + 2048);
   Kind strategy(set_bytes);
   Sink sink;
   size_t next = 0;
-  auto take = [&] { return uses[next++ % uses.size()]; };
+  auto take = [&] { return uses[next++]; };
   bool good = strategy.failure().empty();
-  for (int i = 0; i < kWarmUpUses; ++i) good &= strategy.with_range(take(), nullptr);
+  for (int i = 0; i < pattern.timed; ++i) good &= strategy.with_range(take(), nullptr);
   const uint64_t registered = strategy.registrations();
   const uint64_t copied = strategy.copies();
   size_t moved_bytes = 0;
@@ -292,30 +371,40 @@ void sweep(benchmark::State& state, int percent) {
 
 // `locked_percent`: the most of the budget that the strategy locks, beside one largest use.
 template <typename Kind>
-void add_row(const std::string& strategy, int percent, int locked_percent) {
+void add_row(const Pattern& pattern, const std::string& strategy, int percent, int locked_percent) {
   std::string refusal = uring_refusal();
   const uint64_t locked =
       budget_bytes() / 100 * static_cast<uint64_t>(locked_percent) + kLargestUse;
   if (refusal.empty() && budget_bytes() == 0) refusal = memlock_refusal(2 * kLargestUse);
   if (refusal.empty()) refusal = memlock_refusal(locked);
-  benchmark::RegisterBenchmark(("sweep/" + strategy + "/set:" + std::to_string(percent)).c_str(),
+  const std::string name = pattern.name + ("/" + strategy) + "/set:" + std::to_string(percent);
+  benchmark::RegisterBenchmark(name.c_str(),
                                [=](benchmark::State& state) {
                                  if (!refusal.empty()) return state.SkipWithError(refusal.c_str());
-                                 sweep<Kind>(state, percent);
+                                 sweep<Kind>(state, pattern, percent);
                                })
       ->UseManualTime()
-      ->Iterations(kTimedUses)
+      ->Iterations(pattern.timed)
       ->Unit(benchmark::kNanosecond);
 }
 
 void add_all_rows() {
   benchmark::AddCustomContext("budget_kib", std::to_string(budget_bytes() / kKiB));
   for (const int percent : kSetPercents) {
-    add_row<Firehose<HYDRANT_MODE_REGION>>("firehose", percent, 100);
-    add_row<Firehose<HYDRANT_MODE_PAGE>>("firehose_page", percent, 100);
-    add_row<RegisterEveryTime>("register", percent, 0);
-    add_row<Copy>("copy", percent, 0);
-    add_row<PinEverything>("pin_everything", percent, percent);
+    add_row<Firehose<HYDRANT_MODE_REGION>>(kRandom, "firehose", percent, 100);
+    add_row<Firehose<HYDRANT_MODE_REGION, true>>(kRandom, "firehose_reuse", percent, 100);
+    add_row<Firehose<HYDRANT_MODE_PAGE>>(kRandom, "firehose_page", percent, 100);
+    add_row<Firehose<HYDRANT_MODE_PAGE, true>>(kRandom, "firehose_page_reuse", percent, 100);
+    add_row<RegisterEveryTime>(kRandom, "register", percent, 0);
+    add_row<Copy>(kRandom, "copy", percent, 0);
+    add_row<PinEverything>(kRandom, "pin_everything", percent, percent);
+  }
+  for (const Pattern& pattern : kPatterns) {
+    for (const int percent : kPatternPercents) {
+      add_row<Firehose<HYDRANT_MODE_REGION>>(pattern, "firehose", percent, 100);
+      add_row<Firehose<HYDRANT_MODE_REGION, true>>(pattern, "firehose_reuse", percent, 100);
+      add_row<RegisterEveryTime>(pattern, "register", percent, 0);
+    }
   }
 }
 

@@ -3,8 +3,10 @@
 #include "firehose/api/domain_log.hpp"
 #include "firehose/api/domain_options.hpp"
 #include "firehose/base/cancellation.hpp"
+#include "firehose/base/config/knobs.hpp"
 #include "firehose/base/machine/stay_loaded.hpp"
 #include "firehose/cache/domain_registry.hpp"
+#include "firehose/cache/policy/reuse_admission.hpp"
 #include "firehose/hit/asymmetric_fence.hpp"
 #include "firehose/pin/failure_texts.hpp"
 #include "firehose/pin/pin_handle.hpp"
@@ -73,8 +75,12 @@ Status choose_policies(const hydrant_domain_options_t& options, const RegistrarT
     policies->replacement = make_client_policy(*options.policy);
     if (policies->replacement == nullptr) return Status::kBadArg;
   }
+  const bool by_reuse = knob_number(Knob::kAdmission) != 0;
+  if (by_reuse) policies->admission.reset(new (std::nothrow) ReuseAdmission);
   // Slots beyond max_regions are used too, so room for all of them.
-  if (policies->complete(traits, Domain::slots_for(config.max_regions))) return Status::kOk;
+  if (by_reuse == (policies->admission != nullptr) &&
+      policies->complete(traits, Domain::slots_for(config.max_regions)))
+    return Status::kOk;
   return fail(Status::kResource,
               "the system has no memory for the policies of a domain: free memory, or raise "
               "ulimit -v");

@@ -80,7 +80,7 @@ void DeferredPins::forget_async(DeferredPin& pin) noexcept {
 }
 
 // Starts the registration that a deferred pin needs, or finds that it needs none.
-Status DeferredPins::start_async(DeferredPin& pin, const PinRequest& request,
+Status DeferredPins::start_async(DeferredPin& pin, PinRequest& request,
                                  const RegionSlot** out) noexcept {
   auto* async = new (std::nothrow) AsyncRegistration{this, request, {}};
   if (async == nullptr) return fail_no_memory(parts_.config.name, request.range, "a registration");
@@ -90,6 +90,7 @@ Status DeferredPins::start_async(DeferredPin& pin, const PinRequest& request,
   while (step == MissPath::Step::kAgain) {
     step = miss_.prepare(async->request, &async->plan, nullptr, &status, &held);
   }
+  request.admission = async->request.admission;
   if (step == MissPath::Step::kDone) {
     if (status == Status::kOk) *out = &parts_.store.slot(held);
     delete async;
@@ -137,13 +138,21 @@ Status DeferredPins::try_once(DeferredPin& pin, MissPolicy policy,
                               const RegionSlot** out) noexcept {
   PinRequest request = miss_.make_request(pin.range, pin.need, policy);
   request.may_wait = false;
+  request.admission = pin.admission;
+  const Status status = attempt(pin, request, out);
+  pin.admission = request.admission;
+  return status;
+}
+
+Status DeferredPins::attempt(DeferredPin& pin, PinRequest& request,
+                             const RegionSlot** out) noexcept {
   if (spans_.needs_span(pin.range)) return spans_.pin(request, out);
   if (!parts_.traits.asynchronous) return miss_.pin(request, out);
   if (pin.async != nullptr) return finish_async(pin, request, out);
   if (request.thread != nullptr && (*out = miss_.hold_without_lock(request)) != nullptr) {
     return Status::kOk;
   }
-  if (policy == MissPolicy::kHitOnly) return miss_.pin(request, out);
+  if (request.policy == MissPolicy::kHitOnly) return miss_.pin(request, out);
   request.asynchronous = true;
   const Status status = start_async(pin, request, out);
   if (status != Status::kNotReady || pin.async != nullptr) return status;

@@ -30,7 +30,8 @@ class DeferredPins {
   static void on_async_registered(void* context, Status status, const std::byte* key);
   Status try_once(DeferredPin& pin, MissPolicy policy, const RegionSlot** out) noexcept;
   Status finish_async(DeferredPin& pin, PinRequest& request, const RegionSlot** out) noexcept;
-  Status start_async(DeferredPin& pin, const PinRequest& request, const RegionSlot** out) noexcept;
+  Status attempt(DeferredPin& pin, PinRequest& request, const RegionSlot** out) noexcept;
+  Status start_async(DeferredPin& pin, PinRequest& request, const RegionSlot** out) noexcept;
   void forget(AsyncRegistration* async) noexcept;
   void forget_async(DeferredPin& pin) noexcept;
 

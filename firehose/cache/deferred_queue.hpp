@@ -10,8 +10,10 @@
 
 #include "firehose/base/memory_range.hpp"
 #include "firehose/base/thread.hpp"
+#include "firehose/cache/policy/admission_policy.hpp"
 
 #include <atomic>
+#include <optional>
 
 namespace hydrant {
 
@@ -23,7 +25,8 @@ struct DeferredPin {
   Access need;
   hydrant_pinned_fn done;
   void* context;
-  AsyncRegistration* async;  // null: none started
+  AsyncRegistration* async;              // null: none started
+  std::optional<Admission> admission{};  // of its first attempt
 };
 
 // A list of pins outside of the queue.

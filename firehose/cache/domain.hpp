@@ -63,8 +63,10 @@ class Domain {
   // --- pins (domain_pins.cpp) ---
   // Holds one region that covers `range`, for the caller. *out is unchanged on failure.
   // The deadline (now_ns()) bounds the wait for another thread's registration of the same memory.
+  // `admission`: the answer that the first attempt of this use got.
   Status pin(MemoryRange range, Access need, MissPolicy policy, const RegionSlot** out,
-             uint64_t deadline_ns = UINT64_MAX) noexcept;
+             uint64_t deadline_ns = UINT64_MAX,
+             std::optional<Admission>* admission = nullptr) noexcept;
   Status pin_until(MemoryRange range, Access need, uint64_t timeout_ns,
                    const RegionSlot** out) noexcept;
   Status pin_many(const hydrant_range_t* ranges, size_t n, Access need,

@@ -20,16 +20,6 @@ namespace {
 constexpr int kMaxSpoiled = 256;     // more: the client invalidates faster than this registers
 constexpr size_t kReserveDead = 64;  // dead regions examined for a reservation
 
-// The share of the budget that a list of victims frees.
-Budget::Share share_of(const MappedArray<RegionInfo>& infos, const RegionQueue& victims) {
-  Budget::Share share;
-  for (RegionIndex r = victims.front(); r != kNoRegion; r = infos[r].next) {
-    share.bytes += infos[r].charge;
-    ++share.regions;
-  }
-  return share;
-}
-
 // Starts the upkeep thread for a plan that may be cached: in the child of a fork an inherited domain has none
 // yet. Requires: no lock is held.
 void start_upkeep(const DomainConfig& config, const Plan& plan) noexcept {
@@ -353,7 +343,7 @@ Status MissPath::claim(const CacheLock& lock, PinRequest& request, uint64_t kern
 
 // Decides whether the registration is kept (plan->once: it is not). False: the planned range is longer than
 // the request and would not be kept; the caller plans the request alone.
-bool MissPath::admit(const CacheLock& lock, const PinRequest& request, uint64_t kernel_pending,
+bool MissPath::admit(const CacheLock& lock, PinRequest& request, uint64_t kernel_pending,
                      Plan* plan) noexcept {
   // A peer gets no memory that is used once where a recall has to unpin it before it is released.
   if (parts_.config.unpin_before_release && request.policy == MissPolicy::kRegisterSparingly)
@@ -362,11 +352,21 @@ bool MissPath::admit(const CacheLock& lock, const PinRequest& request, uint64_t 
   Budget::Share lack = parts_.budget.shortage(lock, {kernel_pending + more * plan->charge, more});
   if (plan->replaces)
     lack.bytes -= std::min(lack.bytes, parts_.planner.replaced(lock, *plan).bytes);
-  const Admission admission = parts_.policies.admission->decide(
-      {plan->range, request.pages, plan->charge, lack.bytes, lack.regions,
-       Planner::is_beyond_need(request, *plan), parts_.policies.cost.get()});
-  const bool is_kept = admission == Admission::kKeep || (admission == Admission::kKeepInFreeRoom &&
-                                                         lack.bytes == 0 && lack.regions == 0);
+  const bool has_own_room = more == 0 || (plan->replaces && lack.bytes == 0);
+  const Budget::Share room = has_own_room ? Budget::Share{UINT64_MAX, UINT32_MAX}
+                                          : parts_.budget.room(lock, kernel_pending);
+  const bool is_beyond_need = Planner::is_beyond_need(request, *plan);
+  std::optional<Admission> answer = request.admission;
+  if (!answer || is_beyond_need) {
+    answer = parts_.policies.admission->decide(
+        {plan->range, request.pages, plan->charge, lack.bytes, lack.regions, room.bytes,
+         room.regions, parts_.budget.in_force(lock), is_beyond_need,
+         Planner::is_earned(request, *plan), parts_.policies.cost.get(),
+         request.thread != nullptr ? request.thread->take_new_hits() : 0});
+    if (!is_beyond_need) request.admission = answer;
+  }
+  const bool is_kept = answer == Admission::kKeep || (answer == Admission::kKeepInFreeRoom &&
+                                                      lack.bytes == 0 && lack.regions == 0);
   if (!is_kept && plan->range != request.pages) return false;
   plan->once = !is_kept;
   return true;

@@ -76,8 +76,7 @@ class MissPath {
   void wait_for_pending(const CacheLock&, PinRequest& request) noexcept;
   Status claim(const CacheLock&, PinRequest& request, uint64_t kernel_pending, Plan* plan,
                Payment* payment) noexcept;
-  bool admit(const CacheLock&, const PinRequest& request, uint64_t kernel_pending,
-             Plan* plan) noexcept;
+  bool admit(const CacheLock&, PinRequest& request, uint64_t kernel_pending, Plan* plan) noexcept;
   void abandon(const CacheLock&, const PinRequest& request, const Plan& plan) noexcept;
   Status register_now(PinRequest& request, const Plan& plan, UnsettledRange* unsettled, bool* again,
                       RegionIndex* held) noexcept;

@@ -76,10 +76,7 @@ void PeerRegions::set_lease(uint64_t bytes) noexcept {
     budget.set_in_force(lock, bytes);
     if (budget.has_room(lock, 0)) return;
     parts_.retirement.drain(lock, SIZE_MAX, &victims);
-    const auto& infos = parts_.store.infos(lock);
-    uint64_t freed = 0;
-    for (RegionIndex r = victims.front(); r != kNoRegion; r = infos[r].next)
-      freed += infos[r].charge;
+    const uint64_t freed = share_of(parts_.store.infos(lock), victims).bytes;
     const uint64_t beyond = budget.charged(lock) - budget.in_force(lock);
     Budget::Share idle;
     if (freed < beyond) (void)parts_.evictor.evict(lock, {beyond - freed, 0}, &victims, &idle);

@@ -6,6 +6,7 @@
 #include "firehose/pin/failure_texts.hpp"
 
 #include <algorithm>
+#include <optional>
 
 namespace hydrant {
 namespace {
@@ -20,12 +21,14 @@ constexpr uint64_t kMaxRestNs = 20'000'000;
 }  // namespace
 
 Status Domain::pin(MemoryRange range, Access need, MissPolicy policy, const RegionSlot** out,
-                   uint64_t deadline_ns) noexcept {
+                   uint64_t deadline_ns, std::optional<Admission>* admission) noexcept {
   Status status = miss_.check_range(range);
   if (status != Status::kOk) return status;
   PinRequest request = miss_.make_request(range, need, policy);
   request.deadline_ns = deadline_ns;
+  if (admission != nullptr) request.admission = *admission;
   status = spans_.needs_span(range) ? spans_.pin(request, out) : miss_.pin(request, out);
+  if (admission != nullptr) *admission = request.admission;
   MissPath::count_outcome(request.thread, status);
   if (status == Status::kNotReady && policy == MissPolicy::kHitOnly) {
     return fail_literal(status, "no pinned region covers the range; hydrant_pin() registers it");
@@ -42,13 +45,14 @@ Status Domain::pin_until(MemoryRange range, Access need, uint64_t timeout_ns,
   const uint64_t begun = now_ns();
   const uint64_t deadline = begun + std::min(timeout_ns, UINT64_MAX - begun);
   uint64_t pause = kFirstPauseNs;
+  std::optional<Admission> admission;
   const Status checked = miss_.check_range(range);
   if (checked != Status::kOk) return checked;
   const BegunPin counted(parts_, range);
   for (;;) {
     // A release does not signal, so that it costs nothing; a waiting thread polls with backoff.
     const uint64_t tried = now_ns();
-    const Status status = pin(range, need, MissPolicy::kRegister, out, deadline);
+    const Status status = pin(range, need, MissPolicy::kRegister, out, deadline, &admission);
     if (status != Status::kNotReady) return status;
     const uint64_t now = now_ns();
     if (now >= deadline) {

@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <utility>
 
 namespace hydrant {
 
@@ -56,6 +57,13 @@ struct ThreadDomain {
   HoldCount* counts = nullptr;  // by RegionIndex
   ThreadCounters counters;
   std::atomic<uint64_t>& hits() const noexcept { return hits_before(counts); }
+  // The hits since its last call. Owner only.
+  uint64_t take_new_hits() noexcept {
+    const uint64_t now =
+        hits().load(std::memory_order_relaxed) + counters.refills.load(std::memory_order_relaxed);
+    return now - std::exchange(hits_taken, now);
+  }
+  uint64_t hits_taken = 0;
 
   // Translation table: 2^k slots, indexed by address bits from `shift` up. See table_*() below.
   MappedArray<const RegionSlot*> table;

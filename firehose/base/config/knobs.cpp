@@ -88,6 +88,15 @@ constexpr std::array<KnobInfo, at(Knob::kEnd)> kRows = {{
                "options.stream_bytes. Over mlock only if it is set.",
      .min = 1,
      .max = kMaxSize},
+    {.index = at(Knob::kAdmission),
+     .name = "FIREHOSE_ADMISSION",
+     .type = KnobType::kChoice,
+     .unit = "",
+     .default_text = "every",
+     .effect = "What a miss registers while the budget is full: every keeps all, at the price of "
+               "evictions; reuse keeps what is likely to be used again soon, and uses the rest "
+               "once.",
+     .choices = "every|reuse"},
     {.index = at(Knob::kEagerAccess),
      .name = "FIREHOSE_EAGER_ACCESS",
      .type = KnobType::kSet,

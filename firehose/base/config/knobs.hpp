@@ -17,6 +17,7 @@ enum class Knob : uint32_t {
   kBucket,
   kMerge,
   kStream,
+  kAdmission,
   kEagerAccess,
   kThreadTable,
   kWaitWarn,

@@ -39,6 +39,13 @@ class Budget {
             regions > configured_.regions ? regions - configured_.regions : 0};
   }
 
+  // The share that is free beside so many bytes that the kernel still charges.
+  Share room(const CacheLock&, uint64_t pending) const noexcept {
+    const uint64_t bytes = used_.bytes + pending;
+    return {bytes < current_ ? current_ - bytes : 0,
+            used_.regions < configured_.regions ? configured_.regions - used_.regions : 0};
+  }
+
   void take(const CacheLock&, Share share) noexcept {
     used_.bytes += share.bytes;
     used_.regions += share.regions;

@@ -13,6 +13,17 @@ namespace hydrant {
 
 inline constexpr size_t kEvictionBatch = 64;  // regions examined per fence, at most
 
+// The share of the budget that a list of victims frees.
+inline Budget::Share share_of(const MappedArray<RegionInfo>& infos,
+                              const RegionQueue& victims) noexcept {
+  Budget::Share share;
+  for (RegionIndex r = victims.front(); r != kNoRegion; r = infos[r].next) {
+    share.bytes += infos[r].charge;
+    ++share.regions;
+  }
+  return share;
+}
+
 class Evictor {
  public:
   struct Parts {

@@ -4,10 +4,12 @@
 #include <hydrant/monitor.h>
 
 #include "firehose/base/memory_range.hpp"
+#include "firehose/cache/policy/admission_policy.hpp"
 #include "firehose/cache/region/stream_detector.hpp"
 #include "firehose/hit/region_slot.hpp"
 
 #include <cstdint>
+#include <optional>
 
 namespace hydrant {
 
@@ -41,6 +43,7 @@ struct PinRequest {
   uint32_t no_budget = 0;     // times the registrar had no budget
   bool noted = false;         // the stream detector knows of this miss; its advice:
   StreamDetector::Advice advice{};
+  std::optional<Admission> admission{};  // the policy's answer for this use, from its first attempt
 };
 
 struct Plan {

@@ -44,8 +44,11 @@ class Planner {
   // True if the plan costs more than the request, and others should not pay for that.
   static bool is_beyond_need(const PinRequest& request, const Plan& plan) noexcept {
     if (plan.range == request.pages || plan.huge_pages) return false;
-    // A long stream's own misses would cost others as much.
-    return !(plan.stream && request.advice.earned);
+    return !is_earned(request, plan);
+  }
+  // True if the plan is longer for a stream whose own misses would cost others as much.
+  static bool is_earned(const PinRequest& request, const Plan& plan) noexcept {
+    return plan.range != request.pages && plan.stream && request.advice.earned;
   }
   // The plan was claimed, or abandoned: the stream goes on from there.
   void note_claimed(const CacheLock&, const PinRequest& request, const Plan& plan) noexcept;

@@ -1,10 +1,10 @@
 // Decides whether a registration that a miss is about to make may stay in the cache, and at what price: a
 // small interface, so that policies can be measured and replaced.
 //
-// Each attempt of a miss asks, once its range is planned and its charge is known. One use may ask several
-// times: after an invalidation that spoiled the attempt, while it waits for budget, for the request alone
-// after more was not admitted. Whatever the answer, the request is served, and others are evicted for it if
-// it lacks room.
+// A miss asks once its range is planned and its charge is known. The answer holds for later attempts of the
+// same use: after an invalidation, or while it waits for budget. Only memory beyond need is asked for again
+// at each attempt, and then the request alone where more was not admitted. Whatever the answer, the request
+// is served, and others are evicted for it if it lacks room.
 //
 // All calls come under the domain's mutex: no allocation, no call back into the domain.
 #pragma once
@@ -27,14 +27,21 @@ enum class Admission {
 class AdmissionPolicy {
  public:
   struct Candidate {
-    MemoryRange range;      // to be registered
-    MemoryRange request;    // the part of it that was requested, in whole granules
-    uint64_t charge;        // bytes of the budget that it takes
-    uint64_t lack_bytes;    // beyond the budget in force; what the kernel still charges counts
-    uint32_t lack_regions;  // beyond the most regions
+    MemoryRange range;          // to be registered
+    MemoryRange request;        // the part of it that was requested, in whole granules
+    uint64_t charge = 0;        // bytes of the budget that it takes
+    uint64_t lack_bytes = 0;    // beyond the budget in force; what the kernel still charges counts
+    uint32_t lack_regions = 0;  // beyond the most regions
+    // What is free before it is registered; the largest numbers if its room is reserved, or that of regions
+    // that it replaces.
+    uint64_t room_bytes = 0;
+    uint32_t room_regions = 0;
+    uint64_t budget_bytes = 0;  // in force
     // Longer than the request at the cost of others: not by huge pages, nor by a stream that has earned it.
-    bool is_beyond_need;
-    const RegistrationCost* cost;
+    bool is_beyond_need = false;
+    bool is_stream = false;  // longer than the request for a stream that has earned it
+    const RegistrationCost* cost = nullptr;
+    uint64_t hits = 0;  // of the calling thread since it was last asked for
   };
 
   virtual ~AdmissionPolicy() = default;

@@ -133,6 +133,44 @@ TEST_F(CachePoliciesTest, CandidateStatesItsPrice) {
   EXPECT_EQ(admission_->asked.size(), 2u);
 }
 
+// However often a use is tried, it counts once.
+TEST_F(CachePoliciesTest, UseAsksOnce) {
+  create(4);
+  int spoiled = 0;
+  fake_->set_pin_hook([&](MemoryRange range, Access) {
+    if (spoiled++ < 3) hydrant_invalidate(handle_, reinterpret_cast<void*>(range.addr), range.len);
+  });
+  const hydrant_pin_t all = pin(at(0, 4));
+  ASSERT_NE(all.region, nullptr) << hydrant_error_text();
+  EXPECT_EQ(stats_now().retries, 3u);
+  EXPECT_EQ(admission_->asked.size(), 1u);
+  EXPECT_EQ(hydrant_pin_status(hydrant_pin_wait(handle_, reinterpret_cast<void*>(at(10).addr),
+                                                kPage, HYDRANT_LOCAL_WRITE, 1'000'000)),
+            GASNET_ERR_NOT_READY);
+  EXPECT_EQ(admission_->asked.size(), 2u);
+  const auto release = [](void*, hydrant_pin_t done) {
+    EXPECT_EQ(hydrant_release(done), GASNET_OK) << hydrant_error_text();
+  };
+  ASSERT_EQ(hydrant_pin_async(handle_, reinterpret_cast<void*>(at(20).addr), kPage,
+                              HYDRANT_LOCAL_WRITE, release, nullptr),
+            GASNET_OK);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(hydrant_poll(handle_), 0);
+  EXPECT_EQ(hydrant_release(all), GASNET_OK);
+  EXPECT_EQ(hydrant_poll(handle_), 1);
+  EXPECT_EQ(admission_->asked.size(), 3u);
+}
+
+TEST_F(CachePoliciesTest, CandidateStatesTheRoom) {
+  create(8);
+  use(at(0, 3));
+  EXPECT_EQ(admission_->asked[0].room_bytes, 8 * kPage);
+  EXPECT_EQ(admission_->asked[0].room_regions, kMostRegions);
+  EXPECT_EQ(admission_->asked[0].budget_bytes, 8 * kPage);
+  use(at(10));
+  EXPECT_EQ(admission_->asked[1].room_bytes, 5 * kPage);
+  EXPECT_EQ(admission_->asked[1].room_regions, kMostRegions - 1);
+}
+
 TEST_F(CachePoliciesTest, WhatIsUsedOnceIsUnpinnedAtItsLastRelease) {
   create(8);
   admission_->request = Admission::kUseOnce;
@@ -253,7 +291,10 @@ TEST_F(CachePoliciesTest, AllOfSeveralMayBeUsedOnce) {
   hydrant_pin_t pins[3];
   ASSERT_EQ(hydrant_pin_many(handle_, ranges, 3, HYDRANT_LOCAL_WRITE, pins), GASNET_OK);
   EXPECT_EQ(fake_->live_pins(), 3u);
-  for (const AdmissionPolicy::Candidate& one : admission_->asked) EXPECT_EQ(one.lack_bytes, 0u);
+  for (const AdmissionPolicy::Candidate& one : admission_->asked) {
+    EXPECT_EQ(one.lack_bytes, 0u);
+    EXPECT_EQ(one.room_bytes, UINT64_MAX);
+  }
   EXPECT_EQ(hydrant_release_many(pins, 3), GASNET_OK);
   EXPECT_EQ(fake_->live_pins(), 0u);
 }

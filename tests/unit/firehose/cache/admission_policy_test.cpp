@@ -14,9 +14,14 @@ TEST(AdmitEveryRequest, KeepsRequestsAtAnyPriceAndMoreWhileThereAreBytes) {
   const MemoryRange range{kPage, kPage};
   for (const uint64_t lack : {uint64_t{0}, uint64_t{kPage}}) {
     for (const uint32_t regions : {0u, 1u}) {
-      EXPECT_EQ(policy.decide({range, range, kPage, lack, regions, false, nullptr}),
-                Admission::kKeep);
-      EXPECT_EQ(policy.decide({range, range, kPage, lack, regions, true, nullptr}),
+      AdmissionPolicy::Candidate candidate{.range = range,
+                                           .request = range,
+                                           .charge = kPage,
+                                           .lack_bytes = lack,
+                                           .lack_regions = regions};
+      EXPECT_EQ(policy.decide(candidate), Admission::kKeep);
+      candidate.is_beyond_need = true;
+      EXPECT_EQ(policy.decide(candidate),
                 lack == 0 ? Admission::kKeep : Admission::kKeepInFreeRoom);
     }
   }
