@@ -44,7 +44,9 @@ void JobOperations::act(Rank rank) {
   const Action& action = world_.plan.actions[*at];
   if (action.at_ns > VirtualTime::elapsed_ns()) return;
   const Status status = is_collective(*at) ? collectives_.start(rank, action) : start(action, *at);
-  if (!is_over(rank, action.peer, status)) return;
+  // Programs use messages if there is no remote pin.
+  const bool is_declined = action.is_pinned && status == Status::kRefused;
+  if (!is_declined && !is_over(rank, action.peer, status)) return;
   world_.recorder.note(name_of(action.kind), *at, static_cast<uint64_t>(status));
   todo.erase(at);
 }
@@ -70,7 +72,6 @@ bool JobOperations::is_over(Rank rank, Rank peer, Status status) {
   switch (status) {
     case Status::kOk: return true;
     case Status::kNotReady: return false;
-    case Status::kRefused: return true;  // no remote pin: programs use messages then
     case Status::kResource:
       if (world_.may_lack_resources) return false;  // it is tried again
       break;

@@ -1,6 +1,6 @@
-// The remote pins of a simulated job: each rank has a real end of that protocol, over messages and a domain of
-// its own. The end asks peers for pins and keeps the keys that they grant. It pins memory for peers within a
-// budget that is too small for all of them: some are declined, or have to release what they keep.
+// The remote pins of a simulated job: each rank has a real end of that protocol, over messages and a domain
+// of its own. The end asks peers for pins and keeps the keys that they grant. It pins memory for peers within
+// a budget that is too small for all of them: some are declined, or have to release what they keep.
 //
 // Memory is not quiet while a peer holds a recalled pin of it, and at the end all pins have come back. The
 // stand-in notices the use of a key whose memory is not pinned any more.
