@@ -11,6 +11,7 @@ namespace {
 using fake_verbs::Call;
 
 constexpr uint64_t kMostLeavingNs = 5 * VirtualTime::kSecond;
+constexpr uint64_t kEndOfJobNs = 5 * VirtualTime::kSecond;  // longer than any rank computes
 
 }  // namespace
 
@@ -40,6 +41,7 @@ void JobFaults::run() {
     then();
   }
   for (Rank rank = 0; rank < world_.plan.ranks; ++rank) end_leaving(rank);
+  if (world_.may_stay_half_open) tell_of_losses();
 }
 
 const char* JobFaults::device_of(const Action& action) const {
@@ -71,6 +73,7 @@ bool JobFaults::begin(const Action& action) {
       return true;
     case Kind::kRefuse:
       world_.may_lack_resources = true;
+      world_.may_stay_half_open = true;
       world_.pairs.disturb_all();
       refuse(action, {Call::kPostSend, Call::kModifyQp, Call::kPollCq, Call::kPostRecv});
       return true;
@@ -162,6 +165,21 @@ void JobFaults::end_leaving(Rank number) {
   } else if (VirtualTime::elapsed_ns() - rank.leaves_since_ns > kMostLeavingNs) {
     world_.recorder.fail("rank " + std::to_string(number) +
                          " waits for ever at a dead adapter:" + operations_.describe_waits());
+  }
+}
+
+// A peer learns that a rank has lost it, because the rank ends their connection. If the adapter has refused
+// that, the end of the job tells it.
+void JobFaults::tell_of_losses() {
+  if (VirtualTime::elapsed_ns() - world_.recorder.last_ns() < kEndOfJobNs) return;
+  for (Rank rank = 0; rank < world_.plan.ranks; ++rank) {
+    for (Rank peer = 0; peer < world_.plan.ranks; ++peer) {
+      if (!world_.pairs.is_lost(rank, peer) || world_.pairs.is_lost(peer, rank) ||
+          !world_.ranks[peer].is_alive())
+        continue;
+      world_.ranks[peer].transport().disconnect(rank);
+      operations_.lose_peer(peer, rank, ("rank " + std::to_string(rank) + " has ended").c_str());
+    }
   }
 }
 

@@ -35,6 +35,7 @@ class JobFaults {
   void remove_adapter(const Action& action);
   void die(Rank rank, uint64_t notice_ns);
   void end_leaving(Rank rank);
+  void tell_of_losses();
   void after(uint64_t ns, std::function<void()> then);
   const char* device_of(const Action& action) const;
 

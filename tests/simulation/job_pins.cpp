@@ -14,7 +14,6 @@ namespace {
 // A rank tries again so often, and gives its action up then. Programs would use messages.
 constexpr uint32_t kMostDeclined = 4;
 constexpr uint64_t kPauseNs = VirtualTime::kMillisecond;
-constexpr uint64_t kEndOfJobNs = 5 * VirtualTime::kSecond;
 
 }  // namespace
 
@@ -121,15 +120,6 @@ void JobPins::advance(Rank rank) {
   End& end = found->second;
   for (Rank peer = 0; peer < world_.plan.ranks; ++peer) {
     if (world_.pairs.is_lost(rank, peer)) lose_peer(end, peer);
-  }
-  // A peer that has lost this rank does not answer. If its adapter has refused to end the connection, too,
-  // this rank learns of it only when the job ends.
-  for (const auto& [index, wait] : waits_) {
-    const Action& action = world_.plan.actions[index];
-    if (action.rank == rank && wait.state == Wait::State::kAsked &&
-        world_.pairs.is_lost(action.peer, rank) &&
-        VirtualTime::elapsed_ns() > wait.at_ns + kEndOfJobNs)
-      lose_peer(end, action.peer);
   }
   (void)hydrant_remote_poll(end.remote);
   if (end.is_recalling) check_quiet(end);

@@ -121,6 +121,7 @@ struct JobWorld {
   std::vector<SimulatedRank> ranks;
   Pairs pairs;
   bool may_lack_resources = false;  // a fault allows kResource
+  bool may_stay_half_open = false;  // an adapter may refuse to end a connection
 };
 
 }  // namespace hydrant::simulation
