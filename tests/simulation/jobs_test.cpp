@@ -24,7 +24,7 @@ using simulation::Outcome;
 using simulation::run_job;
 
 constexpr uint64_t kJobs = 2000;
-// One job in so many runs twice; all if the number of jobs is set.
+// Each tenth job runs twice; all do if the number of jobs is set.
 constexpr uint64_t kRepeated = 10;
 constexpr uint32_t kShrinkingRuns = 300;
 
