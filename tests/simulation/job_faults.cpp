@@ -63,13 +63,12 @@ bool JobFaults::begin(const Action& action) {
       return true;
     case Kind::kJump:
       if (holds_ != 0) return false;
+      ++holds_;
       VirtualTime::elapse(action.amount);
       for (SimulatedRank& rank : world_.ranks) {
         if (rank.is_leaving()) rank.leaves_since_ns += action.amount;
       }
-      // No adapter stands still until it has sent what was posted before.
-      ++holds_;
-      after(VirtualTime::kMillisecond, [this] { --holds_; });
+      end_hold_after(0);
       return true;
     case Kind::kRefuse:
       world_.may_lack_resources = true;
@@ -94,16 +93,19 @@ bool JobFaults::begin(const Action& action) {
   }
 }
 
-// They do not overlap, so that no request waits for longer than one of them lasts.
+// Holds do not overlap, and the next one does not begin before the adapters have sent what waited: no request
+// waits for longer than one of them lasts.
+void JobFaults::end_hold_after(uint64_t ns) {
+  after(ns + VirtualTime::kMillisecond, [this] { --holds_; });
+}
+
 bool JobFaults::hold(const Action& action, uint64_t ns) {
   if (holds_ != 0) return false;
   ++holds_;
   const char* const device = device_of(action);
   fake_verbs::hold_device(device, true);
-  after(ns, [this, device] {
-    fake_verbs::hold_device(device, false);
-    --holds_;
-  });
+  after(ns, [device] { fake_verbs::hold_device(device, false); });
+  end_hold_after(ns);
   return true;
 }
 
@@ -114,11 +116,11 @@ bool JobFaults::lose_acknowledgement(const Action& action) {
   ++holds_;
   ibv_qp* const pair = pairs[action.choice % pairs.size()];
   fake_verbs::lose_acknowledgement(pair);
-  after(action.amount, [this, pair] {
+  after(action.amount, [pair] {
     const std::vector<ibv_qp*> now = fake_verbs::connected_pairs();
     if (std::find(now.begin(), now.end(), pair) != now.end()) fake_verbs::resend(pair);
-    --holds_;
   });
+  end_hold_after(action.amount);
   return true;
 }
 

@@ -29,6 +29,7 @@ class JobFaults {
   // False: not now.
   bool begin(const Action& action);
   bool hold(const Action& action, uint64_t ns);
+  void end_hold_after(uint64_t ns);
   bool lose_acknowledgement(const Action& action);
   void refuse(const Action& action, std::vector<fake_verbs::Call> calls);
   void break_pair(const Action& action);
