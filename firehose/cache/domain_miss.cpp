@@ -363,7 +363,7 @@ bool MissPath::admit(const CacheLock& lock, PinRequest& request, uint64_t kernel
          room.regions, parts_.budget.in_force(lock), is_beyond_need,
          Planner::is_earned(request, *plan), parts_.policies.cost.get(),
          request.thread != nullptr ? request.thread->take_new_hits() : 0});
-    if (!is_beyond_need) request.admission = answer;
+    if (plan->range == request.pages) request.admission = answer;
   }
   const bool is_kept = answer == Admission::kKeep || (answer == Admission::kKeepInFreeRoom &&
                                                       lack.bytes == 0 && lack.regions == 0);

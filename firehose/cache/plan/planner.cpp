@@ -192,6 +192,8 @@ void Planner::plan(const CacheLock& lock, PinRequest& request, Plan* plan) noexc
 void Planner::note_claimed(const CacheLock& lock, const PinRequest& request,
                            const Plan& plan) noexcept {
   parts_.working_set.note_registered(lock, plan.range.len);
+  // What is used once is used all the same, and would be evicted if it were kept.
+  if (plan.once) parts_.working_set.note_evicted(lock, plan.range, parts_.budget.in_force(lock));
   if (request.noted && plan.range != request.advice.range) {
     parts_.extensions.streams(lock).note_cut(request.pages, plan.range);
   }

@@ -23,14 +23,14 @@ Admission ReuseAdmission::decide_under_pressure(const Candidate& candidate, bool
   const bool has_room = candidate.is_stream ||
                         (candidate.room_regions > 1 && candidate.charge <= candidate.room_bytes &&
                          reserve <= candidate.room_bytes - candidate.charge);
+  state_.used_bytes += candidate.hits * state_.mean_charge;
   // The request alone is asked for next, and counts as the miss.
   if (candidate.is_beyond_need && !has_room) return Admission::kUseOnce;
   end_samples(candidate.budget_bytes);
   state_.mean_charge += candidate.charge / kMeanOf - state_.mean_charge / kMeanOf;
-  state_.used_bytes += candidate.hits * state_.mean_charge;
   const uintptr_t start = candidate.request.addr;
   const bool is_known = note_known(start);
-  const bool is_again = is_known && is_sample_again(start, candidate.budget_bytes);
+  const bool is_again = is_sample_again(start, candidate.budget_bytes);
   const bool keeps = has_room || is_again || is_kept(start, is_known);
   note_missed(candidate, is_full);
   if (!keeps && candidate.charge <= candidate.budget_bytes / kReservedPart)

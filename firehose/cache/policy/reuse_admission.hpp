@@ -1,5 +1,6 @@
 // Admits by reuse: while the budget is full, memory is kept if new memory has lately been used again before a
-// budget's worth of others was missed. All else is used once, and evicts nothing that is used more often.
+// budget's worth of others was missed. All else is used once. Where one such use is held at a time, and takes
+// no more than a sixteenth of the budget, it evicts nothing.
 //
 // Where everything is kept and more is used than the budget holds, each registration evicts one that would
 // have been used earlier (a loop over twice the budget never hits); what is kept here stays, and is hit.
@@ -12,9 +13,10 @@
 //   again within a budget's worth of used bytes, hits included. Where half of them do, what is kept is hardly
 //   used, a phase of the program is over, and the share counts as for new memory.
 //
-// Missed bytes are charges of misses under pressure. Memory is told apart by where a request starts. The
-// draws are those of a generator with a constant seed. Cost: a comparison of three words until the budget is
-// full; from then on a table's entry, a draw or two and, for known memory, a look through the samples.
+// Missed bytes are charges of misses under pressure; a limit of regions does not count. Hits are those of
+// threads that miss. A client that repeats a refused pin counts as another use. Memory is told apart by where
+// a request starts. The draws are those of a generator with a constant seed. Cost: a comparison of three
+// words until the budget is full; from then on a table's entry, a draw or two and a look through the samples.
 #pragma once
 
 #include "firehose/cache/policy/admission_policy.hpp"

@@ -55,13 +55,13 @@ class Model {
     if (!is_full && !(full_at_ && missed_ - *full_at_ < kBudget)) return Admission::kKeep;
     const bool has_room =
         miss.is_stream || (miss.room_bytes >= miss.charge + reserve() && miss.room_regions >= 2);
+    used_ += miss.hits * mean_;
     if (miss.is_beyond_need && !has_room) return Admission::kUseOnce;
     while (!samples_.empty() && missed_ - samples_.front().missed_at > kBudget) {
       if (!samples_.front().was_again) end(samples_.front(), 0);
       samples_.pop_front();
     }
     mean_ = mean_ - mean_ / 32 + miss.charge / 32;
-    used_ += miss.hits * mean_;
     const bool keeps = judge(miss.request.addr, has_room);
     missed_ += miss.charge;
     used_ += miss.charge;
@@ -183,6 +183,22 @@ TEST(ReuseAdmission, KeepsNewMemoryAgainOnceSamplesOfItComeAgain) {
     kept_of(policy, page, 20);
   }
   EXPECT_GT(kept_of(policy, 20000, 64), 40u);
+}
+
+TEST(ReuseAdmission, FindsSamplesAmongMoreMemoryThanItKnows) {
+  ReuseAdmission policy;
+  kept_of(policy, 1, 4000);
+  constexpr uintptr_t kPages = 3 << 14;  // of each place of its table others are missed in between
+  size_t kept = 0;
+  for (int round = 0; round < 3; ++round) {
+    kept = 0;
+    for (uintptr_t page = 10000; page < 10000 + kPages; ++page) {
+      Candidate one = miss(page * kPage, 0);
+      one.budget_bytes = 2 * kPages * kPage;
+      if (policy.decide(one) == Admission::kKeep) ++kept;
+    }
+  }
+  EXPECT_GT(kept, kPages / 2);
 }
 
 TEST(ReuseAdmission, KeepsOneOf32MissesOfKnownMemory) {
