@@ -352,17 +352,19 @@ bool MissPath::admit(const CacheLock& lock, PinRequest& request, uint64_t kernel
   Budget::Share lack = parts_.budget.shortage(lock, {kernel_pending + more * plan->charge, more});
   if (plan->replaces)
     lack.bytes -= std::min(lack.bytes, parts_.planner.replaced(lock, *plan).bytes);
-  const bool has_own_room = more == 0 || (plan->replaces && lack.bytes == 0);
-  const Budget::Share room = has_own_room ? Budget::Share{UINT64_MAX, UINT32_MAX}
-                                          : parts_.budget.room(lock, kernel_pending);
-  const bool is_beyond_need = Planner::is_beyond_need(request, *plan);
   std::optional<Admission> answer = request.admission;
-  if (!answer || is_beyond_need) {
-    answer = parts_.policies.admission->decide(
-        {plan->range, request.pages, plan->charge, lack.bytes, lack.regions, room.bytes,
-         room.regions, parts_.budget.in_force(lock), is_beyond_need,
-         Planner::is_earned(request, *plan), parts_.policies.cost.get(),
-         request.thread != nullptr ? request.thread->take_new_hits() : 0});
+  if (const bool is_beyond_need = Planner::is_beyond_need(request, *plan);
+      !answer || is_beyond_need) {
+    AdmissionPolicy& policy = *parts_.policies.admission;
+    AdmissionPolicy::Candidate one{plan->range,
+                                   request.pages,
+                                   plan->charge,
+                                   lack.bytes,
+                                   lack.regions,
+                                   is_beyond_need,
+                                   parts_.policies.cost.get()};
+    if (policy.wants_room()) parts_.planner.add_room(lock, request, *plan, kernel_pending, &one);
+    answer = policy.decide(one);
     if (plan->range == request.pages) request.admission = answer;
   }
   const bool is_kept = answer == Admission::kKeep || (answer == Admission::kKeepInFreeRoom &&

@@ -1,5 +1,6 @@
 // Polls the parts, runs deferred work, and flushes at the end. poll() is where every tour "over
 // verbs" makes progress.
+#include "firehose/base/planted_defect.hpp"
 #include "firehose/base/uncancelled.hpp"
 #include "rdma/ibv/ibv_transport.hpp"
 
@@ -36,7 +37,8 @@ uint32_t IbvTransport::poll(Receiver& receiver, uint32_t budget, bool replies_on
   static_assert(kPollsBetweenChecks % kPollsBetweenHandshakes == 0 &&
                 kPollsBetweenEvents % kPollsBetweenChecks == 0);
   (void)parts_.handshakes.poll();
-  if (parts_.receiving.has_unposted()) parts_.receiving.post_unposted();
+  if (parts_.receiving.has_unposted() && !has_defect(Defect::kLostReceive))
+    parts_.receiving.post_unposted();
   if (polls % kPollsBetweenChecks == 0) parts_.liveness.check();
   if (polls % kPollsBetweenEvents == 0) parts_.events.read();
 }

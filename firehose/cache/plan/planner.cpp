@@ -2,6 +2,7 @@
 #include "firehose/cache/plan/planner.hpp"
 
 #include "firehose/cache/budget/evictor.hpp"
+#include "firehose/hit/thread_state.hpp"
 
 #include <algorithm>
 
@@ -192,11 +193,23 @@ void Planner::plan(const CacheLock& lock, PinRequest& request, Plan* plan) noexc
 void Planner::note_claimed(const CacheLock& lock, const PinRequest& request,
                            const Plan& plan) noexcept {
   parts_.working_set.note_registered(lock, plan.range.len);
-  // What is used once is used all the same, and would be evicted if it were kept.
-  if (plan.once) parts_.working_set.note_evicted(lock, plan.range, parts_.budget.in_force(lock));
   if (request.noted && plan.range != request.advice.range) {
     parts_.extensions.streams(lock).note_cut(request.pages, plan.range);
   }
+}
+
+void Planner::add_room(const CacheLock& lock, const PinRequest& request, const Plan& plan,
+                       uint64_t kernel_pending,
+                       AdmissionPolicy::Candidate* candidate) const noexcept {
+  const bool has_own_room =
+      request.prepaid != nullptr || (plan.replaces && candidate->lack_bytes == 0);
+  const Budget::Share room = has_own_room ? Budget::Share{UINT64_MAX, UINT32_MAX}
+                                          : parts_.budget.room(lock, kernel_pending);
+  candidate->room_bytes = room.bytes;
+  candidate->room_regions = room.regions;
+  candidate->budget_bytes = parts_.budget.in_force(lock);
+  candidate->is_stream = is_earned(request, plan);
+  if (request.thread != nullptr) candidate->hits = request.thread->take_new_hits();
 }
 
 void Planner::note_abandoned(const CacheLock& lock, const PinRequest& request, const Plan& plan,

@@ -33,6 +33,9 @@ class Planner {
   explicit Planner(const Parts& parts) noexcept : parts_(parts) {}
 
   void plan(const CacheLock&, PinRequest& request, Plan* plan) noexcept;
+  // Adds to the candidate what a policy may want to know.
+  void add_room(const CacheLock&, const PinRequest& request, const Plan& plan,
+                uint64_t kernel_pending, AdmissionPolicy::Candidate* candidate) const noexcept;
   // The share of the budget that the regions take that the plan makes superfluous.
   Budget::Share replaced(const CacheLock&, const Plan& plan) const noexcept;
   // True if a joined neighbour may have been invalidated since plan(). If the registrar must unpin before

@@ -1,7 +1,6 @@
 // Asynchronous events of the devices: failures of queue pairs, queues and ports. Threads: any.
 #pragma once
 
-#include "rdma/bootstrap/bootstrap.hpp"
 #include "rdma/ibv/connection/handshakes.hpp"
 #include "rdma/ibv/device/ibv_port_choice.hpp"
 #include "rdma/ibv/transfer/disconnector.hpp"
@@ -10,12 +9,8 @@ namespace hydrant::ibv {
 
 class DeviceEvents {
  public:
-  DeviceEvents(const Bootstrap& bootstrap, const Ports& ports, Disconnector& disconnector,
-               Handshakes& handshakes) noexcept
-      : bootstrap_(bootstrap),
-        ports_(ports),
-        disconnector_(disconnector),
-        handshakes_(handshakes) {}
+  DeviceEvents(const Ports& ports, Disconnector& disconnector, Handshakes& handshakes) noexcept
+      : ports_(ports), disconnector_(disconnector), handshakes_(handshakes) {}
   // Reads the events that have arrived: disconnects the peers that they concern, has the queue for handshakes
   // reset, warns if a port has lost its address, and logs the others.
   void read() noexcept;
@@ -23,11 +18,9 @@ class DeviceEvents {
  private:
   void read_from(const Port& port) noexcept;
   void handle(const Port& port, const ibv_async_event& event) noexcept;
-  void report_first_of_another_node(const Port& failed) noexcept;
   template <typename Act>
   void for_each_port(const Port& port, const ibv_async_event& event, Act&& act) noexcept;
 
-  const Bootstrap& bootstrap_;
   const Ports& ports_;
   Disconnector& disconnector_;
   Handshakes& handshakes_;
