@@ -1,6 +1,7 @@
 // Handles failed sends of messages that the library itself initiates, where no call could return an error.
 #pragma once
 
+#include "firehose/base/thread.hpp"
 #include "rdma/transport/transport.hpp"
 
 #include <atomic>
@@ -24,10 +25,8 @@ class SendFailures {
   void note(Rank peer, Status status, uint64_t now, uint64_t message) noexcept;
   // Notes a successful send. Cost: one load, except after a failure.
   void note_success() noexcept {
-    if (last_ns_.load(std::memory_order_relaxed) == 0) [[likely]]
-      return;
-    last_ns_.store(0, std::memory_order_relaxed);
-    tried_ns_.store(0, std::memory_order_relaxed);
+    if (has_refusal_.load(std::memory_order_relaxed)) [[unlikely]]
+      forget();
   }
 
   // Retry limit: by then other puts and gets may have released memory and queue entries.
@@ -35,10 +34,15 @@ class SendFailures {
   static constexpr uint64_t kMostBetweenNs = kMaxNs / 3;
 
  private:
+  uint64_t add(uint64_t now, bool* is_first) noexcept HYDRANT_EXCLUDES(mu_);
+  [[gnu::cold]] void forget() noexcept HYDRANT_EXCLUDES(mu_);
+
   const Transport::PeerFailedFn callback_;
-  std::atomic<uint64_t> last_ns_{0};   // the last refusal; 0: none since the last success
-  std::atomic<uint64_t> tried_ns_{0};  // how much has counted since the first
-  uint64_t refused_ = 0;               // the message of the last refusal that names one
+  std::atomic<bool> has_refusal_{false};  // since the last success; written under the lock
+  Mutex mu_;
+  uint64_t last_ns_ HYDRANT_GUARDED_BY(mu_) = 0;   // the last refusal
+  uint64_t tried_ns_ HYDRANT_GUARDED_BY(mu_) = 0;  // how much has counted since the first
+  uint64_t refused_ = 0;                           // the message of the last refusal that names one
 };
 
 }  // namespace hydrant
