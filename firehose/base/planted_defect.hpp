@@ -21,6 +21,7 @@ enum class Defect {
   kOneHandshake,   // a handshake is not repeated
   kFailureIsDone,  // an operation that fails ends with success
   kLostReceive,    // a receive buffer that the adapter refused is not posted again
+  kEarlyContact,   // a rank says that it can receive before its buffers are posted
   // of barriers and mailboxes
   kRelaxedWords,    // barriers write words over relaxed adapters
   kRefusedWord,     // a barrier's word that is refused counts as sent

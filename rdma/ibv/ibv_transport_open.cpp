@@ -31,6 +31,14 @@ ibv::PortSettings port_settings(const ibv::Options& options, const ibv::PortList
   return settings;
 }
 
+// A rank of another node if there are several, because those of this node may have shared memory.
+Rank far_rank(const JobTopology& job) noexcept {
+  Rank far = 0;
+  for (const Rank near : job.node_ranks) far += near == far ? 1 : 0;  // they are in order
+  if (far < job.size) return far;
+  return job.size > 1 ? (job.rank == 0 ? 1 : 0) : kNoRank;
+}
+
 }  // namespace
 
 Status IbvTransport::open(Bootstrap& bootstrap, const Options& options,
@@ -95,7 +103,7 @@ Status IbvTransport::open_parts(const ibv::PortList& failed) noexcept {
   parts_.messages.open(parts_.handshakes);
   parts_.operations.open(max_piece, max_at_once, has_atomics_, topology.rank, parts_.handshakes);
   parts_.fences.open(max_at_once);
-  parts_.disconnector.open(threaded);
+  parts_.disconnector.open(threaded, topology.size, far_rank(topology));
   // A launcher that sends events reports the deaths of this job's ranks. It knows no joined process.
   const bool are_ranks_watched = parts_.bootstrap.event_fd() >= 0;
   parts_.liveness.open(parts_.options, are_ranks_watched ? topology.size : 0);

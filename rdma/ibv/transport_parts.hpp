@@ -79,7 +79,7 @@ struct TransportParts {
                          .disconnector = disconnector,
                          .counters = counters}};
   ConnectionThread connection_thread{handshakes, sleeper};
-  DeviceEvents events{bootstrap, ports, disconnector, handshakes};
+  DeviceEvents events{ports, disconnector, handshakes};
 };
 
 }  // namespace hydrant::ibv

@@ -53,12 +53,13 @@ void DeviceEvents::handle(const Port& port, const ibv_async_event& event) noexce
   switch (event.event_type) {
     case IBV_EVENT_DEVICE_FATAL:
     case IBV_EVENT_CQ_ERR:
-    case IBV_EVENT_SRQ_ERR:
+    case IBV_EVENT_SRQ_ERR: {
       log_error("verbs device %s has failed: %s", port.name, text);
-      if (port.device.context == ports_.all[0].device.context) handshakes_.note_event(true);
-      if (!disconnector_.disconnect_all("the verbs device has failed"))
-        report_first_of_another_node(port);
+      const bool is_first = port.device.context == ports_.all[0].device.context;
+      if (is_first) handshakes_.note_event(true);
+      disconnector_.disconnect_all("the verbs device has failed", is_first);
       break;
+    }
     case IBV_EVENT_QP_FATAL:
     case IBV_EVENT_QP_REQ_ERR:
     case IBV_EVENT_QP_ACCESS_ERR:
@@ -89,18 +90,6 @@ void DeviceEvents::handle(const Port& port, const ibv_async_event& event) noexce
       break;
     default: log_debug("%s: %s", port.name, text); break;
   }
-}
-
-// A rank that has no connection yet, and waits for the others to contact it, would wait for ever.
-void DeviceEvents::report_first_of_another_node(const Port& failed) noexcept {
-  if (failed.device.context != ports_.all[0].device.context) return;
-  const JobTopology& job = bootstrap_.topology();
-  Rank rank = 0;  // node_ranks is in order
-  for (const Rank near : job.node_ranks) rank += near == rank ? 1 : 0;
-  if (rank >= job.size) return;
-  (void)fail(Status::kBroken, "rank %u cannot be reached: the verbs device %s has failed", rank,
-             failed.name);
-  disconnector_.report_failed(rank);
 }
 
 }  // namespace hydrant::ibv

@@ -3,6 +3,7 @@
 #include "rdma/ibv/connection/handshake_server.hpp"
 
 #include "firehose/base/log.hpp"
+#include "firehose/base/planted_defect.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -93,8 +94,9 @@ bool HandshakeServer::connect_pairs(Peer& peer, const Handshake& handshake) noex
   if (parts_.addresses.is_silent(destination)) return false;
   // The peer may send as many messages as it has buffers here. One that found none would wait for this
   // process to poll, and look like an adapter that does nothing.
-  if (parts_.receiving.has_unposted()) parts_.receiving.post_unposted();
-  if (parts_.receiving.has_unposted()) return false;
+  if (!peer.credits.are_posted(parts_.options.receives_per_peer()) &&
+      !has_defect(Defect::kEarlyContact))
+    return false;
   const uint64_t since_ns = parts_.now_ns();
   const Status status = connector_.connect(peer, handshake);
   parts_.addresses.note_asked(destination, status == Status::kNotReady ? ETIMEDOUT : 0, since_ns);

@@ -102,6 +102,8 @@ uint32_t Handshakes::poll() noexcept {
 }
 
 uint32_t Handshakes::wait_and_poll() noexcept {
+  // The rank may compute, and then no poll posts what the adapter has refused.
+  if (parts_.receiving.has_unposted()) parts_.receiving.post_unposted();
   const MutexLock lock(mu_);
   return poll_locked();
 }

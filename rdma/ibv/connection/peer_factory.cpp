@@ -75,7 +75,7 @@ Status PeerFactory::make(Rank rank, Rank their_rank, const EndpointAddress& endp
   if (receives != 0) ++count_;
   completions_.count_peer();
   Peer& published = peers_.publish(std::move(peer));
-  receiving_.add_buffers(published.memory.received.get(), receives, published.send.pair());
+  receiving_.add_buffers(published, receives);
   *made = &published;
   return Status::kOk;
 }

@@ -26,6 +26,8 @@ class Credits {
  public:
   static constexpr uint32_t kControl = kLaneCount;  // the counter behind those of the lanes
   static constexpr uint32_t kCounters = kLaneCount + 1;
+  // Counts the peer's receive buffers that are posted for the first time; not on the wire.
+  static constexpr uint32_t kFirst = kCounters;
   using WireCounts = uint16_t[kCounters];
 
   // `credits` messages of each lane may be under way, `slots` of them with a payload. Errors: kResource.
@@ -91,6 +93,9 @@ class Credits {
         acknowledged_[i].store(known + static_cast<uint64_t>(more), std::memory_order_release);
     }
   }
+  bool are_posted(uint64_t buffers) const noexcept {
+    return taken_[kFirst].load(std::memory_order_acquire) >= buffers;
+  }
   // Counts messages of the peer whose buffers are posted again.
   void add_taken(uint32_t counter, uint64_t count) noexcept {
     taken_[counter].fetch_add(count, std::memory_order_release);
@@ -130,7 +135,7 @@ class Credits {
   // How many messages of the lane must be acknowledged before the slot is free again; 0: it is.
   std::unique_ptr<uint64_t[]> slot_free_after_;
   std::array<std::atomic<uint64_t>, kCounters> acknowledged_ = {};  // by the peer
-  std::array<std::atomic<uint64_t>, kCounters> taken_ = {};         // of the peer's messages
+  std::array<std::atomic<uint64_t>, kCounters + 1> taken_ = {};     // of the peer's messages
   std::array<std::atomic<uint64_t>, kCounters> reported_ = {};      // ... in a header to the peer
   std::array<std::atomic<uint32_t>, kLaneCount> freed_slots_ = {};  // since the last report
 };

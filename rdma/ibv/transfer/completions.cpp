@@ -85,8 +85,10 @@ void Completions::report_failure(SendQueue& queue, const ibv_wc& completion) noe
   uint64_t suppressed = 0;
   if (!unreadable_.pass(now_ns(), &suppressed)) return;
   log_warning("%s: the completion queue of port %u cannot be read", port.name, port.number);
+  // Without peers nothing is lost yet: the next poll may read it.
   disconnector_.disconnect_all(&port == port_ ? "the completion queue cannot be read"
-                                              : "the completion queue of a rail cannot be read");
+                                              : "the completion queue of a rail cannot be read",
+                               false);
 }
 
 // ---- abandoned peers ----

@@ -70,15 +70,23 @@ uint32_t Disconnector::fail_stripes(Peer& peer) noexcept {
   return ended;
 }
 
-bool Disconnector::disconnect_all(const char* reason) noexcept {
-  bool has_peers = false;
+void Disconnector::disconnect_all(const char* reason, bool is_for_good) noexcept {
+  bool has_peers = false;  // of the job
   peers_.for_each([&](Peer& peer) {
-    has_peers |= !peer.is_self;
+    has_peers |= !peer.is_self && peer.rank < ranks_;
     peer.state.abandon();
     disconnect(peer, reason);
     deferred_.add(peer);  // also if it was disconnected before
   });
-  return has_peers;
+  // Such a rank may wait for the others to contact it.
+  if (!is_for_good || has_peers || far_ == kNoRank || has_reported_.exchange(true)) return;
+  (void)fail(Status::kBroken, "rank %u cannot be reached: %s", far_, reason);
+  report_failed(far_);
+}
+
+// The job itself has declared a dead rank dead, so it needs no callback.
+void Disconnector::report_failed(Rank rank) noexcept {
+  if (peer_failed_ != nullptr && !peers_.is_dead(rank)) peer_failed_(rank, last_error_text());
 }
 
 void Disconnector::disconnect_dead() noexcept {

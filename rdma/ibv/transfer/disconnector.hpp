@@ -17,6 +17,7 @@
 #include "rdma/ibv/transfer/striping.hpp"
 #include "rdma/transport/transport.hpp"
 
+#include <atomic>
 #include <cstdint>
 
 namespace hydrant::ibv {
@@ -32,7 +33,12 @@ class Disconnector {
         poster_(poster),
         deferred_(deferred),
         counters_(counters) {}
-  void open(bool threaded) noexcept { threaded_ = threaded; }
+  // `ranks`: of the job; `far`: one that is reached over the network, or kNoRank.
+  void open(bool threaded, Rank ranks, Rank far) noexcept {
+    threaded_ = threaded;
+    ranks_ = ranks;
+    far_ = far;
+  }
   // The callback is called for each disconnected peer that the job has not declared dead.
   void set_peer_failed_callback(Transport::PeerFailedFn callback) noexcept {
     peer_failed_ = callback;
@@ -44,12 +50,9 @@ class Disconnector {
   // Leaves that to the next poll: completions and callbacks belong to threads that poll. Any thread, without
   // the lock of the peer.
   void disconnect_later(Peer& peer, const char* reason) noexcept;
-  // Disconnects all peers because a device may report nothing more. False: there are none.
-  bool disconnect_all(const char* reason) noexcept;
-  // Calls the callback, with last_error_text(), unless the job has declared the rank dead.
-  void report_failed(Rank rank) noexcept {
-    if (peer_failed_ != nullptr && !peers_.is_dead(rank)) peer_failed_(rank, last_error_text());
-  }
+  // Disconnects all peers because a device may report nothing more. If `is_for_good`, the device of messages has
+  // failed: a rank that has no peer of its job yet reports once that it cannot reach the others.
+  void disconnect_all(const char* reason, bool is_for_good) noexcept;
   // Disconnects the peers that the job has declared dead since the last call.
   [[gnu::cold]] void disconnect_dead() noexcept;
   // Posts the last request of a disconnected peer, unless that was done or nothing is under way. False: the
@@ -66,7 +69,12 @@ class Disconnector {
   Poster& poster_;
   DeferredWork& deferred_;
   Counters& counters_;
+  void report_failed(Rank rank) noexcept;
+
   bool threaded_ = true;
+  Rank ranks_ = 0;
+  Rank far_ = kNoRank;
+  std::atomic<bool> has_reported_{false};
   Transport::PeerFailedFn peer_failed_ = nullptr;
 };
 

@@ -3,7 +3,6 @@
 #include "rdma/ibv/transfer/receiving.hpp"
 
 #include "firehose/base/log.hpp"
-#include "firehose/base/planted_defect.hpp"
 
 #include <algorithm>
 
@@ -32,14 +31,13 @@ Status Receiving::open(const Options& options, const Port& port, uint32_t receiv
 }
 
 void Receiving::post_unposted() noexcept {
-  if (has_defect(Defect::kLostReceive)) return;
   pool_.retry_unposted([this](ReceiveBuffer& buffer) {
     // A failed queue pair may refuse its own buffers for ever, and needs none.
     if (pool_.queue() == nullptr &&
         static_cast<const Peer*>(buffer.pair->qp_context)->state.is_disconnected())
       return;
+    Peer* const peer = buffer.peer;  // a message that has come may replace it
     repost_receive(buffer);
-    Peer* const peer = buffer.peer;
     if (peer != nullptr && peer->credits.is_report_due()) deferred_.add(*peer);
   });
 }

@@ -36,11 +36,15 @@ class Receiving {
   ibv_srq* queue() const noexcept { return pool_.queue(); }
   uint32_t capacity() const noexcept { return pool_.capacity(); }
 
-  // Posts the empty buffers of a new peer, whose queue pair is `pair`.
-  void add_buffers(ReceiveBuffer* buffers, uint32_t count, ibv_qp* pair) noexcept {
+  // Posts the empty buffers of a new peer. Those that the adapter refuses are posted later: see
+  // Credits::are_posted().
+  void add_buffers(Peer& peer, uint32_t count) noexcept {
     for (uint32_t i = 0; i < count; ++i) {
-      buffers[i].pair = pair;
-      repost_receive(buffers[i]);
+      ReceiveBuffer& buffer = peer.memory.received[i];
+      buffer.pair = peer.send.pair();
+      buffer.peer = &peer;
+      buffer.counter = Credits::kFirst;
+      repost_receive(buffer);
     }
   }
   // A receive has completed.
