@@ -59,11 +59,11 @@ bool JobFaults::begin(const Action& action) {
     case Kind::kRefuseResource:
       world_.may_lack_resources = true;
       refuse(action, {Call::kRegMr, Call::kCreateQp, Call::kCreateAh, Call::kPostSrqRecv,
-                      Call::kResizeCq, Call::kQueryPort});
+                      Call::kPostRecv, Call::kResizeCq, Call::kQueryPort});
       return true;
     case Kind::kJump:
-      if (holds_ != 0) return false;
-      ++holds_;
+      if (hold_ != Hold::kNone) return false;
+      hold_ = Hold::kOn;
       VirtualTime::elapse(action.amount);
       for (SimulatedRank& rank : world_.ranks) {
         if (rank.is_leaving()) rank.leaves_since_ns += action.amount;
@@ -72,9 +72,10 @@ bool JobFaults::begin(const Action& action) {
       return true;
     case Kind::kRefuse:
       world_.may_lack_resources = true;
-      world_.may_stay_half_open = true;
       world_.pairs.disturb_all();
-      refuse(action, {Call::kPostSend, Call::kModifyQp, Call::kPollCq, Call::kPostRecv});
+      // Those end connections.
+      world_.may_stay_half_open |= action.choice % 3 != 2;
+      refuse(action, {Call::kPostSend, Call::kModifyQp, Call::kPollCq});
       return true;
     case Kind::kFailWork:
       world_.pairs.disturb_all();
@@ -83,7 +84,7 @@ bool JobFaults::begin(const Action& action) {
       return true;
     case Kind::kBreakPair: break_pair(action); return true;
     case Kind::kCut:
-      if (holds_ != 0) return false;
+      if (hold_ != Hold::kNone) return false;
       world_.pairs.disturb(action.rank);
       return hold(action, action.amount);
     case Kind::kRemove:
@@ -93,15 +94,15 @@ bool JobFaults::begin(const Action& action) {
   }
 }
 
-// Holds do not overlap, and the next one does not begin before the adapters have sent what waited: no request
-// waits for longer than one of them lasts.
+// Holds do not overlap, and the next one begins after a poll, in which the adapters send what waited: no
+// request waits for longer than one of them lasts.
 void JobFaults::end_hold_after(uint64_t ns) {
-  after(ns + VirtualTime::kMillisecond, [this] { --holds_; });
+  after(ns, [this] { hold_ = Hold::kEnding; });
 }
 
 bool JobFaults::hold(const Action& action, uint64_t ns) {
-  if (holds_ != 0) return false;
-  ++holds_;
+  if (hold_ != Hold::kNone) return false;
+  hold_ = Hold::kOn;
   const char* const device = device_of(action);
   fake_verbs::hold_device(device, true);
   after(ns, [device] { fake_verbs::hold_device(device, false); });
@@ -110,10 +111,10 @@ bool JobFaults::hold(const Action& action, uint64_t ns) {
 }
 
 bool JobFaults::lose_acknowledgement(const Action& action) {
-  if (holds_ != 0) return false;
+  if (hold_ != Hold::kNone) return false;
   const std::vector<ibv_qp*> pairs = fake_verbs::connected_pairs();
   if (pairs.empty()) return true;
-  ++holds_;
+  hold_ = Hold::kOn;
   ibv_qp* const pair = pairs[action.choice % pairs.size()];
   fake_verbs::lose_acknowledgement(pair);
   after(action.amount, [pair] {

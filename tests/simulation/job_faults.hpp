@@ -17,6 +17,10 @@ class JobFaults {
   void add(size_t action) { todo_.push_back(action); }
   // Begins and ends what is due.
   void run();
+  // A rank has polled, and all adapters have gone on.
+  void note_poll() {
+    if (hold_ == Hold::kEnding) hold_ = Hold::kNone;
+  }
   // All have ended.
   bool is_done() const { return todo_.empty() && later_.empty(); }
 
@@ -44,7 +48,8 @@ class JobFaults {
   JobOperations& operations_;
   std::deque<size_t> todo_;  // actions
   std::vector<Later> later_;
-  uint32_t holds_ = 0;  // adapters that stand still, or wait for an acknowledgement
+  // Of an adapter that stands still, or waits for an acknowledgement. kEnding: until the next poll.
+  enum class Hold : uint8_t { kNone, kOn, kEnding } hold_ = Hold::kNone;
 };
 
 }  // namespace hydrant::simulation

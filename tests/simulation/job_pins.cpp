@@ -231,10 +231,6 @@ bool JobPins::is_waiting(Rank rank) const {
   const auto found = ends_.find(rank);
   if (found == ends_.end()) return false;
   const End& end = found->second;
-  // A peer that has lost this rank returns nothing, and this rank may never notice.
-  for (const auto& [peer, its_end] : ends_) {
-    if (world_.pairs.is_lost(peer, rank) && !end.has_lost[peer]) return false;
-  }
   return end.is_recalling || (gives_back_ && stats_of(end).exports != 0);
 }
 

@@ -131,7 +131,7 @@ void add_actions(Random& random, uint32_t operations, JobPlan* plan) {
   }
 }
 
-// Puts and gets by remote pins, and recalls, between the other operations of some jobs; more than half of
+// Puts and gets by remote pins, and recalls, between the other operations of some jobs; half of
 // them concern one rank's memory. Each rank has room for two of the longest slots, at least.
 void add_pins(Random random, JobPlan* plan) {
   if (plan->ranks > kFewRanks || !random.one_in(3)) return;

@@ -169,6 +169,7 @@ void SimulatedJob::step() {
     const size_t before = rank.todo.size();
     operations_.act(number);
     done = poll(number);
+    faults_.note_poll();
     if (rank.todo.size() != before) ++done;
   }
   advance_clock(done != 0);
