@@ -50,8 +50,8 @@ class Disconnector {
   // Leaves that to the next poll: completions and callbacks belong to threads that poll. Any thread, without
   // the lock of the peer.
   void disconnect_later(Peer& peer, const char* reason) noexcept;
-  // Disconnects all peers because a device may report nothing more. If `is_for_good`, the device of messages has
-  // failed: a rank that has no peer of its job yet reports once that it cannot reach the others.
+  // Disconnects all peers because a device may report nothing more. If `is_for_good`, the device of messages
+  // has failed: a rank that has no peer of its job yet reports once that it cannot reach the others.
   void disconnect_all(const char* reason, bool is_for_good) noexcept;
   // Disconnects the peers that the job has declared dead since the last call.
   [[gnu::cold]] void disconnect_dead() noexcept;
