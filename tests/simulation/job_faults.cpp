@@ -73,7 +73,7 @@ bool JobFaults::begin(const Action& action) {
     case Kind::kRefuse:
       world_.may_lack_resources = true;
       world_.pairs.disturb_all();
-      // Those end connections.
+      // Refused posts and state changes keep a connection from ending.
       world_.may_stay_half_open |= action.choice % 3 != 2;
       refuse(action, {Call::kPostSend, Call::kModifyQp, Call::kPollCq});
       return true;

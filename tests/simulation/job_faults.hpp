@@ -48,7 +48,7 @@ class JobFaults {
   JobOperations& operations_;
   std::deque<size_t> todo_;  // actions
   std::vector<Later> later_;
-  // Of an adapter that stands still, or waits for an acknowledgement. kEnding: until the next poll.
+  // An adapter stands still, or waits for an acknowledgement. kEnding: it will go on in the next poll.
   enum class Hold : uint8_t { kNone, kOn, kEnding } hold_ = Hold::kNone;
 };
 
